@@ -1,0 +1,60 @@
+"""The device sheet and the roofline: what the hardware could do at best."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from stark.core.base import Frozen
+
+
+class Device(Frozen):
+    """One device as it was found and measured, not as its datasheet has it."""
+
+    kind: Literal["cpu", "cuda"]
+    index: int = 0
+    name: str
+    architecture: str
+    """`sm_90` for a GPU; the instruction set for a CPU."""
+
+    processors: int
+    """Streaming multiprocessors, or cores."""
+
+    memory_gb: float
+    last_level_cache_mb: float
+    shared_memory_kb: float | None = None
+    """Per block at most; a CPU has none."""
+
+    bandwidth_gb_s: float
+    """Measured: bytes read plus bytes written by a large copy."""
+
+    peak_tflop_s: dict[str, float]
+    """Measured by a large matrix product, per arithmetic: `fp32`, `tf32`, `bf16`."""
+
+    launch_us: float | None = None
+    """Measured cost of launching one empty kernel from PyTorch; a CPU has none."""
+
+
+class Roofline(Frozen):
+    """The least work that the function needs, and the time this device would take for it."""
+
+    least_bytes: int
+    """Inputs, weights and outputs, each moved once."""
+
+    flops: int
+    """Floating-point operations of matrix products, convolutions and attention in the reference."""
+
+    arithmetic: str
+    """Which peak of the device the operations were held against."""
+
+    memory_ms: float
+    compute_ms: float
+
+    @property
+    def bound(self) -> Literal["memory", "compute"]:
+        """Which of the two takes longer at best."""
+        return "memory" if self.memory_ms >= self.compute_ms else "compute"
+
+    @property
+    def floor_ms(self) -> float:
+        """The time below which a correct kernel cannot run on this device."""
+        return max(self.memory_ms, self.compute_ms)

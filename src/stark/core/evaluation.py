@@ -1,0 +1,167 @@
+"""What the judge decided about a candidate: one of several statuses, each with its evidence.
+
+There is one class per status, so a status cannot carry another's evidence: only `Correct` has
+measurements. A failure of our own machinery is never an evaluation (see `core.errors`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from stark.core.base import Frozen
+from stark.core.device import Device, Roofline
+from stark.core.measurement import Measurement, Speedup, speedup
+
+Phase = Literal["static", "build", "load", "verify", "time"]
+
+
+class Outcome(Frozen):
+    """What every evaluation carries."""
+
+    seconds: dict[Phase, float] = Field(default={})
+    """Wall time that each phase took in the judge."""
+
+    output: str = ""
+    """The end of what the candidate printed, bounded."""
+
+    warnings: tuple[str, ...] = ()
+    """Findings that do not decide the status, one sentence each."""
+
+
+class Unusable(Outcome):
+    """The reply held no candidate that keeps its role's rules, even after it was sent back."""
+
+    status: Literal["unusable"] = "unusable"
+    reason: str
+
+
+class BuildFailed(Outcome):
+    """It does not parse, lacks `ModelNew`, breaks its language's rules, or does not compile."""
+
+    status: Literal["build_failed"] = "build_failed"
+    error: str
+
+
+class Crashed(Outcome):
+    """Its process raised, exited or died by a signal."""
+
+    status: Literal["crashed"] = "crashed"
+    phase: Phase
+    error: str
+
+
+class TimedOut(Outcome):
+    """A phase did not end by its deadline."""
+
+    status: Literal["timed_out"] = "timed_out"
+    phase: Phase
+    limit_s: float
+
+
+class OutOfMemory(Outcome):
+    """It asked for more memory than it may have."""
+
+    status: Literal["out_of_memory"] = "out_of_memory"
+    phase: Phase
+    error: str
+
+
+class Incorrect(Outcome):
+    """It ran, and what it returned is not what the reference returns."""
+
+    status: Literal["incorrect"] = "incorrect"
+    error: str
+    """Where and how wrong, in one or a few lines."""
+
+
+class Rejected(Outcome):
+    """It cheats: the rule, and what was seen."""
+
+    status: Literal["rejected"] = "rejected"
+    rule: str
+    error: str
+
+
+class Accuracy(Frozen):
+    """The worst error over all verified outputs, against the float64 oracle."""
+
+    relative_rms: float
+    budget: float
+    """What `relative_rms` was allowed to be."""
+
+    reference_relative_rms: float
+    """The error of the reference itself in its own precision."""
+
+    allclose: bool
+    """KernelBench's own criterion at its tolerances, for comparison with published results."""
+
+    oracle: Literal["float64", "float32"]
+
+
+class Correct(Outcome):
+    """It computes the same function; the only status with measurements."""
+
+    status: Literal["correct"] = "correct"
+    accuracy: Accuracy
+    candidate: Measurement
+    references: dict[str, Measurement]
+    """By name (`eager`, `compile`), each taken in pairs with `candidate`."""
+
+    device: Device
+    roofline: Roofline
+
+    @property
+    def latency_ms(self) -> float:
+        """The candidate's median time for one call in milliseconds."""
+        return self.candidate.latency_ms
+
+    def speedup_vs(self, reference: str = "eager") -> Speedup:
+        """Speedup against a named reference. Raises KeyError for one that was not measured."""
+        return speedup(reference, self.references[reference], self.candidate)
+
+    @property
+    def roofline_fraction(self) -> float:
+        """Share of the device's best possible speed that was reached (1 is the roofline)."""
+        return self.roofline.floor_ms / self.latency_ms
+
+
+Evaluation = Annotated[
+    Unusable | BuildFailed | Crashed | TimedOut | OutOfMemory | Incorrect | Rejected | Correct,
+    Field(discriminator="status"),
+]
+
+STATUSES = (
+    "correct",
+    "incorrect",
+    "build_failed",
+    "crashed",
+    "timed_out",
+    "out_of_memory",
+    "rejected",
+    "unusable",
+)
+
+evaluation_adapter: TypeAdapter[Evaluation] = TypeAdapter(Evaluation)
+"""Reads and writes any evaluation as JSON."""
+
+
+def explain(evaluation: Evaluation) -> str:
+    """The evidence in a few lines: the same text for people and for the agents."""
+    match evaluation:
+        case Correct():
+            return (
+                f"correct, {evaluation.latency_ms:.4g} ms, {evaluation.speedup_vs('eager')}, "
+                f"{evaluation.roofline_fraction:.0%} of the roofline ({evaluation.roofline.bound}-bound)"
+            )
+        case TimedOut():
+            return f"the {evaluation.phase} phase did not end within {evaluation.limit_s:g} s"
+        case Unusable():
+            return evaluation.reason
+        case Crashed() | OutOfMemory():
+            return f"in the {evaluation.phase} phase: {evaluation.error}"
+        case Rejected():
+            return f"rule {evaluation.rule}: {evaluation.error}"
+        case BuildFailed() | Incorrect():
+            return evaluation.error

@@ -1,0 +1,84 @@
+"""Times as they were measured, and the one derived number that people ask for: the speedup."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import median
+from typing import Literal
+
+from pydantic import Field
+
+from stark.core.base import Frozen
+
+
+class Measurement(Frozen):
+    """The raw times of one program in one window."""
+
+    samples_ms: tuple[float, ...] = Field(min_length=1)
+    """One value per block, in the order of measurement: milliseconds for one call."""
+
+    calls_per_sample: int = Field(ge=1)
+    warmups: int = Field(ge=0)
+    clock: Literal["device_events", "judge_wall"]
+    """`device_events`: recorded around the call in the running process. `judge_wall`: the judge's own clock."""
+
+    cache: Literal["cold", "warm"]
+    """Whether the device's last-level cache was overwritten before each call."""
+
+    @property
+    def latency_ms(self) -> float:
+        """The median time of one call in milliseconds."""
+        return median(self.samples_ms)
+
+
+class Speedup(Frozen):
+    """How many times faster a candidate is than a named reference, with a 95 % interval."""
+
+    reference: str
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.ratio:.2f}x vs {self.reference} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def speedup(reference_name: str, reference: Measurement, candidate: Measurement) -> Speedup:
+    """Reference latency divided by candidate latency, from samples taken in pairs.
+
+    The i-th samples of both were taken next to each other, so slow drift of the machine
+    cancels in their ratio. The ratio is the median of the pairs' log ratios; the interval is
+    the distribution-free confidence interval of a median by order statistics (95 % or, with
+    few pairs, the widest there is), so it needs no random numbers and no normality.
+
+    Raises ValueError when the two do not have the same number of samples.
+    """
+    if len(reference.samples_ms) != len(candidate.samples_ms):
+        raise ValueError("a speedup needs measurements taken in pairs")
+    ratios = sorted(
+        math.log(base / ours)
+        for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)
+    )
+    cut = _median_interval_rank(len(ratios))
+    return Speedup(
+        reference=reference_name,
+        ratio=math.exp(median(ratios)),
+        low=math.exp(ratios[cut]),
+        high=math.exp(ratios[-1 - cut]),
+    )
+
+
+@lru_cache
+def _median_interval_rank(count: int, level: float = 0.95) -> int:
+    """The largest k such that [x(k), x(n-1-k)] covers the median with at least `level`.
+
+    Returns 0, the whole range, where `count` is too small to reach the level.
+    """
+    tail, rank = 0.0, 0
+    for k in range(count // 2):
+        tail += math.comb(count, k) / 2.0**count
+        if 1 - 2 * tail < level:
+            break
+        rank = k
+    return rank

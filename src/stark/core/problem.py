@@ -1,0 +1,25 @@
+"""What is to be made faster: a PyTorch program in the KernelBench form, as text."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from stark.core.base import Frozen, digest
+
+
+class Problem(Frozen):
+    """A reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`.
+
+    Only text: whether it runs is found out by the judge.
+    """
+
+    name: str
+    """What people call it, such as `level1/19_ReLU` or the file's stem."""
+
+    source: str
+    """The whole Python file."""
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity by content; two files with the same text are one problem."""
+        return digest(self.source)

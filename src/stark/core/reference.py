@@ -1,0 +1,32 @@
+"""What the judge knows of a problem before any candidate: the root of the tree rests on it."""
+
+from __future__ import annotations
+
+from stark.core.base import Frozen
+from stark.core.device import Device, Roofline
+from stark.core.measurement import Measurement
+
+
+class TensorSpec(Frozen):
+    """The form of one tensor."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    """PyTorch's name without its prefix: `float32`, `bfloat16`, `int64`."""
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+class Reference(Frozen):
+    """The reference program as measured on one device."""
+
+    device: Device
+    versions: dict[str, str]
+    """Of python, torch and the compilers on the judge's machine."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    eager: Measurement
+    roofline: Roofline
+    warnings: tuple[str, ...] = ()

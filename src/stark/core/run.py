@@ -1,0 +1,40 @@
+"""One optimization of one problem: everything that was asked for, so that it can be read, resumed and repeated."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from stark.core.base import Frozen
+from stark.core.problem import Problem
+from stark.core.usage import Budget
+
+
+class RoleModel(Frozen):
+    """Which model a role asks, as `provider:name` or `exec:COMMAND`, and at what temperature."""
+
+    model: str
+    temperature: float | None = None
+    """None leaves the temperature to the provider."""
+
+
+class Run(Frozen):
+    """The request that a tree of attempts answers."""
+
+    id: str
+    """Short and unique in its store, such as `layernorm-3f9a`."""
+
+    created: datetime
+    problem: Problem
+    language: str
+    strategy: str
+    models: dict[str, RoleModel]
+    """By role name."""
+
+    executor: str
+    """How candidates are judged: an executor's own notation, such as `local` or `folder:/shared/queue`."""
+
+    budget: Budget
+    seed: int
+    parallel: int = 1
+    version: str
+    """Of STARK."""

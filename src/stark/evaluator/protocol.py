@@ -1,0 +1,116 @@
+"""The messages between an executor and a judge: one JSON object per line, over any byte stream.
+
+Knows no torch and no transport. An executor sends requests, a judge answers each by its `id`,
+in any order. The judge speaks first, with `Hello`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from stark.core.base import Frozen, digest
+from stark.core.candidate import Candidate
+from stark.core.device import Device
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+
+PROTOCOL = 1
+"""Raised with every change that an older judge or executor would misread."""
+
+
+class Limits(Frozen):
+    """Deadlines and bounds for one candidate. Times in seconds, memory in GB."""
+
+    build_s: float = Field(default=180.0, gt=0)
+    load_s: float = Field(default=60.0, gt=0)
+    verify_s: float = Field(default=60.0, gt=0)
+    """For all verified calls together, over what the reference itself takes."""
+
+    time_s: float = Field(default=60.0, gt=0)
+    timing_budget_s: float = Field(default=2.0, gt=0)
+    """How long paired timing goes on while its interval is still wide."""
+
+    memory_gb: float = Field(default=16.0, gt=0)
+    """Host memory of the candidate's processes; a device's own memory is not counted."""
+
+    output_kb: int = Field(default=64, ge=1)
+    """How much of what a candidate prints is kept."""
+
+
+class Describe(Frozen):
+    """Ask for what is known of a problem before any candidate."""
+
+    kind: Literal["describe"] = "describe"
+    id: str
+    problem: Problem
+    limits: Limits = Limits()
+
+
+class Evaluate(Frozen):
+    """Ask for a candidate's evaluation."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    id: str
+    problem: Problem
+    candidate: Candidate
+    limits: Limits = Limits()
+
+
+Request = Annotated[Describe | Evaluate, Field(discriminator="kind")]
+
+
+class Hello(Frozen):
+    """The judge is ready; says what it is."""
+
+    kind: Literal["hello"] = "hello"
+    protocol: int = PROTOCOL
+    device: Device
+    versions: dict[str, str]
+
+
+class Described(Frozen):
+    """Answers `Describe`."""
+
+    kind: Literal["described"] = "described"
+    id: str
+    reference: Reference
+
+
+class Evaluated(Frozen):
+    """Answers `Evaluate`."""
+
+    kind: Literal["evaluated"] = "evaluated"
+    id: str
+    evaluation: Evaluation
+
+
+class ProblemRefused(Frozen):
+    """The problem itself cannot be used; no candidate is to blame."""
+
+    kind: Literal["problem_refused"] = "problem_refused"
+    id: str
+    error: str
+
+
+class JudgeFailed(Frozen):
+    """The judge's own fault while it worked on a request; it ends after saying so, and the request is sent again."""
+
+    kind: Literal["judge_failed"] = "judge_failed"
+    id: str
+    error: str
+
+
+Answer = Annotated[
+    Hello | Described | Evaluated | ProblemRefused | JudgeFailed, Field(discriminator="kind")
+]
+
+request_adapter: TypeAdapter[Request] = TypeAdapter(Request)
+answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
+
+
+def request_id(request: Describe | Evaluate) -> str:
+    """A request's content name: the same question has the same id, so an answer found again is not asked for twice."""
+    return digest(request.model_copy(update={"id": ""}).model_dump_json())
