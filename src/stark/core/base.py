@@ -17,7 +17,9 @@ def digest(*parts: str) -> str:
     """The content name of some texts: 16 hexadecimal digits of SHA-256, stable across machines."""
     whole = hashlib.sha256()
     for part in parts:
-        encoded = part.encode()
+        encoded = part.encode(
+            "utf-8", "surrogatepass"
+        )  # models and crashed programs print anything
         whole.update(len(encoded).to_bytes(8, "big"))
         whole.update(encoded)
     return whole.hexdigest()[:16]

@@ -1,0 +1,109 @@
+"""How long a selection and its bookkeeping take at 1,000 attempts: `python benchmarks/search.py`.
+
+Each round is what the loop does between two attempts: select, begin, add. Exits 1 when the worst
+round of any policy on any tree is over the limit. Knows no model and no device.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+
+from stark.core.node import ROOT, Node, Selection
+from stark.search.policies import POLICIES
+from stark.search.policies.base import Policy
+from stark.search.tree import Tree
+from stark.testing.nodes import EAGER_MS, outcome, random_tree
+
+ATTEMPTS = 1000
+ROUNDS = 200
+LIMIT_MS = 5.0
+
+
+def grown_by(policy: Policy) -> Tree:
+    """The tree that this policy makes of random outcomes."""
+    rng = random.Random(0)
+    tree = Tree(EAGER_MS)
+    while len(tree.nodes) < ATTEMPTS:
+        tree.add(_attempt(tree, policy, rng))
+    return tree
+
+
+def grown_at_random(policy: Policy) -> Tree:
+    """A tree of any shape, whatever the policy."""
+    return random_tree(ATTEMPTS, random.Random(0))
+
+
+def of_dead_ends(policy: Policy) -> Tree:
+    """The hardest to search for something expandable: all that works has failed three times."""
+    rng = random.Random(0)
+    tree = Tree(EAGER_MS)
+    while len(tree.nodes) < ATTEMPTS:
+        start = Selection(parent=ROOT, action="improve")
+        works = outcome(tree.next_attempt, start, rng, ("correct",))
+        tree.add(works)
+        for _ in range(3):
+            start = Selection(parent=works.id, action="improve")
+            tree.add(outcome(tree.next_attempt, start, rng, ("unusable",)))
+    return tree
+
+
+SHAPES: dict[str, Callable[[Policy], Tree]] = {
+    "its own": grown_by,
+    "random": grown_at_random,
+    "dead ends": of_dead_ends,
+}
+
+
+def round_times_ms(policy: Policy, tree: Tree) -> list[float]:
+    """The time of each round; making the node itself is the judge's and the team's work."""
+    rng = random.Random(1)
+    times = []
+    gc.collect()
+    for _ in range(ROUNDS):
+        begun = perf_counter()
+        selection = _selected(tree, policy, rng)
+        tree.begin(tree.next_attempt, selection)
+        selected = perf_counter()
+
+        attempt = next(iter(tree.pending))
+        node = outcome(attempt, selection, rng)
+
+        finished = perf_counter()
+        tree.add(node)
+        times.append(1000 * (selected - begun + perf_counter() - finished))
+    return times
+
+
+def main() -> int:
+    """Measures every registered policy on every shape of tree; the exit code."""
+    sys.stdout.write(f"{'policy':<16}{'tree':<12}{'median ms':>10}{'worst ms':>10}\n")
+    worst = 0.0
+    for name, make in POLICIES.items():
+        for shape, grow in SHAPES.items():
+            policy = make()
+            times = round_times_ms(policy, grow(policy))
+            worst = max(worst, *times)
+            sys.stdout.write(f"{name:<16}{shape:<12}{median(times):>10.3f}{max(times):>10.3f}\n")
+    verdict = "within" if worst <= LIMIT_MS else "over"
+    sys.stdout.write(f"{verdict} the limit of {LIMIT_MS:g} ms at {ATTEMPTS} attempts\n")
+    return 0 if worst <= LIMIT_MS else 1
+
+
+def _attempt(tree: Tree, policy: Policy, rng: random.Random) -> Node:
+    return outcome(tree.next_attempt, _selected(tree, policy, rng), rng)
+
+
+def _selected(tree: Tree, policy: Policy, rng: random.Random) -> Selection:
+    selection = policy.select(tree, rng)
+    if selection is None:
+        raise RuntimeError(f"{policy.name} found nothing to do with nothing in flight")
+    return selection
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""What the roles are told, as text: the device, the reference, the selected node, other attempts.
+
+Knows which facts a role needs and how they read best; the words around them are in `prompts/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from string import Template
+
+from stark.agents.window import ContextWindow
+from stark.core.device import Device
+from stark.core.evaluation import Correct, explain
+from stark.core.node import Node
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.languages import Language
+
+OTHER_SOURCE_LINES = 220
+"""Longer sources of other attempts are cut: they are there to draw on, not to be edited."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """Everything that a prompt for one role is made from."""
+
+    problem: Problem
+    language: Language
+    reference: Reference
+    window: ContextWindow
+
+    def common(self) -> dict[str, str]:
+        """What every prompt says."""
+        return {
+            "problem_name": self.problem.name,
+            "problem_source": self.problem.source.strip(),
+            "inputs": ", ".join(map(str, self.reference.inputs)),
+            "outputs": ", ".join(map(str, self.reference.outputs)),
+            "device": device_text(self.reference.device),
+            "language": self.language.title,
+        }
+
+
+def fill(name: str, facts: Mapping[str, str]) -> str:
+    """A prompt from its file. Raises KeyError for a fact that the file asks for and nobody gave."""
+    return _template(name).substitute(facts).strip() + "\n"
+
+
+@lru_cache
+def _template(name: str) -> Template:
+    return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
+
+
+def device_text(device: Device) -> str:
+    """The device sheet."""
+    rates = ", ".join(f"{kind} {rate:.3g} TFLOP/s" for kind, rate in device.peak_tflop_s.items())
+    lines = [
+        f"{device.name} ({device.architecture}), {device.processors} "
+        + ("cores" if device.kind == "cpu" else "streaming multiprocessors"),
+        f"memory {device.memory_gb:g} GB, measured bandwidth {device.bandwidth_gb_s:.0f} GB/s (read plus written)",
+        f"last-level cache {device.last_level_cache_mb:.0f} MB",
+        f"measured peak of a matrix product: {rates}",
+    ]
+    if device.shared_memory_kb:
+        lines.append(f"shared memory per block at most {device.shared_memory_kb:.0f} KB")
+    if device.launch_us:
+        lines.append(f"launching a kernel from PyTorch costs about {device.launch_us:.1f} us")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def reference_text(reference: Reference) -> str:
+    """How fast the reference is, and how fast anything could be."""
+    roofline = reference.roofline
+    latency = reference.eager.latency_ms
+    return "\n".join(
+        [
+            f"- eager PyTorch takes {latency:.4g} ms",
+            f"- least memory traffic {roofline.least_bytes / 1e6:.1f} MB: {roofline.memory_ms:.4g} ms at the measured bandwidth",
+            f"- {roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: "
+            f"{roofline.compute_ms:.4g} ms at the measured {roofline.arithmetic} peak",
+            f"- so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
+            f"{latency / roofline.floor_ms:.1f} times that"
+            if roofline.floor_ms
+            else "- no roofline is known",
+        ]
+    )
+
+
+def start_text(node: Node | None, numbered_lines: bool) -> str:
+    """The selected node: its source, what it was meant to do and how it fared."""
+    if node is None:
+        return "The reference itself, in PyTorch. There is no kernel yet."
+    assert node.candidate is not None
+    source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
+    return "\n".join(
+        [
+            f"Attempt {node.id}: {outcome_text(node)}",
+            f"It was meant to: {_strategy(node)}",
+            "```python",
+            source,
+            "```",
+        ]
+    )
+
+
+def attempts_text(nodes: Iterable[Node], with_source: bool) -> str:
+    """Other attempts, each with its plan, outcome and, on request, its source."""
+    texts = [_attempt_text(node, with_source) for node in nodes]
+    return "\n\n".join(texts) or "Nothing yet."
+
+
+def outcome_text(node: Node) -> str:
+    """The status and its evidence."""
+    return f"{node.evaluation.status}: {explain(node.evaluation)}"
+
+
+def evidence_text(node: Node) -> str:
+    """All that is known of a failure, for the role that repairs it."""
+    evaluation = node.evaluation
+    lines = [outcome_text(node), *(f"Note: {warning}" for warning in evaluation.warnings)]
+    if evaluation.output.strip() and not isinstance(evaluation, Correct):
+        lines += ["It printed:", "```", evaluation.output.strip()[-4000:], "```"]
+    return "\n".join(lines)
+
+
+def numbered(source: str) -> str:
+    """A source with the line numbers that anchors name."""
+    lines = source.splitlines()
+    width = len(str(len(lines)))
+    return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
+
+
+def _attempt_text(node: Node, with_source: bool) -> str:
+    text = f"- Attempt {node.id} ({node.action}): {_strategy(node)}\n  Result: {outcome_text(node)}"
+    if with_source and node.candidate is not None:
+        lines = node.candidate.source.strip().splitlines()
+        kept = lines[:OTHER_SOURCE_LINES]
+        if len(kept) < len(lines):
+            kept.append(f"# … {len(lines) - len(kept)} more lines")
+        text += "\n```python\n" + "\n".join(kept) + "\n```"
+    return text
+
+
+def _strategy(node: Node) -> str:
+    return node.plan.strategy.strip() if node.plan is not None else "write a fast candidate"

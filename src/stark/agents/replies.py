@@ -1,0 +1,347 @@
+"""What a model answered, read strictly: a plan, a whole candidate, or one replacement per anchor.
+
+Knows the formats and nothing of prompts or models. Every refusal is a ReplyError whose text is
+sent back to the model, so it names the rule, what was found and what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stark.agents.anchors import check_anchors
+from stark.agents.spans import Layout, lines_in_words, parse_python
+from stark.core.errors import ReplyError
+from stark.core.plan import Anchor, Plan
+
+_DRIFT = 5
+"""How many lines a model may miscount where its quotes tell what it means."""
+
+_LEAST_PREFIX = 10
+_KEYWORD = re.compile(
+    r"\s{0,3}(?P<heading>#{1,6}\s+)?(?:[-*+]\s+)?(?P<open>\*{1,3}|_{1,3}|`)?"
+    r"(?P<word>ACTION|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
+    r"(?P<close>(?P=open))?(?:\s*(?P<colon>:)(?P<after>(?P=open))?(?P<value>.*)|\s*)",
+    re.IGNORECASE,
+)
+_FENCE = re.compile(r"(?P<indent> {0,3})(?P<fence>`{3,}(?=[^`]*$)|~{3,})\s*(?P<info>.*)")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_SPAN = re.compile(r"(\d+)(?:\s*[-\u2013]\s*(\d+))?")
+_PYTHON = {"python", "py", "python3"}
+_MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
+_PROSE = {"STRATEGY", "INSTRUCTION"}
+_OF_AN_ANCHOR = ("LINES", "BEGINS", "ENDS", "INSTRUCTION")
+
+
+class _Field(NamedTuple):
+    """A keyword of the plan format and what follows it."""
+
+    word: str
+    value: str
+
+
+class _Block(NamedTuple):
+    """A fenced block, or a line of prose between blocks."""
+
+    fenced: bool
+    tag: str
+    """The language that the fence names, in lower case; empty for prose and bare fences."""
+
+    text: str
+
+
+def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
+    """The plan that a reply in this format holds; `source` is the text that its anchors point into.
+
+        ACTION: edit            (or rewrite)
+        STRATEGY:
+        free prose, one or more paragraphs
+        ANCHOR: fuse_loop
+        LINES: 12-18
+        BEGINS: for (int64_t i = 0; i < n; ++i) {
+        ENDS: }
+        INSTRUCTION:
+        what to change here, why, what it should gain
+        ANCHOR: ...
+
+    An edit has one or more anchors, each with all of its fields; a rewrite has none. BEGINS and
+    ENDS quote the first and the last line of the span; blanks around them do not matter, and a
+    long line may be cut to a prefix of 10 characters or more that ends in `...`. Where LINES is
+    off by up to 5 lines and the quotes leave one span of whole statements, that one is taken.
+    Markdown around keywords (bold, headings, bullets, a fence around everything) and their case
+    do not matter. Nothing may stand before ACTION.
+
+    Raises ReplyError; also where `must_rewrite` is set, or there is no source, and the reply edits.
+    """
+    fields = _fields(_unfenced(reply))
+    action = _taken(fields, "ACTION", "the plan").strip("*_").lower()
+    if action not in ("edit", "rewrite"):
+        raise ReplyError(f"ACTION is `{action}`. Write `ACTION: edit` or `ACTION: rewrite`.")
+    strategy = _taken(fields, "STRATEGY", "the plan")
+    if action == "rewrite":
+        if fields:
+            raise ReplyError(
+                f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
+                "Leave the anchors out, or write `ACTION: edit`."
+            )
+        return Plan(action="rewrite", strategy=strategy)
+    if must_rewrite or source is None:
+        raise ReplyError(
+            "There is no candidate to edit yet, so this plan must be a rewrite. "
+            "Write `ACTION: rewrite` and a STRATEGY without anchors."
+        )
+    if not fields:
+        raise ReplyError("An edit names at least one ANCHOR. Add one, or write `ACTION: rewrite`.")
+    anchors = []
+    while fields:
+        anchors.append(_anchor(fields, source))
+    check_anchors(source, anchors)
+    return Plan(action="edit", strategy=strategy, anchors=tuple(anchors))
+
+
+def parse_candidate(reply: str) -> str:
+    """The source of a whole candidate: the reply's one ```python block that defines `ModelNew`.
+
+    Other blocks and prose may stand around it. Raises ReplyError where there is no such block or
+    more than one, where it was cut off, or where it does not parse.
+    """
+    python = [block.text for block in _blocks(reply) if block.fenced and block.tag in _PYTHON]
+    if not python:
+        raise ReplyError(
+            "No ```python block was found. Give the whole file in one ```python block."
+        )
+    whole = [text for text in python if _MODEL_NEW.search(text)]
+    if not whole:
+        raise ReplyError(
+            "The ```python block defines no class ModelNew at its top level. "
+            "Give the whole file, with class ModelNew, in one ```python block."
+        )
+    if len(whole) > 1:
+        raise ReplyError(
+            f"{len(whole)} ```python blocks define ModelNew. Give the whole file in exactly one."
+        )
+    source = whole[0]
+    try:
+        tree = parse_python(source)
+    except SyntaxError as error:
+        lines = source.split("\n")
+        number = min(error.lineno or 1, len(lines))
+        raise ReplyError(
+            f"The file does not parse as Python: line {number}, `{lines[number - 1].strip()}`: "
+            f"{error.msg}. Give the whole file again without this error."
+        ) from error
+    if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
+        raise ReplyError(
+            "class ModelNew stands inside a string. Define it at the top level of the file."
+        )
+    return source
+
+
+def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
+    """The new text of each anchor: a line `ANCHOR: name`, then one fenced block, in any order.
+
+    Prose between them is ignored, and so is a block's language tag. Raises ReplyError where an
+    anchor is missing, unknown or given twice, or has no block or several.
+    """
+    known = [anchor.name for anchor in anchors]
+    found: dict[str, str | None] = {}
+    current = None
+    for block in _blocks(reply):
+        if not block.fenced:
+            field = _keyword(block.text)
+            if field and field.word == "ANCHOR":
+                current = _bare(field.value)
+                _check_heading(current, known, found)
+                found[current] = None
+        elif current is None:
+            raise ReplyError(
+                "A code block stands before any ANCHOR line. "
+                "Write `ANCHOR: name` on a line of its own before each block."
+            )
+        elif found[current] is not None:
+            raise ReplyError(
+                f"Anchor {current} is followed by more than one code block. Give it exactly one."
+            )
+        else:
+            found[current] = block.text
+    missing = [name for name in known if found.get(name) is None]
+    if missing:
+        raise ReplyError(
+            f"No code block was given for {', '.join(missing)}. "
+            "For each anchor write `ANCHOR: name`, then one fenced block with its new lines."
+        )
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _check_heading(name: str, known: Sequence[str], found: dict[str, str | None]) -> None:
+    if name not in known:
+        raise ReplyError(
+            f"The plan has no anchor called `{name}`. Its anchors are: {', '.join(known)}."
+        )
+    if name in found:
+        raise ReplyError(f"Anchor {name} is given twice. Give each anchor one replacement.")
+
+
+def _blocks(reply: str) -> list[_Block]:
+    """The reply's fenced blocks, read as CommonMark reads them, and its other lines one by one."""
+    blocks: list[_Block] = []
+    lines = iter(reply.replace("\r\n", "\n").split("\n"))
+    for line in lines:
+        opening = _FENCE.fullmatch(line)
+        if not opening:
+            blocks.append(_Block(False, "", line))
+            continue
+        fence, indent = opening["fence"], len(opening["indent"])
+        closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}\s*")
+        inside = []
+        for row in lines:
+            if closing.fullmatch(row):
+                break
+            inside.append(row[min(indent, len(row) - len(row.lstrip(" "))) :])
+        else:
+            raise ReplyError(
+                f"The reply was cut off: the code block that {fence}{opening['info']} opens is "
+                "never closed. Answer again in full, as briefly as the task allows."
+            )
+        tag = "".join(opening["info"].lower().split()[:1])
+        blocks.append(_Block(True, tag, "".join(row + "\n" for row in inside)))
+    return blocks
+
+
+def _unfenced(reply: str) -> str:
+    """The reply without a fence around all of it."""
+    text = reply.strip()
+    if not _FENCE.fullmatch(text.partition("\n")[0]):
+        return text
+    blocks = _blocks(text)
+    return blocks[0].text if len(blocks) == 1 else text
+
+
+def _keyword(line: str) -> _Field | None:
+    """The keyword that a line begins with, or stands alone on it as a heading, and its value."""
+    match = _KEYWORD.fullmatch(line)
+    if not match or not (match["colon"] or match["heading"] or match["close"]):
+        return None
+    value = (match["value"] or "").strip()
+    if match["open"] and not match["close"] and not match["after"]:
+        value = value.removesuffix(match["open"])
+    return _Field(match["word"].upper(), value.strip())
+
+
+def _fields(text: str) -> list[_Field]:
+    """The plan's fields in order. In prose, only a new anchor or a keyword in capitals ends it."""
+    fields: list[_Field] = []
+    for line in text.replace("\r\n", "\n").split("\n"):
+        field = _keyword(line)
+        if field and fields and fields[-1].word in _PROSE:
+            in_capitals = field.word in line
+            new_anchor = field.word == "ANCHOR" and _NAME.fullmatch(_bare(field.value))
+            if not (in_capitals or new_anchor):
+                field = None
+        if field:
+            fields.append(field)
+        elif fields and fields[-1].word in _PROSE:
+            fields[-1] = fields[-1]._replace(value=f"{fields[-1].value}\n{line}")
+        elif line.strip():
+            place = f"after {fields[-1].word}" if fields else "before ACTION"
+            raise ReplyError(
+                f"Only keyword lines may stand {place}, but this was found: `{line.strip()[:80]}`. "
+                "Answer in the plan format alone, beginning with `ACTION:`."
+            )
+    return fields
+
+
+def _taken(fields: list[_Field], word: str, owner: str) -> str:
+    """The value of the next field, which must be `word` and not empty; removes it."""
+    if not fields or fields[0].word != word:
+        found = f"{fields[0].word} stands there" if fields else "the reply ends"
+        raise ReplyError(f"{word} of {owner} is missing: {found}. Write `{word}:` and its content.")
+    value = fields.pop(0).value.strip()
+    if word not in _PROSE:
+        value = _bare(value)
+    if not value:
+        raise ReplyError(f"{word} of {owner} is empty. Write its content after `{word}:`.")
+    return value
+
+
+def _anchor(fields: list[_Field], source: str) -> Anchor:
+    """The next anchor, its lines held against its quotes; removes its fields."""
+    name = _taken(fields, "ANCHOR", "the plan")
+    if not _NAME.fullmatch(name):
+        raise ReplyError(
+            f"`{name}` cannot name an anchor. Use lower-case letters, digits and underscores, "
+            "at most 40, beginning with a letter."
+        )
+    lines, begins, ends, instruction = (
+        _taken(fields, word, f"anchor {name}") for word in _OF_AN_ANCHOR
+    )
+    span = _SPAN.fullmatch(lines)
+    if not span:
+        raise ReplyError(f"LINES of anchor {name} is `{lines}`. Write it as `LINES: 12-18`.")
+    first, last = int(span[1]), int(span[2] or span[1])
+    if not 1 <= first <= last:
+        raise ReplyError(
+            f"LINES of anchor {name} is `{lines}`. Lines count from 1, and a span ends no earlier "
+            "than it begins."
+        )
+    stated = Anchor(name=name, first_line=first, last_line=last, instruction=instruction)
+    return _grounded(stated, begins, ends, source)
+
+
+def _grounded(stated: Anchor, begins: str, ends: str, source: str) -> Anchor:
+    """The anchor at the lines that its quotes mean: those it names, or others close by."""
+    lines = source.split("\n")
+    firsts = _quoted_near(begins, stated.first_line, lines)
+    lasts = _quoted_near(ends, stated.last_line, lines)
+    if stated.first_line in firsts and stated.last_line in lasts:
+        return stated
+    layout = Layout(source)
+    meant = [
+        stated.model_copy(update={"first_line": first, "last_line": last})
+        for first in firsts
+        for last in lasts
+        if first <= last and layout.fault(first, last) is None
+    ]
+    if len(meant) > 1:
+        meant = [
+            each
+            for each in meant
+            if each.first_line - stated.first_line == each.last_line - stated.last_line
+        ]
+    if len(meant) == 1:
+        return meant[0]
+    raise ReplyError(_mismatch(stated, begins, ends, lines))
+
+
+def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
+    """The lines near the stated one that a quote fits: all of the line, or a prefix that ends in dots."""
+    near = range(max(1, stated - _DRIFT), min(len(lines), stated + _DRIFT) + 1)
+    exact = [number for number in near if lines[number - 1].strip() == quote]
+    prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
+    if exact or prefix == quote or len(prefix) < _LEAST_PREFIX:
+        return exact
+    fitting = [number for number in near if lines[number - 1].strip().startswith(prefix)]
+    return fitting if len({lines[number - 1].strip() for number in fitting}) == 1 else []
+
+
+def _mismatch(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> str:
+    def standing(number: int) -> str:
+        return f"`{lines[number - 1].strip()}`" if number <= len(lines) else "past the end"
+
+    return (
+        f"Anchor {stated.name} names {lines_in_words(stated.first_line, stated.last_line)} with "
+        f"BEGINS `{begins}` and ENDS `{ends}`, but line {stated.first_line} is "
+        f"{standing(stated.first_line)} and line {stated.last_line} is "
+        f"{standing(stated.last_line)}. Give the lines by number and quote the first and the last "
+        "of them exactly."
+    )
+
+
+def _bare(value: str) -> str:
+    """A value without the backticks that a model puts around code and names."""
+    value = value.strip()
+    if value.startswith("`") and value.endswith("`"):
+        value = value.strip("`").strip()
+    return value

@@ -1,0 +1,107 @@
+"""Teams: who works on a selected node, in what order, seeing what. A strategy is a policy and a team."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from stark.agents import roles
+from stark.agents.briefing import Brief
+from stark.agents.roles import Ask
+from stark.agents.window import RoleName, lone_window, window
+from stark.core.errors import ReplyError
+from stark.core.node import Selection
+from stark.core.plan import Edit, Plan
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.languages import Language
+from stark.search.tree import Tree
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt's work: the problem, the place in the tree to start from, and chance."""
+
+    problem: Problem
+    language: Language
+    reference: Reference
+    tree: Tree
+    selection: Selection
+    rng: random.Random
+
+    def brief(self, role: RoleName, alone: bool = False) -> Brief:
+        """What a role is shown; `alone` hides the rest of the tree."""
+        parent = self.selection.parent
+        seen = (
+            lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
+        )
+        return Brief(self.problem, self.language, self.reference, seen)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a team made of an assignment: a source, or the reason why there is none."""
+
+    role: str
+    source: str | None = None
+    fault: str = ""
+    plan: Plan | None = None
+    edits: tuple[Edit, ...] = ()
+
+
+class Team(Protocol):
+    """Writes one candidate for an assignment."""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that need a model."""
+        ...
+
+    async def write(self, work: Assignment, ask: Ask) -> Draft:
+        """The draft. Raises only what asking a model raises."""
+        ...
+
+
+@dataclass(frozen=True)
+class PlanCodeDebug:
+    """The paper's team: a failing node goes to debug, a working one to plan and then code."""
+
+    roles: tuple[str, ...] = ("plan", "code", "debug")
+
+    async def write(self, work: Assignment, ask: Ask) -> Draft:
+        """Debug, or plan and code."""
+        if work.selection.action == "debug":
+            return await self._repair(work, ask)
+        draft = Draft(role="plan")
+        try:
+            plan = await roles.plan(ask, work.brief("plan"))
+            draft = Draft(role="code", plan=plan)
+            source, edits = await roles.code(ask, work.brief("code"), plan)
+        except ReplyError as fault:
+            return replace(draft, fault=str(fault))
+        return replace(draft, source=source, edits=edits)
+
+    async def _repair(self, work: Assignment, ask: Ask) -> Draft:
+        failing = work.tree.node(work.selection.parent)
+        draft = Draft(role="debug", plan=failing.plan)
+        try:
+            return replace(draft, source=await roles.debug(ask, work.brief("debug")))
+        except ReplyError as fault:
+            return replace(draft, fault=str(fault))
+
+
+@dataclass(frozen=True)
+class Solo:
+    """One agent for everything; `memory` is whether it sees more of the tree than the selected node."""
+
+    memory: bool
+    roles: tuple[str, ...] = ("solo",)
+
+    async def write(self, work: Assignment, ask: Ask) -> Draft:
+        """One reply, one candidate."""
+        try:
+            source = await roles.solo(ask, work.brief("solo", alone=not self.memory))
+        except ReplyError as fault:
+            return Draft(role="solo", fault=str(fault))
+        return Draft(role="solo", source=source)

@@ -1,0 +1,152 @@
+"""One block of memory that the judge owns and a child maps: inputs, weights and outputs lie in it.
+
+On a CPU it is an anonymous file; on a GPU an allocation of its own made through the driver, because a
+CUDA IPC handle exposes the whole block that a caching allocator carved a tensor from. Sizes are rounded
+up to the driver's granularity for the same reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 256
+GRANULARITY = 2 << 20
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a tensor lies in an arena, and its form."""
+
+    offset: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def view(self, block: torch.Tensor) -> torch.Tensor:
+        """The tensor itself, over the arena's bytes."""
+        size = span_bytes(self.dtype, self.shape, self.stride)
+        flat = block[self.offset : self.offset + size].view(self.dtype)
+        return flat.as_strided(self.shape, self.stride)
+
+
+@dataclass(frozen=True)
+class TensorAt:
+    """Stands for a tensor inside a nested value; `index` counts the value's tensors."""
+
+    index: int
+
+
+def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """Bytes from a tensor's first element to its last."""
+    if 0 in shape:
+        return 0
+    last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
+    return (last + 1) * dtype.itemsize
+
+
+def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
+    """Slots for tensors of these forms, one after the other, and the bytes used up to there."""
+    slots, offset = [], start
+    for form in forms:
+        slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
+        slots.append(slot)
+        used = span_bytes(slot.dtype, slot.shape, slot.stride)
+        offset += -(-max(used, 1) // ALIGNMENT) * ALIGNMENT
+    return slots, offset
+
+
+class Arena:
+    """The judge's side: owns the memory until `close`."""
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self.size = max(-(-size // GRANULARITY), 1) * GRANULARITY
+        self.device = device
+        self.descriptor: int | None = None
+        if device.type == "cuda":
+            self._pointer = _Driver().allocate(self.size)
+            self.handle = _Driver().export(self._pointer).hex()
+            self.block = _bytes_at(self._pointer, self.size, device)
+        else:
+            self.handle = ""
+            self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC)
+            os.ftruncate(self.descriptor, self.size)
+            self.block = _mapped(self.descriptor, self.size)
+
+    def close(self) -> None:
+        """Give the memory back; tensors over it must not be used again."""
+        del self.block
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        else:
+            _Driver().free(self._pointer)
+
+
+def open_arena(
+    size: int, device: torch.device, handle: str, descriptor: int | None
+) -> torch.Tensor:
+    """The child's side: the same bytes, mapped."""
+    if descriptor is not None:
+        return _mapped(descriptor, size)
+    pointer = _Driver().import_(bytes.fromhex(handle))
+    return _bytes_at(pointer, size, device)
+
+
+def _mapped(descriptor: int, size: int) -> torch.Tensor:
+    return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
+
+
+def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
+    class Exported:
+        __cuda_array_interface__: dict[str, Any] = {  # noqa: RUF012  (the protocol's own name)
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+    return torch.as_tensor(Exported(), device=device)
+
+
+class _Driver:
+    """The four calls of the CUDA driver that torch does not offer. Needs a current context."""
+
+    class _Handle(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_char * 64)]
+
+    def __init__(self) -> None:
+        self._cuda = ctypes.CDLL("libcuda.so.1")
+
+    def allocate(self, size: int) -> int:
+        pointer = ctypes.c_uint64()
+        self._check(self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)), size)
+        return pointer.value
+
+    def free(self, pointer: int) -> None:
+        self._check(self._cuda.cuMemFree_v2(ctypes.c_uint64(pointer)))
+
+    def export(self, pointer: int) -> bytes:
+        handle = self._Handle()
+        self._check(self._cuda.cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(pointer)))
+        return ctypes.string_at(ctypes.addressof(handle), 64)
+
+    def import_(self, exported: bytes) -> int:
+        handle = self._Handle.from_buffer_copy(exported)
+        pointer = ctypes.c_uint64()
+        lazily_enable_peers = ctypes.c_uint(1)
+        self._check(
+            self._cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), handle, lazily_enable_peers)
+        )
+        return pointer.value
+
+    @staticmethod
+    def _check(code: int, size: int = 0) -> None:
+        if code == 2:
+            raise torch.OutOfMemoryError(f"the device has no {size / 1e9:.1f} GB left")
+        if code != 0:
+            raise RuntimeError(f"the CUDA driver answered with error {code}")

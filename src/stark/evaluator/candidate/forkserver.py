@@ -1,0 +1,106 @@
+"""A process that imported torch and never touched a device, from which children are forked in milliseconds.
+
+Importing torch takes seconds, forking a process that did takes a few milliseconds, and a CUDA context
+cannot be forked: hence a server of its own that does nothing else. It answers two requests:
+
+    {"do": "fork", ...} with descriptors  ->  {"pid": 123}
+    {"do": "wait", "pid": 123}            ->  {"status": null, or an exit code, negative for a signal}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+
+from stark.evaluator.candidate.confine import confine
+from stark.evaluator.candidate.runner import Runner
+from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class Forkserver:
+    """Forks children and says how they ended; processes that they leave behind are killed."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.alive: set[int] = set()
+        self.ended: dict[int, int] = {}
+
+    def serve(self) -> None:
+        """Answer requests until the judge closes its end."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        while True:
+            try:
+                request, descriptors = self.channel.receive()
+            except ChannelClosed:
+                return
+            if request["do"] == "fork":
+                self.channel.send({"pid": self._fork(request, descriptors)})
+            else:
+                self._reap()
+                self.channel.send({"status": self.ended.pop(request["pid"], None)})
+
+    def _fork(self, request: Message, descriptors: list[int]) -> int:
+        """A child that serves a `Runner`. Descriptors: its channel, its output, and its arena if it is a file."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                self.channel.close()
+                _become_runner(request, descriptors, parent)
+                code = 0
+            os._exit(code)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.alive.add(pid)
+        return pid
+
+    def _reap(self) -> None:
+        """Note which children ended, and end what they left behind (it is reparented to this process)."""
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = found
+                if pid in self.alive:
+                    self.alive.remove(pid)
+                    self.ended[pid] = os.waitstatus_to_exitcode(status)
+        for pid in _own_children() - self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _become_runner(request: Message, descriptors: list[int], parent: int) -> None:
+    control, output, *arena = descriptors
+    confine(
+        Path(request["folder"]), request["environment"], request["memory_bytes"], output, parent
+    )
+    Runner(Channel.from_descriptor(control), arena[0] if arena else None).serve()
+
+
+def _own_children() -> set[int]:
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    return {int(pid) for pid in listed.read_text().split()} if listed.exists() else set()
+
+
+def main() -> None:
+    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR [MODULE…]`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_grad_enabled(False)
+    for module in sys.argv[2:]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    if torch.cuda.is_initialized():
+        sys.exit("a preloaded module touched the device, so children could not use it")
+    Forkserver(Channel.from_descriptor(int(sys.argv[1]))).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Ways to reach a judge, by name. Starts judges by command and never imports one.
+
+To add one: a file beside this one and its line in the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from stark.core.errors import UsageError
+from stark.evaluator.executors.base import Executor
+from stark.evaluator.executors.command import command
+from stark.evaluator.executors.folder import FolderExecutor, serve_folder
+from stark.evaluator.executors.local import local
+from stark.evaluator.protocol import Limits
+
+EXECUTORS: dict[str, Callable[[str, Limits], Executor]] = {
+    "local": local,
+    "command": command,
+    "folder": lambda path, limits: FolderExecutor(Path(path).expanduser().absolute(), limits),
+}
+"""Each is opened with what stands behind the colon of its notation, and the limits for candidates."""
+
+__all__ = ["EXECUTORS", "Executor", "open_executor", "serve_folder"]
+
+
+def open_executor(notation: str, limits: Limits | None = None) -> Executor:
+    """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError."""
+    name, _, rest = notation.partition(":")
+    if name not in EXECUTORS or (name != "local" and not rest):
+        raise UsageError(
+            f"{notation!r} is no executor; use local, local:DEVICES, command:LINE or folder:PATH"
+        )
+    return EXECUTORS[name](rest, limits or Limits())

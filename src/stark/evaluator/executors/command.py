@@ -1,0 +1,19 @@
+"""A judge behind any command that carries standard input and output, such as ssh, srun or docker."""
+
+from __future__ import annotations
+
+import shlex
+
+from stark.core.errors import UsageError
+from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.protocol import Limits
+
+
+def command(line: str, limits: Limits) -> StdioExecutor:
+    """For instance `ssh box python -m stark.evaluator.judge`; several commands are separated by ` ;; `."""
+    commands = [shlex.split(part) for part in line.split(" ;; ")]
+    if not all(commands):
+        raise UsageError(
+            "name the judge's command, as in `command:ssh box python -m stark.evaluator.judge`"
+        )
+    return StdioExecutor(commands, limits)

@@ -1,0 +1,180 @@
+"""Requests and results as files in a shared folder: for batch queues and GPU nodes without a network.
+
+`requests/ID.json` holds a request, `results/ID.json` its answer, `claims/ID` says which worker is on it. An
+ID is the request's content digest, so an answer that is already there is taken instead of asked for again,
+and every file appears whole by a rename. Nothing is ever deleted but claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from stark.core.candidate import Candidate
+from stark.core.errors import ProblemError, UsageError
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.evaluator.executors.base import Executor
+from stark.evaluator.protocol import (
+    Answer,
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Limits,
+    ProblemRefused,
+    answer_adapter,
+    request_adapter,
+    request_id,
+)
+
+POLL_S = (0.1, 2.0)
+"""How often a waiting orchestrator looks, at first and at last."""
+
+STALE_S = 600.0
+"""A claim that its worker has not renewed for so long is free again."""
+
+IN_FLIGHT = 8
+
+
+class FolderExecutor:
+    """The orchestrator's side: writes requests and waits for results, however long it takes."""
+
+    def __init__(self, folder: Path, limits: Limits) -> None:
+        self._folder = folder
+        self._limits = limits
+        for name in ("requests", "results", "claims"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+
+    async def describe(self, problem: Problem) -> Reference:
+        """Have a worker measure the reference."""
+        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
+        assert isinstance(answer, Described)
+        return answer.reference
+
+    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        """Have a worker judge one candidate."""
+        request = Evaluate(id="", problem=problem, candidate=candidate, limits=self._limits)
+        answer = await self._ask(request)
+        assert isinstance(answer, Evaluated)
+        return answer.evaluation
+
+    async def close(self) -> None:
+        """Nothing was started."""
+
+    async def _ask(self, request: Describe | Evaluate) -> Answer:
+        name = request_id(request)
+        result = self._folder / "results" / f"{name}.json"
+        if not result.exists():
+            named = request.model_copy(update={"id": name})
+            _write_whole(self._folder / "requests" / f"{name}.json", named.model_dump_json())
+        pause, longest = POLL_S
+        while not result.exists():
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.2, longest)
+        answer = answer_adapter.validate_json(result.read_bytes())
+        if isinstance(answer, ProblemRefused):
+            raise ProblemError(answer.error)
+        return answer
+
+
+async def serve_folder(
+    folder: Path, executor: Executor, once: bool, report: Callable[[str], None]
+) -> int:
+    """The worker's side: judge what waits in `folder`, several requests in flight; returns how many were answered.
+
+    With `once` it returns when nothing waits any more, otherwise it goes on until it is cancelled.
+    """
+    if not (folder / "requests").is_dir():
+        raise UsageError(
+            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
+        )
+    working: dict[str, asyncio.Task[str]] = {}
+    answered = 0
+    try:
+        while True:
+            for name in _waiting(folder, IN_FLIGHT - len(working), set(working)):
+                working[name] = asyncio.create_task(_serve_one(folder, name, executor))
+            if not working:
+                if once:
+                    return answered
+                await asyncio.sleep(POLL_S[1])
+                continue
+            done, _ = await asyncio.wait(
+                working.values(), timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED
+            )
+            for name in [name for name, task in working.items() if task in done]:
+                report(f"{name} {working.pop(name).result()}")
+                answered += 1
+            for name in working:
+                (folder / "claims" / name).touch()
+    finally:
+        for name, task in working.items():
+            task.cancel()
+            (folder / "claims" / name).unlink(missing_ok=True)
+
+
+async def _serve_one(folder: Path, name: str, executor: Executor) -> str:
+    """Answer one request; returns what was answered in a word."""
+    path = folder / "requests" / f"{name}.json"
+    answer: Answer
+    try:
+        request = request_adapter.validate_json(path.read_bytes())
+        if isinstance(request, Describe):
+            answer = Described(id=name, reference=await executor.describe(request.problem))
+            word = "described"
+        else:
+            evaluation = await executor.evaluate(request.problem, request.candidate)
+            answer = Evaluated(id=name, evaluation=evaluation)
+            word = evaluation.status
+    except ProblemError as error:
+        answer, word = ProblemRefused(id=name, error=str(error)), "problem refused"
+    except ValidationError as error:
+        raise UsageError(
+            f"{path} is no request of this version of STARK; install the same version on both sides"
+        ) from error
+    _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
+    (folder / "claims" / name).unlink(missing_ok=True)
+    return word
+
+
+def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
+    """Claim up to `most` requests that have no result and no live claim, oldest first."""
+    requests = sorted((folder / "requests").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    claimed: list[str] = []
+    for path in requests:
+        if len(claimed) >= most:
+            break
+        name = path.stem
+        if name in ours or (folder / "results" / f"{name}.json").exists():
+            continue
+        if _claim(folder / "claims" / name):
+            claimed.append(name)
+    return claimed
+
+
+def _claim(path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        if time.time() - path.stat().st_mtime > STALE_S:
+            path.unlink()
+    try:
+        with path.open("x") as file:
+            file.write(f"{socket.gethostname()} {os.getpid()}\n")
+    except FileExistsError:
+        return False
+    return True
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write so that a reader sees the whole file or none."""
+    part = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.part")
+    part.write_text(text)
+    part.rename(path)

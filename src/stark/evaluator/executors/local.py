@@ -1,0 +1,27 @@
+"""One judge per device of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.protocol import Limits
+
+
+def local(devices: str, limits: Limits) -> StdioExecutor:
+    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); empty for all that this machine has."""
+    names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
+    base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
+    return StdioExecutor([[*base, name] for name in names], limits)
+
+
+def _all_devices() -> list[str]:
+    """Every visible GPU; without several, what the judge finds by itself."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        count = len([index for index in chosen.split(",") if index.strip()])
+    else:
+        count = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    return [f"cuda:{index}" for index in range(count)] if count > 1 else ["auto"]

@@ -1,0 +1,71 @@
+"""Starts a judge on standard input and output: `python -m stark.evaluator.judge --device cuda:0`.
+
+Any command that carries these two streams makes the judge remote: ssh, srun, docker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Take over the two streams, start the forkserver while torch is imported here, and serve."""
+    options = _options()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the orchestrator's to handle
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library or a reference prints must not mix with the answers
+
+    from stark.evaluator.judge.children import Forkserver
+    from stark.languages import LANGUAGES
+
+    preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
+    forkserver = Forkserver(preload)
+
+    import torch
+
+    from stark.evaluator.judge.server import Judge
+
+    torch.set_grad_enabled(False)
+    device = _device(options.device)
+    Judge(device, forkserver, options.cache, options.builds, answers).serve(sys.stdin.buffer)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m stark.evaluator.judge", description=__doc__)
+    parser.add_argument(
+        "--device", default="auto", help="cpu, cuda:0 …, or auto for the first GPU or else the CPU"
+    )
+    parser.add_argument(
+        "--builds", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="builds at once"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(os.environ.get("STARK_CACHE", Path.home() / ".cache" / "stark")),
+        help="where builds are kept",
+    )
+    return parser.parse_args()
+
+
+def _device(name: str):  # type: ignore[no-untyped-def]
+    import torch
+
+    if name == "auto":
+        name = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            sys.exit(
+                "no CUDA device is available to PyTorch here; use --device cpu or see `stark doctor`"
+            )
+        device = torch.device("cuda", device.index or 0)
+        torch.cuda.set_device(device)
+    return device
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Children that run programs: started from a forkserver, asked under a deadline, killed whole.
+
+Knows nothing of correctness; says only what a child answered or how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
+
+POLL_S = 0.05
+"""How often a waiting judge looks at a child's memory."""
+
+ENDING_S = 5.0
+"""How long a killed child may take to end; a process stuck in a driver takes longer."""
+
+INHERITED = (
+    "PATH LANG LC_ALL LC_CTYPE LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CC CXX CUDAHOSTCXX CUDA_HOME "
+    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET"
+).split()
+"""Environment variables that a child gets; everything else, keys above all, stays out."""
+
+
+class ChildFailed(Exception):
+    """A child did not answer properly: data about the candidate."""
+
+    def __init__(self, kind: Literal["crashed", "timed_out", "out_of_memory"], error: str) -> None:
+        super().__init__(error)
+        self.kind = kind
+        self.error = error
+
+
+class ForkserverDied(Exception):
+    """The process that children are forked from is gone: a fault of ours."""
+
+
+class Forkserver:
+    """The judge's side of `stark.evaluator.candidate.forkserver`. Safe to use from several threads."""
+
+    def __init__(self, preload: Iterable[str]) -> None:
+        ours, theirs = Channel.pair()
+        descriptor = theirs.end.fileno()
+        self.folder = Path(tempfile.mkdtemp(prefix="stark-judge-"))
+        self._lock = threading.Lock()
+        self._channel = ours
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "stark.evaluator.candidate.forkserver",
+                str(descriptor),
+                *preload,
+            ],
+            env=child_environment(self.folder),
+            pass_fds=[descriptor],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr.fileno(),
+        )
+        theirs.close()
+
+    def fork(
+        self,
+        folder: Path,
+        environment: dict[str, str],
+        memory_gb: float,
+        bound_address_space: bool,
+        output_kb: int,
+        arena: int | None = None,
+    ) -> Child:
+        """A confined child working in `folder`; `arena` is the descriptor of its shared memory, if a file."""
+        ours, theirs = Channel.pair()
+        reading, writing = os.pipe()
+        handed = [theirs.end.fileno(), writing, *([] if arena is None else [arena])]
+        request = {
+            "do": "fork",
+            "folder": str(folder),
+            "environment": environment,
+            "memory_bytes": int(memory_gb * 1e9) if bound_address_space else None,
+        }
+        try:
+            pid = self._ask(request, tuple(handed))["pid"]
+        finally:
+            theirs.close()
+            os.close(writing)
+        return Child(self, pid, ours, _Output(reading, output_kb), memory_gb)
+
+    def exit_code(self, pid: int) -> int | None:
+        """How a child ended (negative for a signal), or None while it lives."""
+        code = self._ask({"do": "wait", "pid": pid})["status"]
+        return None if code is None else int(code)
+
+    def close(self) -> None:
+        """End the server and with it every child."""
+        self._channel.close()
+        try:
+            self._process.wait(ENDING_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def _ask(self, request: Message, descriptors: tuple[int, ...] = ()) -> Message:
+        with self._lock:
+            try:
+                self._channel.send(request, descriptors)
+                return self._channel.receive(60.0)[0]
+            except (ChannelClosed, TimeoutError) as error:
+                raise ForkserverDied("the process that children are forked from is gone") from error
+
+
+class Child:
+    """One running program. Every method but `close` may raise ChildFailed."""
+
+    def __init__(
+        self, server: Forkserver, pid: int, channel: Channel, output: _Output, memory_gb: float
+    ) -> None:
+        self.pid = pid
+        self._server = server
+        self._channel = channel
+        self._output = output
+        self._memory_gb = memory_gb
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
+        deadline = time.monotonic() + limit_s
+        try:
+            self._channel.send(request)
+            answer = self._receive(deadline, limit_s)
+        except ChannelClosed:
+            raise self._ended() from None
+        if answer.get("ok") is not True:
+            error = str(answer.get("error", "no reason given"))
+            if answer.get("kind") == "out_of_memory":
+                raise ChildFailed("out_of_memory", error)
+            raise ChildFailed("crashed", error)
+        return answer
+
+    def close(self) -> str:
+        """Kill the child with all its processes; returns what it printed, bounded."""
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        deadline = time.monotonic() + ENDING_S
+        while self._server.exit_code(self.pid) is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return self._output.close()
+
+    def _receive(self, deadline: float, limit_s: float) -> Message:
+        while True:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                raise ChildFailed("timed_out", f"no answer within {limit_s:g} s")
+            try:
+                return self._channel.receive(min(POLL_S, remaining))[0]
+            except TimeoutError:
+                self._check_memory()
+
+    def _check_memory(self) -> None:
+        used_gb = _resident_bytes(self.pid) / 1e9
+        if used_gb > self._memory_gb:
+            raise ChildFailed(
+                "out_of_memory", f"it used {used_gb:.1f} GB of at most {self._memory_gb:g} GB"
+            )
+
+    def _ended(self) -> ChildFailed:
+        """Why the channel closed: an exit or a signal, or the candidate closed it itself."""
+        for _ in range(100):
+            code = self._server.exit_code(self.pid)
+            if code is not None:
+                break
+            time.sleep(0.01)
+        if code is None:
+            return ChildFailed("crashed", "the process closed its channel to the judge")
+        if code >= 0:
+            return ChildFailed("crashed", f"the process exited with code {code}")
+        name = signal.Signals(-code).name
+        if -code == signal.SIGKILL:
+            return ChildFailed("out_of_memory", "the process was killed, most likely for memory")
+        return ChildFailed("crashed", f"the process died by signal {name}")
+
+
+class _Output:
+    """Reads what a child prints, however much, and keeps the beginning and the end."""
+
+    def __init__(self, descriptor: int, keep_kb: int) -> None:
+        self._half = keep_kb * 512
+        self._head = b""
+        self._tail = b""
+        self._dropped = 0
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def close(self) -> str:
+        self._thread.join(1.0)
+        middle = f"\n… {self._dropped:,} bytes left out …\n".encode() if self._dropped else b""
+        return (self._head + middle + self._tail).decode(errors="replace")
+
+    def _drain(self) -> None:
+        with self._file:
+            while chunk := self._file.read(1 << 16):
+                room = self._half - len(self._head)
+                self._head += chunk[:room]
+                kept = self._tail + chunk[max(room, 0) :]
+                self._dropped += max(len(kept) - self._half, 0)
+                self._tail = kept[-self._half :]
+
+
+def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
+    """The whole environment of a child that works in `folder`."""
+    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    tools = str(Path(sys.executable).parent)
+    return {
+        **kept,
+        "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(extra or {}),
+    }
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * resource.getpagesize()

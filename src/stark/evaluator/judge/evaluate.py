@@ -1,0 +1,231 @@
+"""One evaluation, step by step: static look, build, load, verify, time, verdict.
+
+Every way in which a candidate can fail becomes its evaluation here; anything else that goes wrong is
+raised, and is ours.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from stark.core.candidate import Candidate
+from stark.core.evaluation import (
+    Accuracy,
+    BuildFailed,
+    Correct,
+    Crashed,
+    Evaluation,
+    Incorrect,
+    OutOfMemory,
+    Phase,
+    TimedOut,
+)
+from stark.evaluator.judge.builds import Builds
+from stark.evaluator.judge.children import Child, ChildFailed, child_environment
+from stark.evaluator.judge.oracle import Comparison, compare
+from stark.evaluator.judge.prepared import Expected, PreparedReference, visible
+from stark.evaluator.judge.timing import Timed, time_pair
+from stark.evaluator.protocol import Evaluate, Limits
+from stark.languages import language
+
+
+class Verdict(Exception):
+    """Ends an evaluation early with what was decided."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        super().__init__(evaluation.status)
+        self.evaluation = evaluation
+
+
+class Attempt:
+    """One candidate on its way through the phases."""
+
+    def __init__(self, request: Evaluate) -> None:
+        self.candidate: Candidate = request.candidate
+        self.limits: Limits = request.limits
+        self.seconds: dict[Phase, float] = {}
+        self.warnings: list[str] = []
+        self.phase: Phase = "static"
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        """Time a phase, and turn a child's failure in it into the verdict."""
+        self.phase = phase
+        begin = time.monotonic()
+        try:
+            yield
+        except ChildFailed as failure:
+            raise Verdict(self._failed(failure)) from failure
+        finally:
+            self.seconds[phase] = round(time.monotonic() - begin, 4)
+
+    def _failed(self, failure: ChildFailed) -> Evaluation:
+        match failure.kind:
+            case "timed_out":
+                limit = getattr(self.limits, f"{self.phase}_s")
+                return TimedOut(phase=self.phase, limit_s=limit)
+            case "out_of_memory":
+                return OutOfMemory(phase=self.phase, error=failure.error)
+            case "crashed":
+                return Crashed(phase=self.phase, error=failure.error)
+
+
+def check_statically(attempt: Attempt) -> None:
+    """The language's rules, in milliseconds and without running anything."""
+    with attempt.during("static"):
+        fault = language(attempt.candidate.language).check(attempt.candidate.source)
+    if fault is not None:
+        raise Verdict(BuildFailed(error=fault))
+
+
+def build(attempt: Attempt, builds: Builds) -> Path:
+    """Import the candidate once without a device, so that everything it compiles is compiled. Returns its file."""
+    with attempt.during("build"):
+        built = builds.build(attempt.candidate, attempt.limits)
+    if built.error is not None:
+        raise Verdict(BuildFailed(error=built.error, output=built.output))
+    return built.path
+
+
+def run(attempt: Attempt, path: Path, prepared: PreparedReference) -> Evaluation:
+    """Load, verify and time a built candidate. The caller holds the device."""
+    child = _start(attempt, path, prepared)
+    output = ""
+    try:
+        _load(attempt, child, path, prepared)
+        accuracy = _verify(attempt, child, prepared)
+        evaluation: Evaluation = _time(attempt, child, prepared, accuracy)
+    except Verdict as verdict:
+        evaluation = verdict.evaluation
+    finally:
+        output = child.close()
+    return finished(attempt, evaluation, output)
+
+
+def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Evaluation:
+    """The evaluation with what every status carries."""
+    return evaluation.model_copy(
+        update={
+            "seconds": attempt.seconds,
+            "output": output or evaluation.output,
+            "warnings": (*attempt.warnings, *evaluation.warnings),
+        }
+    )
+
+
+def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> Child:
+    folder = path.parent
+    extra = language(attempt.candidate.language).environment(folder, architecture_of(prepared))
+    on_cpu = prepared.device.type == "cpu"
+    arena = prepared.shared.arena
+    return prepared.forkserver.fork(
+        folder,
+        child_environment(folder, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
+        memory_gb=attempt.limits.memory_gb + arena.size / 1e9,
+        bound_address_space=on_cpu,
+        output_kb=attempt.limits.output_kb,
+        arena=arena.descriptor,
+    )
+
+
+def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReference) -> None:
+    with attempt.during("load"):
+        prepared.shared.fill_weights()
+        limit = attempt.limits.load_s
+        child.ask({"do": "import", "path": str(path), "class": "ModelNew"}, limit)
+        loaded = child.ask(prepared.shared.load_request("ModelNew", prepared.flush_bytes), limit)
+    for found, meaning in (
+        ("unexpected", "ModelNew lacks weights that the reference has"),
+        ("missing", "ModelNew has weights that the reference lacks"),
+    ):
+        if names := loaded.get(found):
+            attempt.warnings.append(
+                f"{meaning} ({', '.join(map(str, names))}); weights are matched by name"
+            )
+
+
+def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accuracy:
+    with attempt.during("verify"):
+        comparisons = []
+        for seed in prepared.seeds:
+            expected = prepared.expected(seed)
+            prepared.shared.fill_inputs(expected.drawn)
+            _settle(prepared)
+            answer = child.ask({"do": "call", "seed": 0}, attempt.limits.verify_s)
+            comparisons += _compare(prepared, expected, answer.get("forms"))
+    worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
+    return Accuracy(
+        relative_rms=worst.errors.relative_rms,
+        budget=worst.budget,
+        reference_relative_rms=max(e.eager_errors.relative_rms for e in expected.outputs),
+        allclose=all(found.allclose for found in comparisons),
+        oracle="float64" if expected.oracle_is_float64 else "float32",
+    )
+
+
+def _compare(prepared: PreparedReference, expected: Expected, forms: object) -> list[Comparison]:
+    """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
+    shared = prepared.shared
+    wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.output_specs]
+    if forms != wanted:
+        got = ", ".join(map(str, forms)) if isinstance(forms, list) else "nothing"
+        raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
+    comparisons = [
+        compare(output, expected.outputs[index], index)
+        for index, output in enumerate(shared.outputs)
+    ]
+    faults = [found.fault for found in comparisons if found.fault is not None]
+    if faults:
+        raise Verdict(Incorrect(error="\n".join(faults)))
+    changed = shared.changed_input(expected.drawn)
+    if changed is not None:
+        raise Verdict(
+            Incorrect(
+                error=f"it changed its input {changed} in place; the reference leaves its inputs alone"
+            )
+        )
+    return comparisons
+
+
+def _time(
+    attempt: Attempt, child: Child, prepared: PreparedReference, accuracy: Accuracy
+) -> Correct:
+    """Time in pairs with the running reference, then check what the last timed call returned."""
+    expected = prepared.expected(prepared.seeds[0])
+    prepared.shared.fill_inputs(expected.drawn)
+    _settle(prepared)
+    kind, limits = prepared.device.type, attempt.limits
+    with attempt.during("time"):
+        reference, candidate, warnings = time_pair(
+            Timed(prepared.running(limits), kind, limits.time_s),
+            Timed(child, kind, limits.time_s),
+            limits.timing_budget_s,
+            random.Random(prepared.seeds[0]),
+        )
+        answer = child.ask({"do": "collect"}, limits.time_s)
+        _compare(prepared, expected, answer.get("forms"))
+    return Correct(
+        accuracy=accuracy,
+        candidate=candidate,
+        references={"eager": reference},
+        device=prepared.sheet,
+        roofline=prepared.roofline,
+        warnings=warnings,
+    )
+
+
+def _settle(prepared: PreparedReference) -> None:
+    """What the judge wrote must be in memory before a child, in another context, reads it."""
+    if prepared.device.type == "cuda":
+        torch.cuda.synchronize(prepared.device)
+
+
+def architecture_of(prepared: PreparedReference) -> str | None:
+    """The GPU architecture to build for, or None on a CPU."""
+    return prepared.sheet.architecture if prepared.sheet.kind == "cuda" else None

@@ -1,0 +1,188 @@
+"""How wrong an output is, and how wrong it may be.
+
+With e(x) the relative RMS error of x against a float64 oracle, an output passes when e is at most
+max(k * e(eager), floor of its type), its largest error is within a cap of the same kind, and NaN and Inf
+stand only where the oracle has them. So a candidate may be as inexact as the reference's own precision
+and no more. The form follows TorchDynamo's `same()`, with a cap because an RMS hides a single wrong element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+REFERENCE_FACTOR = 3.0
+"""k: how many times the reference's own error is allowed."""
+
+LARGEST_FACTOR = 20.0
+"""How far above the allowed RMS error a single element may lie, in units of the output's RMS."""
+
+FLOORS = {
+    torch.float64: 1e-12,
+    torch.float32: 2e-5,
+    torch.float16: 1e-3,
+    torch.bfloat16: 8e-3,
+}
+"""Relative RMS errors that are always allowed: several roundings of the type, far below the next lower type's."""
+
+KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
+"""atol and rtol of KernelBench's allclose; 1e-4 for other types."""
+
+CHUNK = 1 << 25
+"""Elements compared at a time, so that float64 copies of huge outputs never exist whole."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Of one output tensor against the oracle."""
+
+    relative_rms: float
+    largest: float
+    """The largest |x - o| / (rms(o) + |o|): relative for large elements, to the output's scale for small ones."""
+
+    unlike: int
+    """Elements that are not finite where the oracle is, or otherwise than the oracle."""
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """What one output should be: the oracle, the reference's own answer, and that answer's own error."""
+
+    oracle: torch.Tensor
+    eager: torch.Tensor
+    scale: float
+    """Root mean square of the oracle's finite elements; 1 where they are all zero."""
+
+    eager_errors: Errors
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verdict on one output tensor."""
+
+    errors: Errors
+    budget: float
+    allclose: bool
+    fault: str | None
+    """Where and how wrong, or None when it passes."""
+
+
+def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
+    """What is needed to judge outputs against `oracle`, the reference itself being `eager`."""
+    squares = 0.0
+    for (piece,) in _chunks(oracle):
+        squares += float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
+    scale = math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
+    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale))
+
+
+def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
+    """The errors of an output, computed on its device in float64, in chunks."""
+    squared_error = largest = 0.0
+    unlike = 0
+    for ours, theirs in _chunks(result, oracle):
+        finite = ours.isfinite() & theirs.isfinite()
+        unlike += int((~finite & ~_same(ours, theirs)).sum())
+        difference = torch.where(finite, (ours - theirs).abs(), 0.0)
+        squared_error += float((difference * difference).sum())
+        relative = torch.where(finite, difference / (theirs.abs() + scale), 0.0)
+        largest = max(largest, float(relative.max()))
+    count = max(result.numel(), 1)
+    return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
+
+
+def compare(result: torch.Tensor, expected: ExpectedTensor, index: int) -> Comparison:
+    """Judge one output tensor (the `index`-th) of a call."""
+    if not result.is_floating_point():
+        return _compare_exactly(result, expected.eager, index)
+    errors = measure(result, expected.oracle, expected.scale)
+    allowed = expected.eager_errors
+    floor = FLOORS.get(result.dtype, FLOORS[torch.float32])
+    budget = max(REFERENCE_FACTOR * allowed.relative_rms, floor)
+    cap = max(REFERENCE_FACTOR * allowed.largest, LARGEST_FACTOR * budget)
+    fault = None
+    if errors.unlike or errors.relative_rms > budget or errors.largest > cap:
+        fault = _describe(result, expected, errors, budget, cap, index)
+    tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
+    close = all(
+        torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
+        for ours, theirs in _chunks(result, expected.eager)
+    )
+    return Comparison(errors, budget, close, fault)
+
+
+def _compare_exactly(result: torch.Tensor, eager: torch.Tensor, index: int) -> Comparison:
+    wrong = result != eager
+    count = int(wrong.sum())
+    fault = None
+    if count:
+        at = tuple(int(i) for i in wrong.nonzero()[0])
+        fault = (
+            f"output {index}: {count} of {result.numel()} elements differ; the first at {list(at)}: "
+            f"expected {eager[at].item()}, got {result[at].item()}"
+        )
+    share = count / max(result.numel(), 1)
+    return Comparison(Errors(share, share, count), 0.0, count == 0, fault)
+
+
+def _describe(
+    result: torch.Tensor,
+    expected: ExpectedTensor,
+    errors: Errors,
+    budget: float,
+    cap: float,
+    index: int,
+) -> str:
+    """Where and how wrong, in up to three lines."""
+    lines = [
+        f"output {index}: relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
+        f"largest error {errors.largest:.3g}, allowed {cap:.3g} (relative to the output's RMS plus the element)"
+    ]
+    if errors.unlike:
+        lines.append(
+            f"{errors.unlike} of {result.numel()} elements are NaN or infinite where the reference is not "
+            "(NaN also means: never written)"
+        )
+    places = _beyond(result, expected, cap)
+    if len(places):
+        first, last = int(places[0]), int(places[-1])
+        lines.append(
+            f"{len(places)} of {result.numel()} elements are beyond the cap, from {_at(result, first)} to "
+            f"{_at(result, last)}; at the first: expected {expected.oracle.flatten()[first].item():.6g}, "
+            f"got {result.flatten()[first].item():.6g}"
+        )
+    else:
+        lines.append("no single element is far off: the error is spread, as from a lower precision")
+    return "\n".join(lines)
+
+
+def _beyond(result: torch.Tensor, expected: ExpectedTensor, cap: float) -> torch.Tensor:
+    """Flat places of the elements whose own error is beyond the cap."""
+    found, begin = [], 0
+    for ours, theirs in _chunks(result, expected.oracle):
+        near = (ours - theirs).abs() <= cap * (theirs.abs() + expected.scale)
+        found.append((~(near | _same(ours, theirs))).nonzero().flatten() + begin)
+        begin += ours.numel()
+    return torch.cat(found)
+
+
+def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+    return (ours == theirs) | (ours.isnan() & theirs.isnan())
+
+
+def _at(tensor: torch.Tensor, flat: int) -> list[int]:
+    index = []
+    for extent in reversed(tensor.shape):
+        index.append(flat % extent)
+        flat //= extent
+    return index[::-1]
+
+
+def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Float64 pieces of tensors of one size, made one at a time."""
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    for begin in range(0, flat[0].numel(), CHUNK):
+        yield tuple(piece[begin : begin + CHUNK].double() for piece in flat)

@@ -1,0 +1,158 @@
+"""Serves one device: reads requests, runs builds side by side and everything else one at a time.
+
+A fault of ours ends the judge: the executor starts another and sends the request again.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+
+from stark.core.errors import ProblemError
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.evaluator.judge.builds import Builds
+from stark.evaluator.judge.children import Forkserver
+from stark.evaluator.judge.evaluate import Attempt, Verdict, build, check_statically, finished, run
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.roofline import measure_device, synchronize
+from stark.evaluator.protocol import (
+    Answer,
+    Describe,
+    Described,
+    Evaluate,
+    Evaluated,
+    Hello,
+    JudgeFailed,
+    ProblemRefused,
+    request_adapter,
+)
+
+FAULT_EXIT = 3
+"""Exit code of a judge that met a fault of its own."""
+
+PROBE_S = 20.0
+
+
+class Judge:
+    """One device's judge."""
+
+    def __init__(
+        self, device: torch.device, forkserver: Forkserver, cache: Path, builds: int, out: BinaryIO
+    ) -> None:
+        self.device = device
+        self.forkserver = forkserver
+        self.sheet = measure_device(device)
+        self.versions = _versions(device)
+        self._out = out
+        self._out_lock = threading.Lock()
+        self._device_lock = threading.Lock()
+        # Timing on a CPU needs its cores, so there a build waits its turn like everything else.
+        self._building: AbstractContextManager[object] = (
+            self._device_lock if device.type == "cpu" else threading.Semaphore(builds)
+        )
+        self._builds = Builds(cache / "builds", self.sheet, forkserver)
+        self._prepared: PreparedReference | None = None
+        self._pool = ThreadPoolExecutor(max_workers=builds + 2)
+
+    def serve(self, requests: BinaryIO) -> None:
+        """Answer requests until the executor closes its end."""
+        self._say(Hello(device=self.sheet, versions=self.versions))
+        for line in requests:
+            request = request_adapter.validate_json(line)
+            self._pool.submit(self._work, request)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.close()
+
+    def close(self) -> None:
+        """End all children."""
+        with self._device_lock:
+            if self._prepared is not None:
+                self._prepared.close()
+        self.forkserver.close()
+
+    def _work(self, request: Describe | Evaluate) -> None:
+        """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge."""
+        try:
+            self._say(self._answer(request))
+        except ProblemError as error:
+            self._say(ProblemRefused(id=request.id, error=str(error)))
+        except BaseException:
+            self._say(JudgeFailed(id=request.id, error=traceback.format_exc(limit=-6)))
+            os._exit(FAULT_EXIT)
+
+    def _answer(self, request: Describe | Evaluate) -> Answer:
+        if isinstance(request, Describe):
+            with self._device_lock:
+                reference = self._prepare(request.problem).describe(request.limits, self.versions)
+            return Described(id=request.id, reference=reference)
+        return Evaluated(id=request.id, evaluation=self._evaluate(request))
+
+    def _evaluate(self, request: Evaluate) -> Evaluation:
+        attempt = Attempt(request)
+        try:
+            check_statically(attempt)
+            with self._building:
+                path = build(attempt, self._builds)
+        except Verdict as verdict:
+            return finished(attempt, verdict.evaluation)
+        with self._device_lock:
+            prepared = self._prepare(request.problem)
+            evaluation = run(attempt, path, prepared)
+            if evaluation.status not in ("correct", "incorrect"):
+                self._probe()
+        return evaluation
+
+    def _prepare(self, problem: Problem) -> PreparedReference:
+        """The problem made ready; one is kept warm at a time. The caller holds the device."""
+        if self._prepared is not None and self._prepared.problem.digest == problem.digest:
+            return self._prepared
+        if self._prepared is not None:
+            self._prepared.close()
+            self._prepared = None
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self._prepared = PreparedReference(problem, self.device, self.sheet, self.forkserver)
+        return self._prepared
+
+    def _probe(self) -> None:
+        """Make sure that the device survived a failing candidate; a lost device is our fault, not the next one's."""
+        done = threading.Event()
+
+        def touch() -> None:
+            torch.ones(8, device=self.device).sum().item()
+            synchronize(self.device)
+            done.set()
+
+        threading.Thread(target=touch, daemon=True).start()
+        if not done.wait(PROBE_S):
+            raise RuntimeError(
+                f"the device does not answer within {PROBE_S:g} s of a failed candidate"
+            )
+
+    def _say(self, answer: Answer) -> None:
+        with self._out_lock:
+            self._out.write(answer.model_dump_json().encode() + b"\n")
+            self._out.flush()
+
+
+def _versions(device: torch.device) -> dict[str, str]:
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    if device.type == "cuda":
+        versions["cuda"] = torch.version.cuda or "none"
+        versions["driver"] = _driver_version()
+    return versions
+
+
+def _driver_version() -> str:
+    path = Path("/proc/driver/nvidia/version")
+    words = path.read_text().split() if path.exists() else []
+    return next((word for word in words if word.count(".") == 2 and word[0].isdigit()), "unknown")

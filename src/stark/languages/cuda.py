@@ -1,0 +1,52 @@
+"""CUDA C++: kernels compiled by nvcc through tvm-ffi or torch, or by NVRTC."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from stark.languages.base import Language
+from stark.languages.building import (
+    device_environment,
+    extension_environment,
+    toolkit_environment,
+)
+from stark.languages.cpp import BUILDERS
+from stark.languages.reading import names_used
+from stark.languages.tools import CPP_COMPILER, NINJA, NVCC, TORCH, TVM_FFI
+
+RUNTIME_COMPILERS = (
+    "torch.cuda._compile_kernel",
+    "tvm_ffi.cpp.nvrtc",
+    "cuda.bindings.nvrtc",
+    "cuda.core",
+    "cupy.RawKernel",
+    "cupy.RawModule",
+)
+"""Ways to NVRTC; a name that begins with one of them counts."""
+
+
+def _rule(tree: ast.Module) -> str | None:
+    names = names_used(tree)
+    if BUILDERS & names or any(name.startswith(RUNTIME_COMPILERS) for name in names):
+        return None
+    return "The file compiles no CUDA; call tvm_ffi.cpp.load_inline with cuda_sources."
+
+
+def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
+    return (
+        extension_environment(build_dir)
+        | device_environment(build_dir)
+        | toolkit_environment(architecture)
+    )
+
+
+CUDA = Language(
+    name="cuda",
+    title="CUDA C++",
+    device_kinds=("cuda",),
+    preload=("tvm_ffi", "tvm_ffi.cpp"),
+    tools=(NVCC, CPP_COMPILER, NINJA, TVM_FFI, TORCH),
+    rule=_rule,
+    environment=_environment,
+)

@@ -1,0 +1,144 @@
+"""The compilers and packages that languages need, found without importing or running anything else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from sysconfig import get_path
+
+
+@dataclass(frozen=True)
+class Tool:
+    """Something that a machine has or lacks."""
+
+    name: str
+    found: Callable[[], str | None]
+    """Its name and version on this machine, or None."""
+
+    remedy: str
+    """How to get it, as the end of a sentence."""
+
+
+def search_path() -> str:
+    """PATH, then the folder of this interpreter's own programs.
+
+    A build calls `ninja` by name, and an environment that was never activated has it there.
+    """
+    return os.pathsep.join(
+        part for part in (os.environ.get("PATH", os.defpath), get_path("scripts")) if part
+    )
+
+
+def cuda_home() -> Path | None:
+    """The CUDA toolkit: the first of `$CUDA_HOME`, `$CUDA_PATH`, the nvcc on PATH and the usual place.
+
+    Only a folder with both the compiler and the headers counts: an nvcc on PATH can be a
+    wrapper script whose own folder is no toolkit.
+    """
+    on_path = shutil.which("nvcc")
+    places = [
+        os.environ.get("CUDA_HOME"),
+        os.environ.get("CUDA_PATH"),
+        str(Path(on_path).resolve().parent.parent) if on_path else None,
+        USUAL_CUDA_HOME,
+    ]
+    for place in places:
+        if place and all((Path(place) / part).is_file() for part in _TOOLKIT_PARTS):
+            return Path(place)
+    return None
+
+
+USUAL_CUDA_HOME = "/usr/local/cuda"
+_TOOLKIT_PARTS = ("bin/nvcc", "include/cuda_runtime.h")
+
+
+def _cpp_version() -> str | None:
+    """Of the compiler that `load_inline` calls: `$CXX`, which may be several words, or c++."""
+    return _version_line(tuple(shlex.split(os.environ.get("CXX", "c++"))), 0)
+
+
+def _c_version() -> str | None:
+    """Of the compiler that Triton builds its launchers with: `$CC`, gcc or clang."""
+    given = os.environ.get("CC")
+    commands = [tuple(shlex.split(given))] if given else [("gcc",), ("clang",)]
+    return next(filter(None, (_version_line(command, 0) for command in commands)), None)
+
+
+def _nvcc_version() -> str | None:
+    home = cuda_home()
+    return None if home is None else _version_line((str(home / "bin" / "nvcc"),), -1)
+
+
+def _ninja_version() -> str | None:
+    ninja = shutil.which("ninja", path=search_path())
+    return None if ninja is None else f"ninja {_version_line((ninja,), 0)}"
+
+
+def _version_line(command: tuple[str, ...], line: int) -> str | None:
+    """One line of what `command --version` prints, or None if there is no such program."""
+    program = shutil.which(command[0]) if command else None
+    return None if program is None else _asked_version(program, command[1:], line)
+
+
+@lru_cache
+def _asked_version(program: str, arguments: tuple[str, ...], line: int) -> str | None:
+    try:
+        reply = subprocess.run(
+            [program, *arguments, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+        return reply.stdout.strip().splitlines()[line]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return None
+
+
+def _package(module: str, *distributions: str) -> Callable[[], str | None]:
+    """Looks for a Python package by the module it provides and the names it is distributed under."""
+
+    def found() -> str | None:
+        if find_spec(module) is None:
+            return None
+        for distribution in distributions:
+            try:
+                return f"{distribution} {version(distribution)}"
+            except PackageNotFoundError:
+                continue
+        return f"{module} of an unknown version"
+
+    return found
+
+
+CPP_COMPILER = Tool(
+    "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to one"
+)
+C_COMPILER = Tool("a C compiler", _c_version, "install gcc (`apt install gcc`) or set CC to one")
+NVCC = Tool(
+    "the CUDA compiler nvcc",
+    _nvcc_version,
+    "install the CUDA toolkit, or set CUDA_HOME to the folder that holds bin/nvcc",
+)
+NINJA = Tool("ninja", _ninja_version, "install it with `pip install ninja`")
+TVM_FFI = Tool(
+    "apache-tvm-ffi",
+    _package("tvm_ffi", "apache-tvm-ffi"),
+    "install it with `pip install apache-tvm-ffi`",
+)
+TRITON_COMPILER = Tool(
+    "Triton",
+    _package("triton", "triton", "pytorch-triton"),
+    "install it with `pip install triton`, or use the language cuda",
+)
+TORCH = Tool(
+    "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started says"
+)

@@ -1,0 +1,34 @@
+"""Triton: kernels as Python functions, compiled at their first launch."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from stark.languages.base import Language
+from stark.languages.building import common_environment, device_environment
+from stark.languages.reading import names_used
+from stark.languages.tools import C_COMPILER, TORCH, TRITON_COMPILER
+
+
+def _rule(tree: ast.Module) -> str | None:
+    if not any(name.startswith("triton.") and name.endswith(".jit") for name in names_used(tree)):
+        return "The file has no Triton kernel; write one as a function decorated with @triton.jit."
+    return None
+
+
+def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
+    """The architecture is the device's own: Triton compiles where it launches."""
+    folders = {"TRITON_HOME": str(build_dir), "TRITON_CACHE_DIR": str(build_dir / "triton")}
+    return common_environment(build_dir) | device_environment(build_dir) | folders
+
+
+TRITON = Language(
+    name="triton",
+    title="Triton",
+    device_kinds=("cuda",),
+    preload=("triton", "triton.language"),
+    tools=(TRITON_COMPILER, C_COMPILER, TORCH),
+    rule=_rule,
+    environment=_environment,
+)

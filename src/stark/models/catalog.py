@@ -1,0 +1,115 @@
+"""The providers that a model can be named from: their keys and addresses.
+
+Knows no way to speak to them (`stark.models.provider` does), so it costs nothing to import.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from stark.core.errors import ModelRefused, UsageError
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A service that answers for `PROVIDER:NAME`."""
+
+    name: str
+    key_variables: tuple[str, ...]
+    """The environment variables that may hold its key; the first one set is used."""
+
+    needs_key: bool = True
+    addressable: bool = False
+    """It is an OpenAI-compatible server of the user's, reached at a URL after the model's name."""
+
+    address: str | None = None
+    """Where such a server is when no URL is written."""
+
+    @property
+    def form(self) -> str:
+        """How a model of this provider is written."""
+        if not self.addressable:
+            return f"{self.name}:NAME"
+        return f"{self.name}:NAME[@URL]" if self.address else f"{self.name}:NAME@URL"
+
+    @property
+    def keys(self) -> str:
+        """The variables that may hold the key, for a sentence."""
+        return " or ".join(self.key_variables)
+
+    def key(self) -> str | None:
+        """The key from the environment. Raises ModelRefused for one that is missing or damaged."""
+        for variable in self.key_variables:
+            key = os.environ.get(variable, "").strip()
+            if key and not (key.isascii() and key.isprintable()):
+                raise ModelRefused(f"{variable} holds characters that no key has: set it again")
+            if key:
+                return key
+        if self.needs_key:
+            raise ModelRefused(f"{self.name} needs a key: set the environment variable {self.keys}")
+        return None
+
+    def locate(self, model: str) -> tuple[str, str | None]:
+        """The model's name, and the address of its server where that is the user's to say."""
+        if not self.addressable:
+            return model, None
+        written = re.fullmatch(r"(?P<name>.+?)(?:@(?P<url>https?://.+))?", model, re.DOTALL)
+        name, url = (written["name"], written["url"]) if written else (model, None)
+        address = url or self.address
+        if address is None or not _is_address(address):
+            raise UsageError(
+                f"{self.name}:{model} does not say where the model is: write {self.form}, "
+                "such as openai-compatible:qwen3@http://localhost:8000/v1"
+            )
+        return name, address
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and not re.search(r"\s", url)
+    except ValueError:
+        return False
+
+
+CATALOG = {
+    provider.name: provider
+    for provider in (
+        Provider("anthropic", ("ANTHROPIC_API_KEY",)),
+        Provider("openai", ("OPENAI_API_KEY",)),
+        Provider("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+        Provider("openrouter", ("OPENROUTER_API_KEY",)),
+        Provider(
+            "ollama",
+            ("OLLAMA_API_KEY",),
+            needs_key=False,
+            addressable=True,
+            address="http://localhost:11434/v1",
+        ),
+        Provider(
+            "vllm",
+            ("VLLM_API_KEY",),
+            needs_key=False,
+            addressable=True,
+            address="http://localhost:8000/v1",
+        ),
+        Provider(
+            "llamacpp",
+            ("LLAMA_API_KEY",),
+            needs_key=False,
+            addressable=True,
+            address="http://localhost:8080/v1",
+        ),
+        Provider(
+            "openai-compatible",
+            # OPENAI_API_KEY is never read here: an OpenAI key must not travel to another service.
+            ("OPENAI_COMPATIBLE_API_KEY",),
+            needs_key=False,
+            addressable=True,
+        ),
+    )
+}
+"""Every provider by its name."""

@@ -1,0 +1,138 @@
+"""A model that is a command: the conversation goes to its standard input, its output is the reply.
+
+So a coding agent's command line, a script or a person can take any role. Knows no temperature,
+tokens or price, and leaves what the command does on this machine to whoever named it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import time
+from contextlib import suppress
+from pathlib import PurePath
+
+from stark.core.call import Message, Reply
+from stark.core.errors import ModelRefused, ModelUnreachable, UsageError
+from stark.core.usage import Usage
+
+TIMEOUT_S = 3600.0
+"""Long, since a person may be the one who answers."""
+
+_TRIES = 2
+_NOT_RUNNABLE = (126, 127)
+"""What a shell exits with when a command cannot be executed or found."""
+
+_REAP_S = 5.0
+_ERROR_LENGTH = 2000
+
+_HEADINGS = {"system": "INSTRUCTIONS", "user": "MESSAGE", "assistant": "YOUR REPLY"}
+
+
+class CommandModel:
+    """A shell command that is run once for each question."""
+
+    def __init__(self, command: str, label: str | None = None, *, timeout_s: float = TIMEOUT_S):
+        """Keeps the command; `label` is the model's name as it shall be recorded.
+
+        Raises UsageError for a command that has no first word.
+        """
+        self._command = command
+        self._model = label or _program(command)
+        self._timeout_s = timeout_s
+
+    @property
+    def name(self) -> str:
+        """`exec:` and the label, or the program's name."""
+        return f"exec:{self._model}"
+
+    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+        """What the command prints; it cannot be told a temperature. See `Model.ask`.
+
+        A command that fails or prints nothing is run once more.
+        """
+        started = time.monotonic()
+        text = await self._answer(as_text(messages).encode(errors="replace"))
+        usage = Usage(
+            calls=1,
+            input_tokens=None,
+            output_tokens=None,
+            dollars=None,
+            seconds=time.monotonic() - started,
+        )
+        return Reply(text=text, model=self._model, usage=usage)
+
+    async def _answer(self, question: bytes) -> str:
+        for _ in range(_TRIES):
+            status, output, errors = await self._run(question)
+            if status == 0 and output.strip():
+                return output
+            if status in _NOT_RUNNABLE:
+                break
+        ended = "printed nothing" if status == 0 else f"ended with status {status}"
+        said = errors.strip()[-_ERROR_LENGTH:] or "it wrote nothing to standard error"
+        raise ModelRefused(
+            f"the command behind {self.name} {ended}; run it by hand to see why: {said}"
+        )
+
+    async def _run(self, question: bytes) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error of one run."""
+        try:
+            # A session of its own, so that whatever it starts can be ended with it.
+            process = await asyncio.create_subprocess_shell(
+                self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ModelRefused(f"the command behind {self.name} cannot start: {error}") from error
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                output, errors = await process.communicate(question)
+        except BaseException as error:
+            await _end(process)
+            if isinstance(error, TimeoutError):
+                raise ModelUnreachable(
+                    f"the command behind {self.name} gave no answer within {self._timeout_s:g} s"
+                ) from None
+            raise
+        assert process.returncode is not None, "communicate() waits for the end"
+        return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def as_text(messages: tuple[Message, ...]) -> str:
+    """A conversation as one text: instructions and question alone, or every turn under a heading."""
+    if [message.speaker for message in messages] in (["user"], ["system", "user"]):
+        return "\n\n".join(message.text for message in messages) + "\n"
+    turns = (f"===== {_HEADINGS[message.speaker]} =====\n\n{message.text}" for message in messages)
+    return "\n\n".join(turns) + "\n"
+
+
+def _program(command: str) -> str:
+    """The name of the program that a shell command starts with, after any `VARIABLE=value`."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError as error:
+        raise UsageError(f"the command {command!r} is no shell command ({error})") from error
+    for word in words:
+        name = PurePath(word).name
+        if re.search(r"\w", name) and not re.match(r"[A-Za-z_]\w*=", word):
+            return name
+    raise UsageError("exec: is followed by no command: write exec:COMMAND or exec[NAME]:COMMAND")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends the command and everything that it started in its session's process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # A process that has left the group may hold the pipes open, and the wait with them.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_REAP_S):
+            await process.wait()

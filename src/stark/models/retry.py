@@ -1,0 +1,63 @@
+"""When a failed try is made again, and how long is waited before it. Knows no provider."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stark.core.errors import ModelUnreachable
+
+T = TypeVar("T")
+
+
+class Transient(Exception):
+    """A try that failed in a way that another try may not; its text is one clause for a person."""
+
+    def __init__(self, reason: str, retry_after_s: float | None = None):
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+        """How long the other side asked to be left alone."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Exponential waits with jitter, never shorter than the other side asks for."""
+
+    tries: int = 5
+    first_s: float = 1.0
+    longest_s: float = 30.0
+    patience_s: float = 300.0
+    """The longest wait that the other side may ask for; beyond it, the work fails at once."""
+
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """The result of `work`, tried until it stops raising Transient.
+
+        Raises ModelUnreachable when the tries are used up.
+        """
+        failures = 0
+        while True:
+            try:
+                return await work()
+            except Transient as failure:
+                failures += 1
+                wait_s = self.wait_s(failures, failure.retry_after_s)
+                if wait_s > self.patience_s:
+                    raise ModelUnreachable(
+                        f"{failure}, and asks to wait {wait_s:.0f} s: try again then"
+                    ) from failure
+                if failures >= self.tries:
+                    raise ModelUnreachable(
+                        f"{failure}, after {failures} tries: try again later"
+                    ) from failure
+            await self.sleep(wait_s)
+
+    def wait_s(self, failures: int, retry_after_s: float | None) -> float:
+        """How long to wait after so many failures in a row."""
+        longest = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
+        # Jitter keeps questions that failed together from coming back together.
+        return max(retry_after_s or 0.0, longest * random.uniform(0.5, 1.0))

@@ -1,0 +1,208 @@
+"""The loop: the policy selects a node, the team writes a candidate, the executor judges it, the store keeps it.
+
+Whatever is paid for is stored before it is used, so a run that was killed goes on where it stood:
+attempts that had begun are finished first, with the replies they already got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
+
+from stark.agents.team import Assignment, Draft
+from stark.core.call import Call, Message, Reply
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Evaluation, Unusable
+from stark.core.node import Node, Selection
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.core.usage import Usage
+from stark.evaluator.executors import Executor
+from stark.languages import language
+from stark.replies import Replies
+from stark.search.tree import Tree
+from stark.store import Store
+from stark.strategies import Strategy
+
+
+class Watch(Protocol):
+    """Sees a run happen; the live display is one."""
+
+    def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
+        """The reference is measured and the tree is as far as an earlier session came."""
+
+    def began(self, attempt: int, selection: Selection) -> None:
+        """An attempt set out from its node."""
+
+    def stepped(self, attempt: int, step: str) -> None:
+        """An attempt is now with this role, or with the judge (`judge`)."""
+
+    def paid(self, usage: Usage) -> None:
+        """A model answered."""
+
+    def finished(self, node: Node) -> None:
+        """An attempt became a node."""
+
+
+async def optimize(
+    run: Run, strategy: Strategy, store: Store, executor: Executor, replies: Replies, watch: Watch
+) -> tuple[Tree, str]:
+    """Work on a run until its budget is used; returns the tree and which limit ended it."""
+    with store.exclusive(run.id):
+        reference = store.reference(run.id)
+        if reference is None:
+            reference = await executor.describe(run.problem)
+            store.set_reference(run.id, reference)
+        session = _Session(run, strategy, store, executor, replies, watch, reference)
+        reason = await session.work()
+        store.end_run(run.id, reason)
+        return session.tree, reason
+
+
+class _Session:
+    """One process's work on one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        strategy: Strategy,
+        store: Store,
+        executor: Executor,
+        replies: Replies,
+        watch: Watch,
+        reference: Reference,
+    ) -> None:
+        self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
+        self.replies, self.watch, self.reference = replies, watch, reference
+        self.tree = Tree.replay(reference.eager.latency_ms, store.nodes(run.id))
+        self.usage = sum((call.reply.usage for call in store.calls(run.id)), Usage())
+        self._earlier_s = store.elapsed_s(run.id)
+        self._begin_s = time.monotonic()
+
+    async def work(self) -> str:
+        """Keep `parallel` attempts in flight until a limit is reached; returns that limit."""
+        unfinished = self.store.unfinished(self.run.id)
+        for attempt, selection in unfinished.items():
+            self.tree.begin(attempt, selection)
+        self.watch.started(self.run, self.reference, self.tree, self.usage)
+        waiting = iter(unfinished.items())
+        running: set[asyncio.Task[Node]] = set()
+        try:
+            while True:
+                for attempt, selection in self._next(waiting, self.run.parallel - len(running)):
+                    self.watch.began(attempt, selection)
+                    running.add(asyncio.create_task(self._attempt(attempt, selection)))
+                if not running:
+                    return self._limit() or "nothing is left to try"
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for node in sorted((task.result() for task in done), key=lambda node: node.id):
+                    self._tell(node)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _next(
+        self, waiting: Iterator[tuple[int, Selection]], room: int
+    ) -> Iterator[tuple[int, Selection]]:
+        """Ask: attempts that an earlier session began, then what the policy selects."""
+        for _ in range(room):
+            if begun := next(waiting, None):
+                yield begun
+                continue
+            if self._limit():
+                return
+            attempt = self.tree.next_attempt
+            selection = self.strategy.policy.select(self.tree, self._chance(attempt, "policy"))
+            if selection is None:
+                return
+            self.store.begin_attempt(self.run.id, attempt, selection)
+            self.tree.begin(attempt, selection)
+            yield attempt, selection
+
+    async def _attempt(self, attempt: int, selection: Selection) -> Node:
+        """Work: write a candidate and have it judged."""
+        work = Assignment(
+            problem=self.run.problem,
+            language=language(self.run.language),
+            reference=self.reference,
+            tree=self.tree,
+            selection=selection,
+            rng=self._chance(attempt, "window"),
+        )
+        letters = _Correspondence(self, attempt)
+        draft = await self.strategy.team.write(work, letters.ask)
+        make = partial(self._node, attempt, selection, draft, letters.usage)
+        if draft.source is None:
+            return make(None, Unusable(reason=draft.fault))
+        candidate = Candidate(language=self.run.language, source=draft.source)
+        self.watch.stepped(attempt, "judge")
+        return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
+
+    def _tell(self, node: Node) -> None:
+        """Tell: store first, then believe."""
+        self.store.add_node(self.run.id, node, self._elapsed_s())
+        self.tree.add(node)
+        self.watch.finished(node)
+
+    @staticmethod
+    def _node(
+        attempt: int,
+        selection: Selection,
+        draft: Draft,
+        usage: Usage,
+        candidate: Candidate | None,
+        evaluation: Evaluation,
+    ) -> Node:
+        return Node(
+            id=attempt,
+            parent=selection.parent,
+            action=selection.action,
+            role=draft.role,
+            plan=draft.plan,
+            edits=draft.edits,
+            candidate=candidate,
+            evaluation=evaluation,
+            usage=usage,
+        )
+
+    def _limit(self) -> str | None:
+        attempts = len(self.tree.nodes) + len(self.tree.pending)
+        return self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+
+    def _elapsed_s(self) -> float:
+        return self._earlier_s + time.monotonic() - self._begin_s
+
+    def _chance(self, attempt: int, use: str) -> random.Random:
+        """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""
+        return random.Random(f"{self.run.seed}/{attempt}/{use}")
+
+
+class _Correspondence:
+    """The questions and answers of one attempt: stored ones first, then new ones, each stored on arrival."""
+
+    def __init__(self, session: _Session, attempt: int) -> None:
+        self._session, self._attempt = session, attempt
+        self._stored = {call.turn: call for call in session.store.calls(session.run.id, attempt)}
+        self._turn = 0
+        self.usage = Usage()
+
+    async def ask(self, role: str, messages: tuple[Message, ...]) -> Reply:
+        """The reply to this attempt's next question."""
+        session, turn = self._session, self._turn
+        self._turn += 1
+        session.watch.stepped(self._attempt, role)
+        if turn in self._stored:
+            reply = self._stored[turn].reply
+        else:
+            reply = await session.replies.reply(self._attempt, turn, role, messages)
+            call = Call(attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply)
+            session.store.add_call(session.run.id, call)
+            session.usage += reply.usage
+            session.watch.paid(session.usage)
+        self.usage += reply.usage
+        return reply

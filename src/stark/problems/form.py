@@ -1,0 +1,133 @@
+"""Whether a text has the KernelBench form, as far as reading it can tell.
+
+Parses and never imports. Where the text leaves a thing open (a base class from elsewhere, a
+list built in a loop), it is taken to be right: running it is the judge's job.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+WHAT_TO_ADD = {
+    "Model": "a class `Model(nn.Module)` whose `forward` is the computation",
+    "get_inputs": "a function `get_inputs()` that returns the list of forward's arguments",
+    "get_init_inputs": "a function `get_init_inputs()` that returns the list of Model's arguments (`[]` for none)",
+}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def form_fault(source: str) -> str | None:
+    """The first thing that keeps this text from being a problem, as one sentence, or None."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}."
+    except ValueError as error:
+        return f"line 1: {error}."
+    parts = dict(_bindings(tree.body))
+    for name, what in WHAT_TO_ADD.items():
+        if name not in parts:
+            return f"line {_last_line(tree)}: {name} is missing; add {what}."
+    model, inputs, init_inputs = (parts[name] for name in WHAT_TO_ADD)
+    if not isinstance(model, ast.ClassDef):
+        return None
+    return (
+        _forward_fault(model, parts)
+        or _fit_fault(inputs, _method(model, "forward"))
+        or _fit_fault(init_inputs, _method(model, "__init__"))
+    )
+
+
+def defines_any_part(source: str) -> bool:
+    """Whether the text means to be a problem: it defines a part of one, or cannot be parsed."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return True
+    return any(name in WHAT_TO_ADD for name, _ in _bindings(tree.body))
+
+
+def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
+    """Names that a module's top level binds, with the statement; later ones come later."""
+    for statement in body:
+        match statement:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield statement.name, statement
+            case ast.Import() | ast.ImportFrom():
+                for alias in statement.names:
+                    yield alias.asname or alias.name, statement
+            case ast.Assign():
+                for target in statement.targets:
+                    if isinstance(target, ast.Name):
+                        yield target.id, statement
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                yield name, statement
+            case ast.If():
+                yield from _bindings([*statement.body, *statement.orelse])
+            case ast.Try():
+                handlers = [inner for handler in statement.handlers for inner in handler.body]
+                yield from _bindings([*statement.body, *handlers, *statement.orelse])
+
+
+def _last_line(tree: ast.Module) -> int:
+    return tree.body[-1].end_lineno or 1 if tree.body else 1
+
+
+def _method(model: ast.ClassDef, name: str) -> Function | None:
+    for statement in model.body:
+        if isinstance(statement, Function) and statement.name == name:
+            return statement
+    return None
+
+
+def _forward_fault(model: ast.ClassDef, parts: dict[str, ast.stmt]) -> str | None:
+    """A `Model` that is a plain nn.Module must define forward; another base may bring one."""
+    if any(name == "forward" for name, _ in _bindings(model.body)):
+        return None
+    if not all(ast.unparse(base).endswith("Module") for base in model.bases):
+        return None
+    return f"line {model.lineno}: class Model has no forward; add `def forward(self, ...)` with the computation."
+
+
+def _fit_fault(source: ast.stmt, target: Function | None) -> str | None:
+    """Whether the arguments that `source` returns can be passed by position to `target`."""
+    if target is None or target.decorator_list or not isinstance(source, Function):
+        return None
+    given = _returned_count(source)
+    parameters = [arg.arg for arg in (*target.args.posonlyargs, *target.args.args)][1:]
+    least = len(parameters) - len(target.args.defaults)
+    if given is None or (given >= least and (given <= len(parameters) or target.args.vararg)):
+        return None
+    names = f" ({', '.join(parameters)})" if parameters else ""
+    takes = "at least " * bool(target.args.vararg) + f"{len(parameters)}{names}"
+    if least < len(parameters) and not target.args.vararg:
+        takes = f"{least} to {takes}"
+    return (
+        f"line {target.lineno}: {target.name} takes {takes}, "
+        f"and {source.name} (line {source.lineno}) returns {given}; make them fit."
+    )
+
+
+def _returned_count(function: Function) -> int | None:
+    """How many things a function returns, when each of its returns is a literal list of that many."""
+    counts = {_literal_length(found.value) for found in _returns(function)}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _returns(node: ast.AST) -> Iterator[ast.Return]:
+    """The return statements of a function itself, not of functions inside it."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Return):
+            yield child
+        elif not isinstance(child, Function | ast.ClassDef):
+            yield from _returns(child)
+
+
+def _literal_length(value: ast.expr | None) -> int | None:
+    match value:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            starred = any(isinstance(element, ast.Starred) for element in elements)
+            return None if starred else len(elements)
+    return None

@@ -1,0 +1,70 @@
+"""A whole run as one JSON file: what was asked, answered and decided, to be read or followed elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from stark.core.base import Frozen
+from stark.core.call import Call
+from stark.core.errors import RecordingError, UsageError
+from stark.core.node import Node, Selection
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.store import Store
+
+
+class Recording(Frozen):
+    """Everything that the store knows of a run."""
+
+    format: int = 1
+    run: Run
+    reference: Reference
+    selections: dict[int, Selection]
+    """By attempt number, in the order in which the attempts began."""
+
+    nodes: tuple[Node, ...]
+    """In the order in which they finished."""
+
+    calls: tuple[Call, ...]
+
+    @property
+    def models(self) -> str:
+        """The models that answered, as they were recorded."""
+        return ", ".join(sorted({call.reply.model for call in self.calls}))
+
+
+def record(store: Store, run: Run) -> Recording:
+    """The recording of a stored run. Raises UsageError for one that has no finished attempt."""
+    reference, nodes = store.reference(run.id), store.nodes(run.id)
+    if reference is None or not nodes:
+        raise UsageError(f"run {run.id} has no finished attempt to record")
+    finished = {node.id for node in nodes}
+    begun = store.selections(run.id)
+    return Recording(
+        run=run,
+        reference=reference,
+        selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
+        nodes=tuple(nodes),
+        calls=tuple(call for call in store.calls(run.id) if call.attempt in finished),
+    )
+
+
+def write_recording(recording: Recording, path: Path) -> None:
+    """Write it as indented JSON, so that a change to it can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(recording.model_dump_json(indent=1) + "\n", "utf-8")
+
+
+def read_recording(path: Path) -> Recording:
+    """Raises RecordingError for a file that is none."""
+    try:
+        return Recording.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise RecordingError(f"the recording {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise RecordingError(
+            f"{path} is no recording of this version of STARK ({error.error_count()} faults); "
+            "make one with `stark record RUN FILE`"
+        ) from error

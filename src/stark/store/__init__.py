@@ -1,0 +1,11 @@
+"""What was asked, tried, answered and paid, kept so that no crash loses it.
+
+Knows no search, no model and no judge. `Store` is the door; everything else is its inside.
+"""
+
+from __future__ import annotations
+
+from stark.store.store import Store
+from stark.store.summary import RunSummary
+
+__all__ = ["RunSummary", "Store"]

@@ -1,0 +1,32 @@
+"""The one place where a database's errors become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from stark.core.errors import StoreError
+
+
+@contextmanager
+def boundary(doing: str) -> Iterator[None]:
+    """Turn every SQLAlchemy error into a StoreError that says what was being done."""
+    try:
+        yield
+    except IntegrityError as error:
+        raise StoreError(
+            f"{doing} contradicts what is stored: it is there already, or what it belongs to is not "
+            f"({_reason(error)})"
+        ) from error
+    except SQLAlchemyError as error:
+        raise StoreError(
+            f"{doing} failed ({_reason(error)}); check the database and its disk"
+        ) from error
+
+
+def _reason(error: SQLAlchemyError) -> str:
+    """The database's own first line, without the statement and its parameters."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).strip().partition("\n")[0]

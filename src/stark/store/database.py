@@ -1,0 +1,186 @@
+"""An open database: how it is reached, brought to this version's tables, read and written.
+
+Knows no run and no node. SQLite and PostgreSQL; others are refused, since inserting a text once
+and locks that die with the process are written for these two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    QueuePool,
+    RootTransaction,
+    column,
+    create_engine,
+    event,
+    inspect,
+    make_url,
+    select,
+    table,
+)
+from sqlalchemy.exc import ArgumentError
+
+from stark.core.errors import StoreError
+from stark.store.boundary import boundary
+from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
+from stark.store.schema import REVISION, VERSION_TABLE
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY_TIMEOUT_S = 30.0
+"""How long a writer waits for another process's transaction; ours take milliseconds."""
+
+
+class Database:
+    """Transactions on the store's tables, and its locks."""
+
+    def __init__(self, url: str) -> None:
+        parsed = _parse(url)
+        self.name = parsed.render_as_string(hide_password=True)
+        self._engine = _engine(parsed)
+        self._reader = _reader(self._engine)
+        self.locks = _locks(parsed, self._engine)
+        # One at a time: two processes that open a new store would both create its tables.
+        with (
+            self.locks.hold("schema"),
+            self.writing(f"opening the store {self.name}") as connection,
+        ):
+            self._migrate(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self, doing: str) -> Iterator[Connection]:
+        """One consistent view, for as long as the block lasts."""
+        with boundary(doing), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[Connection]:
+        """All of the block's changes, or none; they are on disk once the block has ended."""
+        with boundary(doing), self._engine.connect() as connection, _begin_writing(connection):
+            yield connection
+
+    def _migrate(self, connection: Connection) -> None:
+        found = _revision(connection)
+        if found == REVISION:
+            return
+        # Here and not above: most openings find the tables in place and need no alembic.
+        from alembic import command
+        from alembic.config import Config
+        from alembic.script import ScriptDirectory
+
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+        known = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+        if found is not None and found not in known:
+            raise StoreError(
+                f"the store {self.name} was written by a newer version of STARK (schema {found}, "
+                f"this version knows {REVISION}); upgrade STARK or choose another store"
+            )
+        command.upgrade(config, REVISION)
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+    except (ArgumentError, ValueError):  # ValueError for a port that is no number
+        shown = url.rpartition("@")[2]  # without a password
+        raise StoreError(
+            f"'{shown}' is not the address of a store; write sqlite:///path/to/stark.db or "
+            "postgresql+psycopg://user@host/database"
+        ) from None
+    if backend not in ("sqlite", "postgresql"):
+        raise StoreError(
+            f"a store cannot be in {backend}; use sqlite:///… or postgresql+psycopg://…"
+        )
+    if backend == "sqlite" and "uri" in parsed.query:
+        raise StoreError(f"write the plain path instead of '{url}': the locks lie beside that file")
+    return parsed
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        if url.get_backend_name() == "postgresql":
+            # A run may wait minutes for a model; a connection lost meanwhile is replaced unnoticed.
+            return create_engine(url, pool_pre_ping=True)
+        return _sqlite_engine(url)
+    except ArgumentError as error:
+        raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
+    except ImportError as error:
+        raise StoreError(
+            f"the store {url.render_as_string()} needs the Python package {error.name}; install it"
+        ) from error
+
+
+def _reader(engine: Engine) -> Engine:
+    """The same connections for transactions that see one moment throughout; SQLite's always do."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="REPEATABLE READ")
+    return engine
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    if _in_memory(url):
+        # The database is its one connection, so all threads take turns on it.
+        only = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
+        engine = create_engine(url, connect_args={"check_same_thread": False}, **only)
+    else:
+        engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    """Set what SQLite keeps per connection. `connection` is the driver's own.
+
+    WAL lets reports read while a run writes. It would survive the end of a process with
+    synchronous=NORMAL too; FULL also keeps what was paid for when the machine loses power, for a
+    few milliseconds per model call.
+    """
+    connection.isolation_level = None  # the driver begins no transactions of its own; see below
+    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """Take the write lock at once where it will be needed.
+
+    A transaction that starts by reading and writes later fails without waiting when another
+    process has written in between.
+    """
+    writes = connection.get_execution_options().get("stark_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _begin_writing(connection: Connection) -> RootTransaction:
+    return connection.execution_options(stark_writes=True).begin()
+
+
+def _locks(url: URL, engine: Engine) -> Locks:
+    if url.get_backend_name() == "postgresql":
+        return AdvisoryLocks(engine)
+    if _in_memory(url):
+        return NoLocks()
+    return FileLocks(Path(f"{url.database}-locks"))
+
+
+def _in_memory(url: URL) -> bool:
+    return url.database in (None, "", ":memory:")
+
+
+def _revision(connection: Connection) -> str | None:
+    """The migration that the database is at; None when it has none of our tables."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))

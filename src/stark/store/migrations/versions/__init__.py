@@ -1,0 +1,1 @@
+"""One file per revision; a published one is never edited."""

@@ -1,0 +1,203 @@
+"""The tables, as this version of STARK has them.
+
+    artifacts   every source, prompt text and reply, once, by the SHA-256 of its bytes
+    runs        one row per run; budget, reference and ended_reason are the only things that change
+      attempts    one row per attempt begun, written before anything is paid
+        calls       one row per answered question to a model
+          messages    its prompt, one row per message
+        nodes       one row per attempt finished; `position` is the order of completion
+
+Each fact has one home. A `body` is the JSON of a core type without what has a home of its own
+(keys, large texts, the selection). The columns under "for queries" repeat facts of the body so
+that SQL can see them; they are written once with it and nothing is ever rebuilt from them.
+
+Programs and models print anything, so any Python string can be stored: artifacts and bodies give
+back exactly what was put in, NUL and lone surrogates included, and a `Label` escapes those two.
+
+A change here needs a new file in `migrations/versions` and its name in `REVISION`; a test
+compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    Dialect,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+REVISION = "0001"
+"""The newest migration: what `VERSION_TABLE` holds in a store of this version."""
+
+VERSION_TABLE = "stark_schema"
+"""Alembic's own default name would clash with another application in the same database."""
+
+
+class Exact(TypeDecorator[str]):
+    """Any text, byte for byte. PostgreSQL's text refuses NUL and no driver encodes a lone surrogate."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:
+        """Text to bytes."""
+        return None if value is None else encode(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:
+        """Bytes to text."""
+        return None if value is None else bytes(value).decode("utf-8", "surrogatepass")
+
+
+class Body(TypeDecorator[dict[str, Any]]):
+    """A JSON object in plain ASCII: the databases' own JSON types refuse NUL and infinite numbers."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: dict[str, Any] | None, dialect: Dialect) -> str | None:
+        """Object to JSON."""
+        return None if value is None else json.dumps(value, separators=(",", ":"))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> dict[str, Any] | None:
+        """JSON to object."""
+        return None if value is None else json.loads(value)
+
+
+class Label(TypeDecorator[str]):
+    r"""A short text for people and queries; NUL and lone surrogates are kept as `\x00`, `\udc80`."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape what a database cannot hold as text."""
+        if value is None:
+            return None
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
+
+
+def encode(text: str) -> bytes:
+    """The bytes of an artifact: UTF-8, and for a lone surrogate what UTF-8 would be."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+class Base(DeclarativeBase):
+    """All tables; named constraints, so that a later migration can refer to them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "pk": "pk_%(table_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_name)s",
+        }
+    )
+    type_annotation_map: ClassVar = {str: Label, float: Double, dict[str, Any]: Body}
+
+
+class ArtifactRow(Base):
+    """A text, stored once however often it is used."""
+
+    __tablename__ = "artifacts"
+    digest: Mapped[str] = mapped_column(primary_key=True)
+    text: Mapped[str] = mapped_column(Exact)
+
+
+class RunRow(Base):
+    """A run; `number` is the order of creation in this store."""
+
+    __tablename__ = "runs"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    problem_source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
+    budget: Mapped[dict[str, Any]]
+    reference: Mapped[dict[str, Any] | None]
+    ended_reason: Mapped[str | None]
+    body: Mapped[dict[str, Any]]
+    # for queries
+    problem: Mapped[str]
+    strategy: Mapped[str]
+    language: Mapped[str]
+
+
+class AttemptRow(Base):
+    """What was selected for an attempt; the home of a node's parent and action."""
+
+    __tablename__ = "attempts"
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    parent: Mapped[int]
+    action: Mapped[str]
+
+
+class CallRow(Base):
+    """A question to a model and its reply."""
+
+    __tablename__ = "calls"
+    __table_args__ = (
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
+    )
+    run_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    turn: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    reply: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
+    body: Mapped[dict[str, Any]]
+    # for queries
+    role: Mapped[str]
+    model: Mapped[str]
+    input_tokens: Mapped[int | None]
+    output_tokens: Mapped[int | None]
+    dollars: Mapped[float | None]
+
+
+class MessageRow(Base):
+    """One message of a call's prompt."""
+
+    __tablename__ = "messages"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["run_id", "attempt", "turn"], ["calls.run_id", "calls.attempt", "calls.turn"]
+        ),
+    )
+    run_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    turn: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    speaker: Mapped[str]
+    text: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
+
+
+class NodeRow(Base):
+    """A finished attempt."""
+
+    __tablename__ = "nodes"
+    __table_args__ = (
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
+        UniqueConstraint("run_id", "attempt"),
+    )
+    position: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str]
+    attempt: Mapped[int]
+    source: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
+    elapsed_s: Mapped[float]
+    """Active time of the whole run when this attempt was finished."""
+
+    body: Mapped[dict[str, Any]]
+    # for queries
+    role: Mapped[str]
+    status: Mapped[str]
+    latency_ms: Mapped[float | None]
+    speedup_vs_eager: Mapped[float | None]
+    tokens: Mapped[int | None]
+    dollars: Mapped[float | None]

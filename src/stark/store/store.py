@@ -1,0 +1,276 @@
+"""The store of runs: what was begun, asked, answered, evaluated and spent.
+
+Every method that stores something is one transaction: when it has returned, `kill -9` does not
+undo it, and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
+but a run's budget, reference and end. Knows no search: a tree is rebuilt from `nodes` in order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from stark.core.call import Call
+from stark.core.errors import StoreError, UsageError
+from stark.core.node import Node, Selection
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.core.usage import Budget
+from stark.store import codec
+from stark.store.artifacts import keep
+from stark.store.database import Database
+from stark.store.schema import ArtifactRow, AttemptRow, CallRow, MessageRow, NodeRow, RunRow
+from stark.store.summary import RunSummary, read_summary, summaries_query
+
+
+class Store:
+    """Runs in one database. Methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, url: str) -> Store:
+        """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`, made if it is not there.
+
+        Raises StoreError when it cannot be opened or is newer than this version of STARK.
+        """
+        return cls(Database(url))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Runs
+
+    def create_run(self, run: Run) -> None:
+        """Store a new run. Raises StoreError when its id is taken."""
+        with self._database.writing(f"storing run {run.id}") as connection:
+            (source,) = keep(connection, run.problem.source)
+            values = codec.run_values(run)
+            connection.execute(insert(RunRow).values(problem_source=source, **values))
+
+    def run(self, run_id: str) -> Run:
+        """The run of that id, of the only id that begins so, or the newest for `last`.
+
+        Raises UsageError, naming what could be meant, when there is none or more than one.
+        """
+        query = select(RunRow.body, RunRow.budget, ArtifactRow.text).join(
+            ArtifactRow, ArtifactRow.digest == RunRow.problem_source
+        )
+        with self._database.reading("reading a run") as connection:
+            ids = connection.scalars(select(RunRow.id).order_by(RunRow.number)).all()
+            found = _resolve(run_id, list(ids))
+            body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
+        return codec.read_run(found, body, budget, source)
+
+    def summaries(self) -> list[RunSummary]:
+        """Every run in short, the newest first."""
+        with self._database.reading("reading the runs") as connection:
+            return [read_summary(row) for row in connection.execute(summaries_query())]
+
+    def set_reference(self, run_id: str, reference: Reference) -> None:
+        """Store what the judge found out about the run's problem, in place of what was there."""
+        self._change_run(run_id, reference=reference.model_dump(mode="json"))
+
+    def reference(self, run_id: str) -> Reference | None:
+        """What the judge found out about the run's problem, if it was asked already."""
+        query = select(RunRow.reference).where(RunRow.id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            stored = connection.scalar(query)
+        return None if stored is None else codec.read_reference(stored)
+
+    def set_budget(self, run_id: str, budget: Budget) -> None:
+        """Give the run another budget."""
+        self._change_run(run_id, budget=budget.model_dump(mode="json"))
+
+    def end_run(self, run_id: str, reason: str) -> None:
+        """Note that the run has ended, and why."""
+        self._change_run(run_id, ended_reason=reason)
+
+    def reopen_run(self, run_id: str) -> None:
+        """Note that the run goes on."""
+        self._change_run(run_id, ended_reason=None)
+
+    def elapsed_s(self, run_id: str) -> float:
+        """The active time of the run when its last node was stored."""
+        query = select(func.max(NodeRow.elapsed_s)).where(NodeRow.run_id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.scalar(query) or 0.0
+
+    def exclusive(self, run_id: str) -> AbstractContextManager[None]:
+        """Work on the run alone, as long as the block or this process lasts.
+
+        Raises StoreError on entering when another process does.
+        """
+        refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
+        return self._database.locks.hold(f"run {run_id}", refusal)
+
+    # Attempts
+
+    def begin_attempt(self, run_id: str, attempt: int, selection: Selection) -> None:
+        """Store what was selected for an attempt, before anything is paid for it."""
+        row = {"run_id": run_id, "attempt": attempt, **selection.model_dump()}
+        with self._database.writing(f"storing attempt {attempt} of run {run_id}") as connection:
+            connection.execute(insert(AttemptRow).values(**row))
+
+    def selections(self, run_id: str) -> dict[int, Selection]:
+        """Every attempt begun and what was selected for it."""
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return _selections(connection, run_id)
+
+    def unfinished(self, run_id: str) -> dict[int, Selection]:
+        """The attempts that were begun and have no node yet: a resumed run takes them up first."""
+        query = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            finished = set(connection.scalars(query))
+            begun = _selections(connection, run_id)
+        return {attempt: begun[attempt] for attempt in begun if attempt not in finished}
+
+    # Calls
+
+    def add_call(self, run_id: str, call: Call) -> None:
+        """Store an answered call of an attempt begun. Raises StoreError when that turn is stored."""
+        doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
+        key = {"run_id": run_id, "attempt": call.attempt, "turn": call.turn}
+        with self._database.writing(doing) as connection:
+            reply, *texts = keep(
+                connection, call.reply.text, *(message.text for message in call.messages)
+            )
+            values = codec.call_values(call)
+            connection.execute(insert(CallRow).values(run_id=run_id, reply=reply, **values))
+            messages = [
+                {**key, "position": position, "speaker": message.speaker, "text": text}
+                for position, (message, text) in enumerate(zip(call.messages, texts, strict=True))
+            ]
+            if messages:
+                connection.execute(insert(MessageRow), messages)
+
+    def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
+        """The calls of a run, or of one attempt, by attempt and turn."""
+        replies = (
+            select(CallRow.attempt, CallRow.turn, CallRow.body, ArtifactRow.text)
+            .join(ArtifactRow, ArtifactRow.digest == CallRow.reply)
+            .where(CallRow.run_id == run_id)
+            .order_by(CallRow.attempt, CallRow.turn)
+        )
+        prompts = (
+            select(MessageRow.attempt, MessageRow.turn, MessageRow.speaker, ArtifactRow.text)
+            .join(ArtifactRow, ArtifactRow.digest == MessageRow.text)
+            .where(MessageRow.run_id == run_id)
+            .order_by(MessageRow.position)
+        )
+        if attempt is not None:
+            replies = replies.where(CallRow.attempt == attempt)
+            prompts = prompts.where(MessageRow.attempt == attempt)
+        messages: defaultdict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+        with self._database.reading(f"reading the calls of run {run_id}") as connection:
+            for number, turn, speaker, text in connection.execute(prompts):
+                messages[number, turn].append((speaker, text))
+            return [
+                codec.read_call(number, turn, body, reply, messages[number, turn])
+                for number, turn, body, reply in connection.execute(replies)
+            ]
+
+    # Nodes
+
+    def add_node(self, run_id: str, node: Node, elapsed_s: float) -> None:
+        """Store a finished attempt; `elapsed_s` is the run's active time so far, in all.
+
+        Raises StoreError when it is stored already, was not begun, or began with another selection.
+        """
+        doing = f"storing the node of attempt {node.id} of run {run_id}"
+        begun = select(AttemptRow.parent, AttemptRow.action).where(
+            AttemptRow.run_id == run_id, AttemptRow.attempt == node.id
+        )
+        with self._database.writing(doing) as connection:
+            if connection.execute(begun).one_or_none() != (node.parent, node.action):
+                raise StoreError(
+                    f"{doing} failed: no attempt {node.id} was begun to {node.action} {node.parent}"
+                )
+            source = None
+            if node.candidate is not None:
+                (source,) = keep(connection, node.candidate.source)
+            values = codec.node_values(node)
+            connection.execute(
+                insert(NodeRow).values(run_id=run_id, source=source, elapsed_s=elapsed_s, **values)
+            )
+
+    def nodes(self, run_id: str) -> list[Node]:
+        """The finished attempts, in the order in which they were finished."""
+        query = (
+            select(
+                NodeRow.attempt,
+                AttemptRow.parent,
+                AttemptRow.action,
+                NodeRow.body,
+                ArtifactRow.text,
+            )
+            .join(
+                AttemptRow,
+                (AttemptRow.run_id == NodeRow.run_id) & (AttemptRow.attempt == NodeRow.attempt),
+            )
+            .outerjoin(ArtifactRow, ArtifactRow.digest == NodeRow.source)
+            .where(NodeRow.run_id == run_id)
+            .order_by(NodeRow.position)
+        )
+        with self._database.reading(f"reading the nodes of run {run_id}") as connection:
+            return [codec.read_node(*row) for row in connection.execute(query)]
+
+    def _change_run(self, run_id: str, **values: Any) -> None:
+        with self._database.writing(f"changing run {run_id}") as connection:
+            changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
+            if changed.rowcount == 0:
+                raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
+
+
+def _selections(connection: Connection, run_id: str) -> dict[int, Selection]:
+    query = (
+        select(AttemptRow.attempt, AttemptRow.parent, AttemptRow.action)
+        .where(AttemptRow.run_id == run_id)
+        .order_by(AttemptRow.attempt)
+    )
+    return {
+        attempt: codec.read_selection(parent, action)
+        for attempt, parent, action in connection.execute(query)
+    }
+
+
+def _resolve(asked: str, ids: list[str]) -> str:
+    """The one id among `ids` (oldest first) that a person means."""
+    if asked in ids:
+        return asked
+    if not ids:
+        raise UsageError("there are no runs yet; `stark optimize PROBLEM` makes one")
+    if asked == "last":
+        return ids[-1]
+    matching = [run_id for run_id in ids if run_id.startswith(asked)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise UsageError(f"run '{asked}' could be {_named(matching)}; write more of its id")
+    close = difflib.get_close_matches(asked, ids)
+    hint = f"did you mean {_named(close)}?" if close else "`stark runs` lists those there are"
+    raise UsageError(f"there is no run '{asked}'; {hint}")
+
+
+def _named(ids: list[str], most: int = 5) -> str:
+    """Some ids in words."""
+    rest = f" or {len(ids) - most} more" if len(ids) > most else ""
+    return ", ".join(ids[:most]) + rest

@@ -1,0 +1,94 @@
+"""Runs at a glance, for a list of many: read without loading a single source or reply."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, case, func, select
+
+from stark.core.base import Frozen
+from stark.store.codec import read_budget
+from stark.store.schema import NodeRow, RunRow
+
+
+class RunSummary(Frozen):
+    """One line of `stark runs`."""
+
+    id: str
+    created: datetime
+    problem: str
+    strategy: str
+    language: str
+    attempts: int
+    """Finished so far."""
+
+    budget_attempts: int
+    correct: int
+    """How many of the finished attempts are correct."""
+
+    latency_ms: float | None
+    """Of the fastest correct candidate."""
+
+    speedup_vs_eager: float | None
+    """Of that same candidate."""
+
+    ended_reason: str | None
+    """None while the run goes on or waits to be resumed."""
+
+
+def summaries_query() -> Select[Any]:
+    """One row per run, the newest first, as `read_summary` takes it."""
+    counted = (
+        select(
+            NodeRow.run_id,
+            func.count().label("attempts"),
+            func.sum(case((NodeRow.status == "correct", 1), else_=0)).label("correct"),
+        )
+        .group_by(NodeRow.run_id)
+        .subquery()
+    )
+    ranked = (
+        select(
+            NodeRow.run_id,
+            NodeRow.latency_ms,
+            NodeRow.speedup_vs_eager,
+            func.row_number()
+            .over(partition_by=NodeRow.run_id, order_by=(NodeRow.latency_ms, NodeRow.position))
+            .label("rank"),
+        )
+        .where(NodeRow.latency_ms.is_not(None))
+        .subquery()
+    )
+    return (
+        select(
+            RunRow.id,
+            RunRow.body,
+            RunRow.budget,
+            RunRow.ended_reason,
+            func.coalesce(counted.c.attempts, 0).label("attempts"),
+            func.coalesce(counted.c.correct, 0).label("correct"),
+            ranked.c.latency_ms,
+            ranked.c.speedup_vs_eager,
+        )
+        .outerjoin(counted, counted.c.run_id == RunRow.id)
+        .outerjoin(ranked, and_(ranked.c.run_id == RunRow.id, ranked.c.rank == 1))
+        .order_by(RunRow.number.desc())
+    )
+
+
+def read_summary(row: Row[Any]) -> RunSummary:
+    """The summary in a row of `summaries_query`."""
+    return RunSummary(
+        id=row.id,
+        created=row.body["created"],
+        problem=row.body["problem"]["name"],
+        strategy=row.body["strategy"],
+        language=row.body["language"],
+        attempts=row.attempts,
+        budget_attempts=read_budget(row.budget).attempts,
+        correct=row.correct,
+        latency_ms=row.latency_ms,
+        speedup_vs_eager=row.speedup_vs_eager,
+        ended_reason=row.ended_reason,
+    )

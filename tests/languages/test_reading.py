@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from stark.languages.reading import binds, keyword_given, names_used
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import tvm_ffi.cpp\ntvm_ffi.cpp.load_inline()",
+        "import tvm_ffi.cpp as ffi\nffi.load_inline()",
+        "from tvm_ffi import cpp\ncpp.load_inline()",
+        "from tvm_ffi.cpp import load_inline as build\nbuild()",
+        "from tvm_ffi.cpp import *\nload_inline()",
+        "def f():\n    from tvm_ffi.cpp import load_inline\n    return load_inline",
+    ],
+)
+def test_a_name_is_found_under_every_form_of_import(source: str):
+    assert "tvm_ffi.cpp.load_inline" in names_used(ast.parse(source))
+
+
+def test_text_that_names_a_function_is_no_use_of_it():
+    source = '"""tvm_ffi.cpp.load_inline"""\n# tvm_ffi.cpp.load_inline()\nx = "load_inline"'
+    assert frozenset() == names_used(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class ModelNew: pass",
+        "ModelNew = make()",
+        "from x import Fast as ModelNew",
+        "try:\n    import x\nexcept ImportError:\n    pass\nelse:\n    class ModelNew: pass",
+        "if True:\n    class ModelNew: pass",
+    ],
+)
+def test_a_top_level_name_is_found_however_it_is_bound(source: str):
+    assert binds(ast.parse(source), "ModelNew")
+
+
+def test_a_name_inside_a_function_is_not_bound_at_the_top_level():
+    assert not binds(ast.parse("def make():\n    class ModelNew: pass"), "ModelNew")
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("SOURCE", True),
+        ("'x'", True),
+        ("None", False),
+        ("''", False),
+        ("[]", False),
+        ("['']", False),
+    ],
+)
+def test_a_keyword_counts_when_it_carries_something(argument: str, given: bool):
+    assert given == keyword_given(ast.parse(f"f(cuda_sources={argument})"), "cuda_sources")

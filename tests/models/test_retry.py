@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from stark.core.errors import ModelUnreachable
+from stark.models.retry import Backoff, Transient
+
+
+async def no_wait(seconds: float) -> None:
+    pass
+
+
+def test_waits_double_with_jitter_up_to_the_longest() -> None:
+    backoff = Backoff(first_s=1.0, longest_s=5.0)
+
+    for failures, longest in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (9, 5.0)]:
+        assert longest / 2 <= backoff.wait_s(failures, None) <= longest
+
+
+def test_a_wait_is_never_shorter_than_asked_for() -> None:
+    assert 40.0 == Backoff(first_s=1.0).wait_s(1, retry_after_s=40.0)
+    assert Backoff(first_s=1.0).wait_s(1, retry_after_s=0.0) >= 0.5
+
+
+async def test_a_wait_beyond_patience_fails_at_once() -> None:
+    tried = []
+
+    async def work() -> None:
+        tried.append(1)
+        raise Transient("the model is resting", retry_after_s=4000)
+
+    with pytest.raises(ModelUnreachable, match="the model is resting, and asks to wait 4000 s"):
+        await Backoff(sleep=no_wait).run(work)
+
+    assert 1 == len(tried)
+
+
+async def test_other_errors_are_not_tried_again() -> None:
+    tried = []
+
+    async def work() -> None:
+        tried.append(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await Backoff(sleep=no_wait).run(work)
+
+    assert 1 == len(tried)

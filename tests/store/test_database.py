@@ -1,0 +1,135 @@
+"""Opening a database: made where it is missing, brought up to date, refused with a reason."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import store_samples as samples
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, inspect, text
+
+from stark.core.errors import StoreError
+from stark.store import Store
+from stark.store.database import MIGRATIONS
+from stark.store.schema import REVISION, VERSION_TABLE, Base
+
+
+def test_the_folder_and_the_database_are_made(tmp_path: Path) -> None:
+    Store.open(f"sqlite:///{tmp_path}/100% new/folder/stark.db").close()
+    assert (tmp_path / "100% new/folder/stark.db").is_file()
+
+
+def test_opening_again_changes_nothing(shared_url: str) -> None:
+    def tables() -> set[str]:
+        engine = create_engine(shared_url)
+        names = set(inspect(engine).get_table_names())
+        engine.dispose()
+        return names
+
+    Store.open(shared_url).close()
+    first = tables()
+    Store.open(shared_url).close()
+    assert first == tables()
+    assert {VERSION_TABLE, *Base.metadata.tables} <= first
+
+
+def test_migrations_end_at_the_tables_as_defined(shared_url: str) -> None:
+    Store.open(shared_url).close()
+    engine = create_engine(shared_url)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, Base.metadata) == []
+        assert context.get_current_revision() == REVISION
+    engine.dispose()
+
+
+def test_the_newest_migration_is_the_one_that_stores_are_brought_to() -> None:
+    assert list(ScriptDirectory(MIGRATIONS).get_heads()) == [REVISION]
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(shared_url: str) -> None:
+    def revise(revision: str) -> None:
+        engine = create_engine(shared_url)
+        with engine.begin() as connection:
+            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+        engine.dispose()
+
+    Store.open(shared_url).close()
+    revise("9999")
+    with pytest.raises(StoreError, match=r"newer version of STARK \(schema 9999.*upgrade STARK"):
+        Store.open(shared_url)
+    revise(REVISION)
+    Store.open(shared_url).close()
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, and longer than a header of one hundred bytes\n" * 9)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=r"opening the store .*notes.txt failed.*not a database"):
+        Store.open(f"sqlite:///{path}")
+    assert before == path.read_bytes()
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot be written \(Not a directory\)"):
+        Store.open(f"sqlite:///{tmp_path}/file/below/stark.db")
+
+
+def test_a_store_that_stays_locked_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.store.database.BUSY_TIMEOUT_S", 0.01)
+    with Store.open(f"sqlite:///{tmp_path}/stark.db") as store:
+        with closing(sqlite3.connect(tmp_path / "stark.db", isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreError, match=r"storing run relu failed .database is locked.;"):
+                store.create_run(samples.run("relu"))
+        store.create_run(samples.run("relu"))
+
+
+@pytest.mark.parametrize(
+    "url", ["stark.db", "sqlite:/stark.db", "", "postgresql://me:secret@host:port/name"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(
+        StoreError, match="is not the address of a store; write sqlite:///"
+    ) as caught:
+        Store.open(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("backend", ["mysql", "oracle9"])
+def test_other_databases_are_refused(backend: str) -> None:
+    with pytest.raises(StoreError, match=f"a store cannot be in {backend}; use sqlite"):
+        Store.open(f"{backend}://host/name")
+
+
+def test_a_uri_in_place_of_a_path_is_refused() -> None:
+    with pytest.raises(StoreError, match="write the plain path instead of 'sqlite:///file:x"):
+        Store.open("sqlite:///file:x?uri=true")
+
+
+def test_a_missing_driver_is_named_and_the_password_is_not() -> None:
+    with pytest.raises(StoreError, match="needs the Python package asyncpg; install it") as caught:
+        Store.open("postgresql+asyncpg://me:secret@host/name")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_run_writes_while_a_report_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stark.store.database.BUSY_TIMEOUT_S", 0.01)
+    with (
+        Store.open(f"sqlite:///{tmp_path}/stark.db") as store,
+        closing(sqlite3.connect(tmp_path / "stark.db", isolation_level=None)) as reader,
+    ):
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM runs").fetchone()
+        store.create_run(samples.run())
+        assert before == reader.execute("SELECT count(*) FROM runs").fetchone()
+        assert len(store.summaries()) == 1

@@ -1,0 +1,286 @@
+"""What a store promises, on every database it can be in."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import store_samples as samples
+from sqlalchemy import func, select
+
+from stark.core.candidate import Candidate
+from stark.core.errors import StoreError, UsageError
+from stark.core.evaluation import (
+    BuildFailed,
+    Crashed,
+    Evaluation,
+    Incorrect,
+    OutOfMemory,
+    Rejected,
+    TimedOut,
+)
+from stark.core.node import Selection
+from stark.core.usage import Budget
+from stark.store import RunSummary, Store
+from stark.store.schema import ArtifactRow
+
+RUN = "layernorm-3f9a"
+ANYTHING = "before\x00between\udc80\ud800after é 𝄞\r\n\x1b[0m"
+"""Text with what databases and encoders refuse."""
+
+
+@pytest.fixture
+def begun(store: Store) -> Store:
+    """A store with a run of three attempts begun."""
+    store.create_run(samples.run(RUN))
+    for attempt in (1, 2, 3):
+        store.begin_attempt(RUN, attempt, samples.IMPROVE_ROOT)
+    return store
+
+
+def test_a_run_is_read_as_it_was_stored(store: Store) -> None:
+    store.create_run(samples.run())
+    assert samples.run() == store.run(RUN)
+
+
+def test_a_run_id_is_taken_once(store: Store) -> None:
+    store.create_run(samples.run())
+    with pytest.raises(StoreError, match=f"storing run {RUN} contradicts what is stored"):
+        store.create_run(samples.run(source="another"))
+
+
+def test_a_run_is_found_by_a_unique_prefix(store: Store) -> None:
+    for run_id in ("relu-1a", "relu-1ab", "gelu-77"):
+        store.create_run(samples.run(run_id))
+    assert store.run("g").id == "gelu-77"
+    assert store.run("relu-1a").id == "relu-1a"
+    assert store.run("last").id == "gelu-77"
+
+
+def test_an_ambiguous_prefix_names_the_runs_it_could_be(store: Store) -> None:
+    for run_id in ("relu-1a", "relu-2b", "gelu-77"):
+        store.create_run(samples.run(run_id))
+    with pytest.raises(UsageError, match="'relu' could be relu-1a, relu-2b; write more of its id"):
+        store.run("relu")
+
+
+def test_an_unknown_run_names_close_ones_or_the_command_that_lists_them(store: Store) -> None:
+    with pytest.raises(UsageError, match="no runs yet; `stark optimize"):
+        store.run("last")
+    store.create_run(samples.run("relu-1a"))
+    with pytest.raises(UsageError, match="no run 'rleu-1a'; did you mean relu-1a"):
+        store.run("rleu-1a")
+    with pytest.raises(UsageError, match="no run 'xyz'; `stark runs` lists"):
+        store.run("xyz")
+
+
+def test_a_reference_is_none_until_it_is_set(store: Store) -> None:
+    store.create_run(samples.run())
+    assert store.reference(RUN) is None
+    store.set_reference(RUN, samples.reference())
+    assert samples.reference() == store.reference(RUN)
+
+
+def test_a_run_goes_on_with_a_larger_budget(store: Store) -> None:
+    store.create_run(samples.run())
+    store.end_run(RUN, "30 attempts made")
+    assert [summary.ended_reason for summary in store.summaries()] == ["30 attempts made"]
+    larger = Budget(attempts=50, minutes=10)
+    store.set_budget(RUN, larger)
+    store.reopen_run(RUN)
+    assert samples.run().model_copy(update={"budget": larger}) == store.run(RUN)
+    assert [summary.ended_reason for summary in store.summaries()] == [None]
+
+
+def test_a_run_that_is_not_there_cannot_be_changed(store: Store) -> None:
+    with pytest.raises(StoreError, match="there is no run nowhere; `stark runs`"):
+        store.end_run("nowhere", "done")
+    with pytest.raises(StoreError, match="attempt 1 of run nowhere contradicts"):
+        store.begin_attempt("nowhere", 1, samples.IMPROVE_ROOT)
+
+
+EVALUATIONS: list[Evaluation] = [
+    BuildFailed(error="SyntaxError: line 3"),
+    Crashed(phase="load", error="signal 11", output="Segmentation fault"),
+    TimedOut(phase="verify", limit_s=60.0, seconds={"verify": 60.01}),
+    OutOfMemory(phase="time", error="tried to allocate 80 GB"),
+    Incorrect(error="nan at [3, 4]", warnings=("slow",)),
+    Rejected(rule="calls_torch", error="torch.matmul on line 9"),
+    samples.correct(0.125),
+]
+
+
+@pytest.mark.parametrize("evaluation", EVALUATIONS, ids=lambda evaluation: evaluation.status)
+def test_a_node_is_read_as_it_was_stored(begun: Store, evaluation: Evaluation) -> None:
+    begun.add_node(RUN, samples.edited_node(1, evaluation), elapsed_s=1.0)
+    assert [samples.edited_node(1, evaluation)] == begun.nodes(RUN)
+
+
+def test_a_node_without_a_candidate_is_read_as_it_was_stored(begun: Store) -> None:
+    begun.add_node(RUN, samples.unusable_node(2), elapsed_s=1.0)
+    assert [samples.unusable_node(2)] == begun.nodes(RUN)
+
+
+def test_nodes_come_in_the_order_of_completion(begun: Store) -> None:
+    for seconds, attempt in enumerate((2, 3, 1), start=1):
+        begun.add_node(RUN, samples.node(attempt), elapsed_s=float(seconds))
+    assert [node.id for node in begun.nodes(RUN)] == [2, 3, 1]
+
+
+def test_elapsed_time_is_that_of_the_latest_node(begun: Store) -> None:
+    assert begun.elapsed_s(RUN) == 0.0
+    begun.add_node(RUN, samples.node(2), elapsed_s=61.5)
+    begun.add_node(RUN, samples.node(1), elapsed_s=75.25)
+    assert begun.elapsed_s(RUN) == 75.25
+
+
+def test_attempts_without_a_node_are_unfinished(begun: Store) -> None:
+    debug = Selection(parent=2, action="debug")
+    begun.begin_attempt(RUN, 4, debug)
+    begun.add_node(RUN, samples.node(2), elapsed_s=1.0)
+    improve = samples.IMPROVE_ROOT
+    assert {1: improve, 3: improve, 4: debug} == begun.unfinished(RUN)
+    assert {1: improve, 2: improve, 3: improve, 4: debug} == begun.selections(RUN)
+
+
+def test_an_attempt_begins_once_and_ends_once(begun: Store) -> None:
+    with pytest.raises(StoreError, match="storing attempt 2 of run"):
+        begun.begin_attempt(RUN, 2, Selection(parent=1, action="debug"))
+    begun.add_node(RUN, samples.node(2), elapsed_s=1.0)
+    with pytest.raises(StoreError, match="storing the node of attempt 2 of run"):
+        begun.add_node(RUN, samples.unusable_node(2), elapsed_s=2.0)
+    assert [samples.node(2)] == begun.nodes(RUN)
+    assert begun.selections(RUN)[2] == samples.IMPROVE_ROOT
+
+
+def test_a_node_belongs_to_the_attempt_that_was_begun(begun: Store) -> None:
+    with pytest.raises(StoreError, match="no attempt 4 was begun to improve 0"):
+        begun.add_node(RUN, samples.node(4), elapsed_s=1.0)
+    elsewhere = samples.node(3, selection=Selection(parent=2, action="debug"))
+    with pytest.raises(StoreError, match="no attempt 3 was begun to debug 2"):
+        begun.add_node(RUN, elsewhere, elapsed_s=1.0)
+    assert begun.nodes(RUN) == []
+
+
+def test_calls_are_read_as_they_were_stored(begun: Store) -> None:
+    for attempt, turn in ((2, 0), (1, 1), (1, 0)):
+        begun.add_call(RUN, samples.call(attempt, turn, reply=f"{attempt}.{turn}"))
+    silent = samples.call(3).model_copy(update={"messages": ()})
+    begun.add_call(RUN, silent)
+    first = [samples.call(1, turn, reply=f"1.{turn}") for turn in (0, 1)]
+    assert first == begun.calls(RUN, 1)
+    assert [*first, samples.call(2, 0, reply="2.0"), silent] == begun.calls(RUN)
+
+
+def test_a_turn_is_paid_for_once(begun: Store) -> None:
+    begun.add_call(RUN, samples.call(1, reply="first"))
+    with pytest.raises(StoreError, match="storing turn 0 of attempt 1"):
+        begun.add_call(RUN, samples.call(1, reply="second"))
+    assert [samples.call(1, reply="first")] == begun.calls(RUN)
+
+
+def test_a_call_belongs_to_an_attempt_that_was_begun(begun: Store) -> None:
+    with pytest.raises(StoreError, match="storing turn 0 of attempt 9"):
+        begun.add_call(RUN, samples.call(9))
+
+
+def test_runs_do_not_see_each_other(begun: Store) -> None:
+    begun.create_run(samples.run("other"))
+    begun.begin_attempt("other", 1, samples.IMPROVE_ROOT)
+    begun.add_call("other", samples.call(1))
+    begun.add_node("other", samples.node(1), elapsed_s=5.0)
+    assert (begun.calls(RUN), begun.nodes(RUN), begun.elapsed_s(RUN)) == ([], [], 0.0)
+    assert {1, 2, 3} == set(begun.unfinished(RUN))
+    assert begun.unfinished("other") == {}
+
+
+def test_any_text_comes_back_as_it_was(store: Store) -> None:
+    store.create_run(samples.run(source=ANYTHING))
+    for attempt in (1, 2):
+        store.begin_attempt(RUN, attempt, samples.IMPROVE_ROOT)
+    store.add_call(RUN, samples.call(1, text=ANYTHING, reply=ANYTHING))
+    crashed = Crashed(phase="load", error=ANYTHING, output=ANYTHING)
+    store.add_node(RUN, samples.node(1, crashed, source=ANYTHING), elapsed_s=1.0)
+    assert samples.run(source=ANYTHING) == store.run(RUN)
+    assert [samples.call(1, text=ANYTHING, reply=ANYTHING)] == store.calls(RUN)
+    assert [samples.node(1, crashed, source=ANYTHING)] == store.nodes(RUN)
+
+
+def test_labels_escape_what_a_database_cannot_hold(store: Store) -> None:
+    store.create_run(samples.run())
+    store.end_run(RUN, "stopped\x00 by \udc80")
+    assert [summary.ended_reason for summary in store.summaries()] == [r"stopped\x00 by \udc80"]
+
+
+def test_a_text_is_stored_once(begun: Store) -> None:
+    def artifacts() -> int:
+        with begun._database.reading("counting") as connection:
+            return connection.scalar(select(func.count()).select_from(ArtifactRow)) or 0
+
+    before = artifacts()
+    for attempt in (1, 2, 3):
+        begun.add_call(RUN, samples.call(attempt))
+        begun.add_node(RUN, samples.node(attempt), elapsed_s=1.0)
+    begun.create_run(samples.run("the-same-problem"))
+    # Three distinct messages, one reply, one source.
+    assert artifacts() == before + 5
+
+
+def test_languages_share_a_source_and_keep_their_name(begun: Store) -> None:
+    cuda = samples.node(2).model_copy(
+        update={"candidate": Candidate(language="cuda", source="class ModelNew: ...\n")}
+    )
+    begun.add_node(RUN, samples.node(1), elapsed_s=1.0)
+    begun.add_node(RUN, cuda, elapsed_s=2.0)
+    assert [samples.node(1), cuda] == begun.nodes(RUN)
+
+
+def test_summaries_say_how_each_run_stands(begun: Store) -> None:
+    evaluations = (samples.correct(0.5, eager_ms=3.0), samples.correct(0.25), None)
+    for attempt, evaluation in enumerate(evaluations, start=1):
+        begun.add_node(RUN, samples.node(attempt, evaluation), elapsed_s=1.0)
+    begun.create_run(samples.run("newer"))
+    newer, older = begun.summaries()
+    common = {
+        "created": samples.run().created,
+        "problem": "level1/40_LayerNorm",
+        "strategy": "stark",
+        "language": "triton",
+        "budget_attempts": 30,
+        "ended_reason": None,
+    }
+    assert newer == RunSummary(
+        id="newer", attempts=0, correct=0, latency_ms=None, speedup_vs_eager=None, **common
+    )
+    # The fastest candidate and its own speedup, though a slower one was measured at more.
+    assert older.speedup_vs_eager == pytest.approx(4.0)
+    assert older.model_copy(update={"speedup_vs_eager": 4.0}) == RunSummary(
+        id=RUN, attempts=3, correct=2, latency_ms=0.25, speedup_vs_eager=4.0, **common
+    )
+
+
+def test_threads_may_write_at_once(store: Store) -> None:
+    store.create_run(samples.run())
+
+    def attempt(number: int) -> None:
+        store.begin_attempt(RUN, number, samples.IMPROVE_ROOT)
+        store.add_call(RUN, samples.call(number))
+        store.add_node(RUN, samples.node(number), elapsed_s=1.0)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(attempt, range(1, 13)))
+    assert set(range(1, 13)) == {node.id for node in store.nodes(RUN)}
+    assert len(store.calls(RUN)) == 12
+
+
+def test_everything_is_there_after_reopening(shared_url: str) -> None:
+    with Store.open(shared_url) as store:
+        store.create_run(samples.run())
+        store.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
+        store.add_call(RUN, samples.call(1))
+        store.add_node(RUN, samples.node(1), elapsed_s=3.5)
+    with Store.open(shared_url) as store:
+        assert samples.run() == store.run(RUN)
+        assert [samples.call(1)] == store.calls(RUN)
+        assert [samples.node(1)] == store.nodes(RUN)
+        assert store.elapsed_s(RUN) == 3.5
