@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -53,6 +53,7 @@ async def optimize(
 ) -> tuple[Tree, str]:
     """Work on a run until its budget is used; returns the tree and which limit ended it."""
     with store.exclusive(run.id):
+        store.reopen_run(run.id)
         reference = store.reference(run.id)
         if reference is None:
             reference = await executor.describe(run.problem)
@@ -98,13 +99,16 @@ class _Session:
                     running.add(asyncio.create_task(self._attempt(attempt, selection)))
                 if not running:
                     return self._limit() or "nothing is left to try"
-                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for node in sorted((task.result() for task in done), key=lambda node: node.id):
-                    self._tell(node)
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                running -= done
+                self._tell(done)
+                for task in done:
+                    task.result()  # raises what kept an attempt from becoming a node
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+            self._tell(running)
 
     def _next(
         self, waiting: Iterator[tuple[int, Selection]], room: int
@@ -143,11 +147,13 @@ class _Session:
         self.watch.stepped(attempt, "judge")
         return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
 
-    def _tell(self, node: Node) -> None:
-        """Tell: store first, then believe."""
-        self.store.add_node(self.run.id, node, self._elapsed_s())
-        self.tree.add(node)
-        self.watch.finished(node)
+    def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
+        """Tell: of each attempt that became a node, store it first, then believe it."""
+        nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
+        for node in sorted(nodes, key=lambda node: node.id):
+            self.store.add_node(self.run.id, node, self._elapsed_s())
+            self.tree.add(node)
+            self.watch.finished(node)
 
     @staticmethod
     def _node(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -18,7 +19,7 @@ from stark.store import Store
 class Recording(Frozen):
     """Everything that the store knows of a run."""
 
-    format: int = 1
+    format: Literal[1] = 1
     run: Run
     reference: Reference
     selections: dict[int, Selection]
@@ -36,12 +37,22 @@ class Recording(Frozen):
 
 
 def record(store: Store, run: Run) -> Recording:
-    """The recording of a stored run. Raises UsageError for one that has no finished attempt."""
+    """The recording of a stored run.
+
+    Raises UsageError for one that has no finished attempt, or that left one unfinished before others:
+    nobody could follow it across the gap.
+    """
     reference, nodes = store.reference(run.id), store.nodes(run.id)
     if reference is None or not nodes:
         raise UsageError(f"run {run.id} has no finished attempt to record")
     finished = {node.id for node in nodes}
     begun = store.selections(run.id)
+    for attempt in store.unfinished(run.id):
+        if attempt < max(finished):
+            raise UsageError(
+                f"run {run.id} was stopped during attempt {attempt}; finish it with "
+                f"`stark resume {run.id}`, then record it"
+            )
     return Recording(
         run=run,
         reference=reference,

@@ -21,6 +21,16 @@ class Replies(Protocol):
         ...
 
 
+def plain(text: str) -> str:
+    """A reply as text that can be parsed, sent on and written as JSON, whatever the model left in it.
+
+    Every line ends with a newline, since Python would count lines by the other ends as well; half
+    of a surrogate pair becomes `?`.
+    """
+    unbroken = text.replace("\r\n", "\n").replace("\r", "\n")
+    return unbroken.encode("utf-8", "replace").decode("utf-8")
+
+
 class LiveReplies:
     """Asks each role's own model at its own temperature."""
 
@@ -38,7 +48,8 @@ class LiveReplies:
     ) -> Reply:
         """Ask the role's model."""
         model, temperature = self._models[role]
-        return await model.ask(messages, temperature)
+        reply = await model.ask(messages, temperature)
+        return reply.model_copy(update={"text": plain(reply.text)})
 
 
 class RecordedReplies:

@@ -14,7 +14,7 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.device import Device
 from stark.core.evaluation import Correct, explain
-from stark.core.node import Node
+from stark.core.node import ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import Language
@@ -92,7 +92,7 @@ def reference_text(reference: Reference) -> str:
 def start_text(node: Node | None, numbered_lines: bool) -> str:
     """The selected node: its source, what it was meant to do and how it fared."""
     if node is None:
-        return "The reference itself, in PyTorch. There is no kernel yet."
+        return "The reference itself, in PyTorch: there is no kernel here to start from."
     assert node.candidate is not None
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
     return "\n".join(
@@ -106,14 +106,21 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
     )
 
 
-def attempts_text(nodes: Iterable[Node], with_source: bool) -> str:
+def attempts_text(nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet.") -> str:
     """Other attempts, each with its plan, outcome and, on request, its source."""
     texts = [_attempt_text(node, with_source) for node in nodes]
-    return "\n\n".join(texts) or "Nothing yet."
+    return "\n\n".join(texts) or none
+
+
+def leaders_text(window: ContextWindow, with_source: bool) -> str:
+    """The fastest attempts, but for the selected node and its children, which are shown before."""
+    return attempts_text(window.leaderboard, with_source, none="None besides those above.")
 
 
 def outcome_text(node: Node) -> str:
     """The status and its evidence."""
+    if isinstance(node.evaluation, Correct):
+        return explain(node.evaluation)
     return f"{node.evaluation.status}: {explain(node.evaluation)}"
 
 
@@ -127,14 +134,16 @@ def evidence_text(node: Node) -> str:
 
 
 def numbered(source: str) -> str:
-    """A source with the line numbers that anchors name."""
-    lines = source.splitlines()
+    """A source with the line numbers that anchors name: a form feed, say, begins no new line."""
+    lines = source.removesuffix("\n").split("\n")
     width = len(str(len(lines)))
     return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
 
 
 def _attempt_text(node: Node, with_source: bool) -> str:
-    text = f"- Attempt {node.id} ({node.action}): {_strategy(node)}\n  Result: {outcome_text(node)}"
+    text = (
+        f"- Attempt {node.id}, {_origin(node)}: {_strategy(node)}\n  Result: {outcome_text(node)}"
+    )
     if with_source and node.candidate is not None:
         lines = node.candidate.source.strip().splitlines()
         kept = lines[:OTHER_SOURCE_LINES]
@@ -142,6 +151,12 @@ def _attempt_text(node: Node, with_source: bool) -> str:
             kept.append(f"# … {len(lines) - len(kept)} more lines")
         text += "\n```python\n" + "\n".join(kept) + "\n```"
     return text
+
+
+def _origin(node: Node) -> str:
+    """Where it started, so that a repair is found beside what it repaired."""
+    start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
+    return f"a repair of {start}" if node.action == "debug" else f"from {start}"
 
 
 def _strategy(node: Node) -> str:

@@ -15,6 +15,7 @@ from stark.agents.briefing import (
     attempts_text,
     evidence_text,
     fill,
+    leaders_text,
     reference_text,
     start_text,
 )
@@ -31,7 +32,7 @@ Parsed = TypeVar("Parsed")
 
 EDIT_RULE = "The source above has numbered lines."
 REWRITE_RULE = (
-    "There is no kernel to edit yet, so this must be a rewrite: reply with `ACTION: rewrite`."
+    "There is no kernel here to edit, so this must be a rewrite: reply with `ACTION: rewrite`."
 )
 
 
@@ -42,7 +43,7 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
         "reference": reference_text(brief.reference),
         "start": start_text(node, numbered_lines=True),
         "children": attempts_text(brief.window.children, with_source=False),
-        "leaderboard": attempts_text(brief.window.leaderboard, with_source=False),
+        "leaderboard": leaders_text(brief.window, with_source=False),
         "action_rule": REWRITE_RULE if node is None else EDIT_RULE,
     }
     source = None if node is None else _source(node)
@@ -92,7 +93,7 @@ async def solo(ask: Ask, brief: Brief) -> str:
     """A candidate's source by one agent that plans, writes and repairs alone (the paper's baselines)."""
     node = brief.window.node
     if node is None:
-        task = "There is no kernel yet."
+        task = "You start from the problem itself."
     elif node.works:
         task = "Improve on the attempt that you start from."
     else:
@@ -102,7 +103,7 @@ async def solo(ask: Ask, brief: Brief) -> str:
         "reference": reference_text(brief.reference),
         "start": start_text(node, numbered_lines=False),
         "children": attempts_text(brief.window.children, with_source=False),
-        "leaderboard": attempts_text(brief.window.leaderboard, with_source=True),
+        "leaderboard": leaders_text(brief.window, with_source=True),
         "guide": brief.language.guide,
     }
     return await _converse(ask, "solo", fill("solo", facts), parse_candidate)

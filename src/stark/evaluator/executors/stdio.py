@@ -74,12 +74,10 @@ class JudgeProcess:
     async def close(self) -> None:
         """Close the judge's input, which ends it, and make sure that it ended."""
         process, self._process = self._process, None
-        if process is None or process.returncode is not None:
+        if process is None:
             return
-        assert process.stdin is not None
-        process.stdin.close()
         try:
-            await asyncio.wait_for(process.wait(), CLOSE_S)
+            await asyncio.wait_for(_ended(process), CLOSE_S)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -111,6 +109,7 @@ class JudgeProcess:
         except (JudgeDied, TimeoutError) as error:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            await _ended(process)
             await errors
             said = "\n".join(self._said) or str(error) or f"it said nothing for {START_S:g} s"
             raise JudgeUnavailable(
@@ -143,7 +142,7 @@ class JudgeProcess:
                     self.waiting[answer.id].set_result(answer)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await _ended(process)
         for future in self.waiting.values():
             if not future.done():
                 future.set_exception(JudgeDied("\n".join(self._said) or "the judge ended"))
@@ -153,6 +152,15 @@ class JudgeProcess:
         with contextlib.suppress(ValueError):
             while line := await process.stderr.readline():
                 self._said.append(line.decode(errors="replace").rstrip())
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """Close a judge's input, which asks it to end, and wait until it did."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(ConnectionError):
+        await process.stdin.wait_closed()
+    await process.wait()
 
 
 class StdioExecutor:

@@ -6,9 +6,11 @@ digest of source, toolchain and architecture, so a later judge finds everything 
 
 from __future__ import annotations
 
+import fcntl
 import re
-import threading
-from collections import defaultdict
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,31 +35,33 @@ class Built:
 
 
 class Builds:
-    """Builds into folders below `root`."""
+    """Builds into folders below `root`. Several judges may share one root."""
 
     def __init__(self, root: Path, device: Device, forkserver: Forkserver) -> None:
         self._root = root
         self._architecture = device.architecture if device.kind == "cuda" else None
+        self._target = f"{device.name} {device.architecture}"
         self._forkserver = forkserver
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self._done: set[str] = set()
+        root.mkdir(parents=True, exist_ok=True)
 
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
         tools = language(candidate.language)
-        key = digest(candidate.source, tools.toolchain(), self._architecture or "cpu")
-        folder = self._root / key
+        key = digest(candidate.source, tools.toolchain(), self._target)
+        folder, done = self._root / key, self._root / f"{key}.built"
         path = folder / "candidate.py"
-        with self._locks[key]:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_text(candidate.source)
-            if key in self._done:
+        with _locked(self._root / f"{key}.lock"):
+            if done.exists() and path.exists():
                 return Built(path)
+            # What an interrupted build left, its own lock files above all, would stop this one.
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            path.write_text(candidate.source)
             built = self._import_without_device(
                 path, tools.environment(folder, self._architecture), limits
             )
             if built.error is None:
-                self._done.add(key)
+                done.touch()
             return built
 
     def _import_without_device(
@@ -81,7 +85,16 @@ class Builds:
             output = child.close()
         if error is None:
             return Built(path)
-        return Built(path, first_errors(error if _speaks(error) else f"{error}\n{output}"), output)
+        said = error if _speaks(error) else f"{error}\n{output}"
+        return Built(path, first_errors(said.replace(f"{path.parent}/", "")), output)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a lock between threads and processes; it ends with the process that holds it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def first_errors(text: str) -> str:

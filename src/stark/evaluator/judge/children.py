@@ -63,7 +63,8 @@ class Forkserver:
                 str(descriptor),
                 *preload,
             ],
-            env=child_environment(self.folder),
+            # Importing tvm_ffi must not look for a device: a process that did cannot be forked from.
+            env=child_environment(self.folder, {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1"}),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
@@ -129,6 +130,7 @@ class Child:
         self._channel = channel
         self._output = output
         self._memory_gb = memory_gb
+        self._code: int | None = None
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
@@ -151,7 +153,7 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         deadline = time.monotonic() + ENDING_S
-        while self._server.exit_code(self.pid) is None and time.monotonic() < deadline:
+        while self._exit_code() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         return self._output.close()
 
@@ -172,10 +174,16 @@ class Child:
                 "out_of_memory", f"it used {used_gb:.1f} GB of at most {self._memory_gb:g} GB"
             )
 
+    def _exit_code(self) -> int | None:
+        """How it ended, or None; the forkserver tells only once."""
+        if self._code is None:
+            self._code = self._server.exit_code(self.pid)
+        return self._code
+
     def _ended(self) -> ChildFailed:
         """Why the channel closed: an exit or a signal, or the candidate closed it itself."""
         for _ in range(100):
-            code = self._server.exit_code(self.pid)
+            code = self._exit_code()
             if code is not None:
                 break
             time.sleep(0.01)

@@ -22,6 +22,7 @@ from stark.core.problem import Problem
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.evaluate import Attempt, Verdict, build, check_statically, finished, run
+from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.roofline import measure_device, synchronize
 from stark.evaluator.protocol import (
@@ -54,7 +55,7 @@ class Judge:
         self.versions = _versions(device)
         self._out = out
         self._out_lock = threading.Lock()
-        self._device_lock = threading.Lock()
+        self._device_lock = DeviceLock(cache / "locks", _identity(device))
         # Timing on a CPU needs its cores, so there a build waits its turn like everything else.
         self._building: AbstractContextManager[object] = (
             self._device_lock if device.type == "cpu" else threading.Semaphore(builds)
@@ -142,6 +143,13 @@ class Judge:
         with self._out_lock:
             self._out.write(answer.model_dump_json().encode() + b"\n")
             self._out.flush()
+
+
+def _identity(device: torch.device) -> str:
+    """The same name for the same piece of hardware, whatever index it has in this process."""
+    if device.type == "cpu":
+        return "cpu"
+    return str(torch.cuda.get_device_properties(device).uuid)
 
 
 def _versions(device: torch.device) -> dict[str, str]:

@@ -1,0 +1,188 @@
+"""The judge on a GPU: statuses, timing and cost for honest, slow, wrong and hostile candidates.
+
+    python benchmarks/judge_gpu.py --kernelbench PATH/TO/KernelBench [--json FILE]
+
+Three KernelBench problems (one of each level) × three ways to write a kernel × correct, slow and wrong; the
+reference timed against itself; every fault of `stark.testing.candidates`, each followed by an honest candidate.
+Exits 1 if any status is not the expected one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
+from stark.problems import load
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+KERNELS = Path(__file__).parent / "kernels"
+
+MODELS = {
+    "level1/19": """
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return activate(x, 1.0, 0.0)
+""",
+    "level2/12": """
+
+class ModelNew(nn.Module):
+    def __init__(self, in_features, out_features, multiplier, negative_slope):
+        super().__init__()
+        self.gemm = nn.Linear(in_features, out_features)
+        self.multiplier, self.negative_slope = multiplier, negative_slope
+
+    def forward(self, x):
+        return activate(self.gemm(x), self.multiplier, self.negative_slope)
+""",
+    "level3/1": """
+
+class ModelNew(nn.Module):
+    def __init__(self, input_size, layer_sizes, output_size):
+        super().__init__()
+        layers, width = [], input_size
+        for size in layer_sizes:
+            layers += [nn.Linear(width, size), nn.ReLU()]
+            width = size
+        self.network = nn.Sequential(*layers, nn.Linear(width, output_size))
+
+    def forward(self, x):
+        for layer in list(self.network)[:-1]:
+            if isinstance(layer, nn.Linear):
+                x = activate(layer(x), 1.0, 0.0)
+        return self.network[-1](x)
+""",
+}
+ROUTES = {"triton": "triton", "cuda": "cuda", "load_inline": "cuda"}
+STATUS = {"correct": "correct", "slow": "correct", "wrong": "incorrect"}
+
+SIZED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x)
+
+def get_inputs():
+    return [torch.rand({elements})]
+
+def get_init_inputs():
+    return []
+"""
+
+
+class Table:
+    """Rows as they come, and whether every status was the expected one."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, object]] = []
+
+    def add(self, problem: str, what: str, expected: str, found: Evaluation, seconds: float) -> None:
+        row: dict[str, object] = {
+            "problem": problem,
+            "candidate": what,
+            "status": found.status,
+            "expected": expected,
+            "seconds": round(seconds, 2),
+            "phases": found.seconds,
+        }
+        if isinstance(found, Correct):
+            ratio = found.speedup_vs("eager")
+            row |= {
+                "latency_ms": round(found.latency_ms, 4),
+                "speedup": round(ratio.ratio, 4),
+                "low": round(ratio.low, 4),
+                "high": round(ratio.high, 4),
+                "pairs": len(found.candidate.samples_ms),
+                "roofline": round(found.roofline_fraction, 3),
+                "clock": found.candidate.clock,
+            }
+        else:
+            row["evidence"] = str(getattr(found, "error", getattr(found, "phase", "")))[-300:]
+        self.rows.append(row)
+        good = "ok " if found.status == expected else "BAD"
+        shown = " ".join(f"{k}={v}" for k, v in row.items() if k not in ("expected",))
+        print(good, shown[:600], flush=True)
+
+    @property
+    def faults(self) -> int:
+        return sum(row["status"] != row["expected"] for row in self.rows)
+
+
+async def judge(
+    executor: Executor, table: Table, problem: Problem, what: str, candidate: Candidate, status: str
+) -> None:
+    begin = time.monotonic()
+    found = await executor.evaluate(problem, candidate)
+    table.add(problem.name, what, status, found, time.monotonic() - begin)
+
+
+async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
+    for spec, model in MODELS.items():
+        problem = load(spec, checkout)
+        begin = time.monotonic()
+        reference = await executor.describe(problem)
+        print(f"-- {problem.name}: ready in {time.monotonic() - begin:.2f} s; eager {reference.eager.latency_ms:.4f} ms; {reference.roofline}")
+        waiting = []
+        for route, language in ROUTES.items():
+            for variant, status in STATUS.items():
+                source = (KERNELS / f"{route}.py").read_text().replace("VARIANT", variant) + model
+                candidate = Candidate(language=language, source=source)
+                one = judge(executor, table, problem, f"{route} {variant}", candidate, status)
+                if route == "triton":
+                    await one
+                else:
+                    waiting.append(one)
+        await asyncio.gather(*waiting)  # builds run side by side, the device does one at a time
+
+
+async def against_itself(executor: Executor, table: Table) -> None:
+    """The reference as its own candidate; the ratio should be 1."""
+    for power in (12, 20, 22, 24, 26, 28, 30):
+        problem = Problem(name=f"sigmoid of 2^{power}", source=SIZED.format(elements=2**power))
+        same = problem.source.replace("class Model(", "class ModelNew(")
+        await judge(executor, table, problem, "itself", as_candidate("triton", same), "correct")
+
+
+async def faults(executor: Executor, table: Table) -> None:
+    for name, (source, status) in FAULTS.items():
+        await judge(executor, table, PROBLEM, name, as_candidate("triton", source), status)
+        honest = as_candidate("triton", FAULTS["honest"][0])
+        await judge(executor, table, PROBLEM, f"honest after: {name}", honest, "correct")
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernelbench", type=Path, required=True)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--parts", default="kernels,itself,faults")
+    options = parser.parse_args()
+    table = Table()
+    executor = open_executor("local")
+    if "kernels" in options.parts:
+        await kernels(executor, table, options.kernelbench)
+    if "itself" in options.parts:
+        await against_itself(executor, table)
+    await executor.close()
+    if "faults" in options.parts:
+        short = open_executor("local", Limits(build_s=8, verify_s=8, memory_gb=8))
+        await faults(short, table)
+        await short.close()
+    if options.json:
+        options.json.write_text(json.dumps(table.rows, indent=1))
+    print(f"{len(table.rows) - table.faults} of {len(table.rows)} statuses as expected")
+    return 1 if table.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

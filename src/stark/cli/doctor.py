@@ -1,0 +1,212 @@
+"""`stark doctor`: what this machine has, what it lacks, and what to do about each.
+
+Torch is asked in a process of its own, and a key's value is never read further than to see that it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stark import __version__
+from stark.cli import consoles
+from stark.cli.settings import Settings
+from stark.core.errors import MachineError, StarkError
+from stark.languages import LANGUAGES
+from stark.models import key_variables
+from stark.store import Store
+
+Mark = Literal["ok", "absent", "wrong"]
+"""`absent` is worth knowing and may be fine; `wrong` keeps something from working."""
+
+_SHOWN: dict[Mark, Text] = {
+    "ok": Text("✓", "green"),
+    "absent": Text("-", "yellow"),
+    "wrong": Text("✗", "bold red"),
+}
+
+TORCH_TIMEOUT_S = 120.0
+ASK_TORCH = """
+import json, torch
+devices = [
+    {"name": p.name, "architecture": f"sm_{p.major}{p.minor}", "memory_gb": round(p.total_memory / 1e9, 1)}
+    for p in map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+]
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}))
+"""
+
+CLONE_NEWUSER_AND_NEWNET = 0x10000000 | 0x40000000
+ASK_NAMESPACES = f"""
+import ctypes, sys
+sys.exit(ctypes.CDLL(None).unshare({CLONE_NEWUSER_AND_NEWNET}) != 0)
+"""
+
+
+class Finding(NamedTuple):
+    """One thing looked at."""
+
+    group: str
+    name: str
+    mark: Mark
+    said: str
+    """What was found, or what is wrong and what to do."""
+
+
+class Torch(NamedTuple):
+    """What PyTorch says of itself and its devices."""
+
+    version: str
+    cuda: str | None
+    devices: list[dict[str, str | float]]
+
+
+def examine(settings: Settings, as_json: bool) -> int:
+    """Print every finding; returns 0 if a kernel language works with a device of this machine."""
+    torch = _torch()
+    usable, findings = _languages(torch)
+    findings = [*_python(), *_devices(torch), *findings, *_models(), *_place(settings), *_sandbox()]
+    if as_json:
+        document = {"usable": usable, "findings": [finding._asdict() for finding in findings]}
+        consoles.print_json(document)
+    else:
+        consoles.results().print(_table(findings))
+        consoles.results().print(_summary(usable))
+    return 0 if usable else MachineError.exit_code
+
+
+def _python() -> Iterator[Finding]:
+    version = platform.python_version()
+    yield Finding(
+        "machine", "python", "ok", f"{version}, STARK {__version__}, {platform.machine()}"
+    )
+
+
+def _torch() -> Torch | str:
+    """What torch says, or why it cannot be asked."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_TORCH],
+            capture_output=True,
+            text=True,
+            timeout=TORCH_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"importing it takes over {TORCH_TIMEOUT_S:g} s; see what `python -c 'import torch'` does"
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
+        return f"{last[0]}; install it as https://pytorch.org/get-started says"
+    return Torch(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def _devices(torch: Torch | str) -> Iterator[Finding]:
+    if isinstance(torch, str):
+        yield Finding("machine", "torch", "wrong", torch)
+        return
+    built = f"for CUDA {torch.cuda}" if torch.cuda else "for the CPU only"
+    yield Finding("machine", "torch", "ok", f"{torch.version}, built {built}")
+    yield Finding("machine", "cpu", "ok", f"{len(os.sched_getaffinity(0))} cores")
+    for index, device in enumerate(torch.devices):
+        said = f"{device['name']} ({device['architecture']}, {device['memory_gb']} GB)"
+        yield Finding("machine", f"cuda:{index}", "ok", said)
+    if not torch.devices and any(Path("/dev").glob("nvidia[0-9]*")):
+        cure = "install a torch built for CUDA" if not torch.cuda else "look at `nvidia-smi`"
+        said = f"there is an NVIDIA device, and torch does not find it; {cure}"
+        yield Finding("machine", "cuda", "wrong", said)
+    elif not torch.devices:
+        said = (
+            "none here; kernels are for the CPU, or use --executor command: or folder: to reach one"
+        )
+        yield Finding("machine", "cuda", "absent", said)
+
+
+def _languages(torch: Torch | str) -> tuple[list[str], list[Finding]]:
+    """The names of the languages that work here, and a finding for each there is."""
+    kinds = set() if isinstance(torch, str) else {"cpu", *(["cuda"] if torch.devices else [])}
+    usable, findings = [], []
+    for entry in LANGUAGES.values():
+        fits = bool(kinds & set(entry.device_kinds))
+        missing = entry.missing()
+        if missing is not None:
+            mark: Mark = "wrong" if fits else "absent"
+            findings.append(Finding("languages", entry.name, mark, missing))
+        elif not fits:
+            said = f"all tools are here, but no device of kind {' or '.join(entry.device_kinds)}"
+            findings.append(Finding("languages", entry.name, "absent", said))
+        else:
+            usable.append(entry.name)
+            findings.append(Finding("languages", entry.name, "ok", entry.toolchain()))
+    return usable, findings
+
+
+def _models() -> Iterator[Finding]:
+    """Which keys are there; their values are nobody's business here."""
+    for provider, variables in key_variables().items():
+        held = next((name for name in variables if os.environ.get(name, "").strip()), None)
+        if held is None:
+            said = f"no key; set {' or '.join(variables)} to use {provider}:NAME"
+            yield Finding("models", provider, "absent", said)
+        else:
+            yield Finding("models", provider, "ok", f"key in {held}")
+
+
+def _place(settings: Settings) -> Iterator[Finding]:
+    try:
+        with Store.open(settings.store) as store:
+            count = len(store.summaries())
+        yield Finding("places", "store", "ok", f"{settings.store}, {count} runs")
+    except StarkError as error:
+        yield Finding("places", "store", "wrong", str(error))
+    folder = Path(tempfile.gettempdir())
+    if os.access(folder, os.W_OK):
+        yield Finding("places", "temporary folder", "ok", str(folder))
+    else:
+        yield Finding(
+            "places", "temporary folder", "wrong", f"{folder} is not writable; set TMPDIR"
+        )
+
+
+def _sandbox() -> Iterator[Finding]:
+    """Whether candidates can be kept from the network: they run in namespaces of their own."""
+    asked = subprocess.run([sys.executable, "-c", ASK_NAMESPACES], capture_output=True, check=False)
+    if asked.returncode == 0:
+        said = "candidates run without a network (user and network namespaces work)"
+        yield Finding("sandbox", "network", "ok", said)
+        return
+    said = (
+        "this machine forbids user namespaces, so model-written code can reach the network; run in a "
+        "container without one, or allow them (`sysctl kernel.unprivileged_userns_clone=1`, or "
+        "`kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu)"
+    )
+    yield Finding("sandbox", "network", "absent", said)
+
+
+def _table(findings: list[Finding]) -> RenderableType:
+    parts: list[RenderableType] = []
+    for group in dict.fromkeys(finding.group for finding in findings):
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column()
+        table.add_column(no_wrap=True, min_width=16)
+        table.add_column(overflow="fold")
+        for finding in findings:
+            if finding.group == group:
+                table.add_row(_SHOWN[finding.mark], finding.name, finding.said)
+        parts += [Text(group, "bold"), table, Text()]
+    return Group(*parts)
+
+
+def _summary(usable: list[str]) -> Text:
+    if usable:
+        return Text(f"Ready for kernels in {', '.join(usable)}.", "green")
+    return Text("No kernel language works here yet; mend what is marked ✗.", "bold red")

@@ -1,0 +1,52 @@
+"""Runs asynchronous work so that Ctrl-C and SIGTERM end it cleanly."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from stark.core.errors import StarkError
+
+Result = TypeVar("Result")
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(StarkError):
+    """Someone ended the work by Ctrl-C or SIGTERM."""
+
+    exit_code = 130
+
+
+def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
+    """The work's result. Raises Interrupted after the work has cleaned up.
+
+    A second signal ends the process at once.
+    """
+    import asyncio  # here, since `stark --help` imports this file
+
+    return asyncio.run(_cancelled_by_signals(work))
+
+
+async def _cancelled_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+
+    def stop() -> None:
+        for number in ENDING:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        task.cancel()
+
+    for number in ENDING:
+        loop.add_signal_handler(number, stop)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise Interrupted("interrupted") from None
+    finally:
+        for number in ENDING:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,111 @@
+"""`stark optimize` and `stark resume`: a new run, or an earlier one taken up again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from stark.cli.requests import limits, new_run, replayed_run
+from stark.cli.session import Session
+from stark.cli.settings import Settings
+from stark.core.errors import RecordingError, UsageError
+from stark.core.run import RoleModel, Run
+from stark.core.usage import Budget
+from stark.evaluator.executors import open_executor
+from stark.problems import load
+from stark.recording import Recording, read_recording
+from stark.replies import LiveReplies, RecordedReplies, Replies
+from stark.report.phrases import is_replay
+from stark.search.policies.recorded import Recorded
+from stark.store import Store
+from stark.strategies import Strategy, strategy
+
+
+def optimize(
+    problem: str | None,
+    settings: Settings,
+    seed: int | None,
+    replay: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Begin a run and work on it; returns the exit code."""
+    if problem is None and replay is None:
+        raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
+    executor = open_executor(settings.executor, limits(settings))
+    loaded = None if problem is None else load(problem, settings.kernelbench)
+    recording = None if replay is None else read_recording(replay)
+    with Store.open(settings.store) as store:
+        taken = {summary.id for summary in store.summaries()}
+        replies: Replies
+        if recording is not None:
+            run, chosen = replayed_run(recording, loaded, settings, taken)
+            chosen, replies = following(recording, chosen)
+        else:
+            assert loaded is not None
+            run, chosen = new_run(loaded, settings, seed, taken)
+            replies = LiveReplies.open(run.models)
+        store.create_run(run)
+        return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
+
+
+def resume(
+    run_id: str,
+    settings: Settings,
+    budget: Mapping[str, float | None],
+    models: Mapping[str, str | None],
+    replay: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Go on with a run, with the changed limits and models if there are any; returns the exit code."""
+    with Store.open(settings.store) as store:
+        run = store.run(run_id)
+        chosen, replies = _taken_up(run, replay, models)
+        executor = open_executor(run.executor, limits(settings))
+        changed = {name: value for name, value in budget.items() if value is not None}
+        run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
+        store.set_budget(run.id, run.budget)
+        store.reopen_run(run.id)
+        return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
+
+
+def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Replies]:
+    """The strategy and the replies of a replay: selections and texts are the recording's."""
+    policy = Recorded(recording.selections)
+    return dataclasses.replace(strategy, policy=policy), RecordedReplies(recording.calls)
+
+
+def _taken_up(
+    run: Run, replay: Path | None, models: Mapping[str, str | None]
+) -> tuple[Strategy, Replies]:
+    """How an earlier run goes on: a replay only with a recording of its problem, another never."""
+    chosen = strategy(run.strategy)
+    if is_replay(run):
+        if replay is None:
+            raise UsageError(
+                f"run {run.id} follows a recording; go on with `stark resume {run.id} --replay FILE`"
+            )
+        recording = read_recording(replay)
+        if recording.run.problem.digest != run.problem.digest:
+            raise RecordingError(
+                f"{replay} is a recording of {recording.run.problem.name}, and run {run.id} follows "
+                "another; name the file that it began with"
+            )
+        return following(recording, chosen)
+    if replay is not None:
+        raise UsageError(
+            f"run {run.id} asks live models and follows no recording; leave out --replay"
+        )
+    return chosen, LiveReplies.open(_other_models(run.models, models))
+
+
+def _other_models(
+    models: Mapping[str, RoleModel], flags: Mapping[str, str | None]
+) -> dict[str, RoleModel]:
+    """The run's own models but for those that `flags` replace, by role or, under `all`, for every role."""
+    return {
+        role: entry.model_copy(update={"model": flags.get(role) or flags.get("all") or entry.model})
+        for role, entry in models.items()
+    }

@@ -1,0 +1,82 @@
+"""The command line's shared options, each declared once. Imports nothing heavy: `--help` needs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MODELS = "Models"
+BUDGET = "Budget"
+
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPEC",
+        help="For every role: anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME, ollama:NAME, "
+        "openai-compatible:NAME@URL or exec:COMMAND.",
+        rich_help_panel=MODELS,
+    ),
+]
+PlanModelOption = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="For the plan role alone.", rich_help_panel=MODELS),
+]
+CodeModelOption = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="For the code role alone.", rich_help_panel=MODELS),
+]
+DebugModelOption = Annotated[
+    str | None,
+    typer.Option(metavar="SPEC", help="For the debug role alone.", rich_help_panel=MODELS),
+]
+AttemptsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="End after so many evaluated candidates. [default: 30]", rich_help_panel=BUDGET
+    ),
+]
+TokensOption = Annotated[
+    int | None, typer.Option(min=1, help="End after so many tokens.", rich_help_panel=BUDGET)
+]
+DollarsOption = Annotated[
+    float | None, typer.Option(help="End after so many dollars.", rich_help_panel=BUDGET)
+]
+MinutesOption = Annotated[
+    float | None, typer.Option(help="End after so many minutes.", rich_help_panel=BUDGET)
+]
+StoreOption = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Where runs are kept. [default: sqlite:///.stark/stark.db]"),
+]
+ExecutorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NOTATION",
+        help="Who judges: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH. [default: local]",
+    ),
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(help="cpp, triton or cuda. [default: the best for the device]"),
+]
+KernelBenchOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="A checkout of KernelBench, for names such as level1/23."),
+]
+ReplayOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RECORDING", help="Take selections and replies from a recording; judge them live."
+    ),
+]
+OutputOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where the best kernel is written.")
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `last`.")
+]

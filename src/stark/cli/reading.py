@@ -1,0 +1,89 @@
+"""`stark runs`, `stark show` and `stark record`: what is stored, printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.text import Text
+
+from stark.cli import consoles
+from stark.cli.settings import Settings
+from stark.core.errors import UsageError
+from stark.recording import read_recording, record, write_recording
+from stark.report.document import node_document, run_document
+from stark.report.node import node_of, node_text, python
+from stark.report.run import run_text, runs_table
+from stark.report.view import RunView
+from stark.store import Store
+
+
+def list_runs(settings: Settings, as_json: bool) -> int:
+    """Print every run in a line."""
+    with Store.open(settings.store) as store:
+        summaries = store.summaries()
+    if as_json:
+        consoles.print_json([summary.model_dump(mode="json") for summary in summaries])
+    elif summaries:
+        consoles.results().print(runs_table(summaries))
+    else:
+        consoles.results().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
+    return 0
+
+
+def show_run(
+    asked: str, attempt: int | None, settings: Settings, only_source: bool, as_json: bool
+) -> int:
+    """Print a run, one of its attempts, or an attempt's source."""
+    view = _view(asked, settings)
+    console = consoles.results()
+    if only_source:
+        source = _source(view, attempt)
+        if console.is_terminal:
+            console.print(python(source))
+        else:
+            console.file.write(source)
+    elif attempt is not None:
+        node = node_of(view, attempt)
+        if as_json:
+            consoles.print_json(node_document(view, node))
+        else:
+            console.print(node_text(view, node))
+    elif as_json:
+        consoles.print_json(run_document(view))
+    else:
+        console.print(run_text(view, console.width))
+    return 0
+
+
+def record_run(asked: str, path: Path, settings: Settings) -> int:
+    """Write a run's recording."""
+    with Store.open(settings.store) as store:
+        recording = record(store, store.run(asked))
+    try:
+        write_recording(recording, path)
+    except OSError as error:
+        raise UsageError(f"the recording cannot be written to {path}: {error.strerror}") from error
+    said = f"{path}: {len(recording.nodes)} attempts of run {recording.run.id}"
+    consoles.results().print(Text(said), soft_wrap=True)
+    return 0
+
+
+def _view(asked: str, settings: Settings) -> RunView:
+    """A run of the store, or the one in a recording's file."""
+    path = Path(asked)
+    if path.suffix == ".json" and path.is_file():
+        recording = read_recording(path)
+        return RunView(recording.run, recording.reference, recording.nodes, recording.calls)
+    with Store.open(settings.store) as store:
+        return RunView.of_store(store, asked)
+
+
+def _source(view: RunView, attempt: int | None) -> str:
+    best = view.tree.best
+    if attempt is None and best is None:
+        raise UsageError(f"run {view.run.id} has no correct kernel; name an attempt")
+    node = best if attempt is None else node_of(view, attempt)
+    assert node is not None
+    if node.candidate is None:
+        raise UsageError(f"attempt {node.id} left no source: its reply was unusable")
+    return node.candidate.source

@@ -1,0 +1,159 @@
+"""From what a person wrote to what the loop takes: problem, language, models, budget, run.
+
+Everything that can be refused is refused here, before anything is stored, started or paid.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Collection
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from stark import __version__
+from stark.cli.settings import Settings
+from stark.core.errors import RecordingError, UsageError
+from stark.core.problem import Problem
+from stark.core.run import RoleModel, Run
+from stark.core.usage import Budget
+from stark.evaluator.protocol import Limits
+from stark.languages import Language, best_for, language
+from stark.languages.base import DeviceKind
+from stark.recording import Recording
+from stark.report.phrases import RECORDED
+from stark.strategies import Strategy, strategy
+
+NO_MODEL = (
+    "no model is given: write `--model anthropic:NAME` (or openai:, google:, openrouter:, ollama:NAME, "
+    "exec:COMMAND), set STARK_MODEL, or try `make demo`, which replays a recorded run without any model"
+)
+
+
+class Requested(NamedTuple):
+    """A new run and the strategy that it follows."""
+
+    run: Run
+    strategy: Strategy
+
+
+def new_run(
+    problem: Problem, settings: Settings, seed: int | None, taken: Collection[str]
+) -> Requested:
+    """A run as the settings have it; `taken` are the ids there are."""
+    chosen = strategy(settings.strategy)
+    run = Run(
+        id=new_id(problem, taken),
+        created=datetime.now(UTC),
+        problem=problem,
+        language=chosen_language(settings).name,
+        strategy=chosen.name,
+        models=role_models(settings, chosen.team.roles),
+        executor=settings.executor,
+        budget=Budget(**settings.budget.model_dump()),
+        seed=secrets.randbelow(10_000) if seed is None else seed,
+        parallel=settings.parallel,
+        version=__version__,
+    )
+    return Requested(run, chosen)
+
+
+def replayed_run(
+    recording: Recording, problem: Problem | None, settings: Settings, taken: Collection[str]
+) -> Requested:
+    """A run that follows a recording: its problem, language, strategy, seed and attempts."""
+    original = recording.run
+    if problem is not None and problem.digest != original.problem.digest:
+        raise RecordingError(
+            f"the recording is of {original.problem.name}, whose text is not that of the problem "
+            f"{problem.name}; leave the problem out to replay it"
+        )
+    answered: dict[str, set[str]] = {}
+    for call in recording.calls:
+        asked = original.models[call.role].model
+        answered.setdefault(asked, set()).add(call.reply.model)
+    run = original.model_copy(
+        update={
+            "id": new_id(original.problem, taken),
+            "created": datetime.now(UTC),
+            "models": {
+                role: RoleModel(
+                    model=RECORDED + ", ".join(sorted(answered.get(entry.model, {entry.model}))),
+                    temperature=entry.temperature,
+                )
+                for role, entry in original.models.items()
+            },
+            "executor": settings.executor,
+            "budget": Budget(attempts=recorded_attempts(recording)),
+            "parallel": 1,
+            "version": __version__,
+        }
+    )
+    return Requested(run, strategy(original.strategy))
+
+
+def recorded_attempts(recording: Recording) -> int:
+    """How many attempts can be followed: those before the first gap that an interruption left."""
+    attempts = next(n for n in count(1) if n not in recording.selections) - 1
+    if attempts == 0:
+        raise RecordingError("the recording has no first attempt to follow")
+    return attempts
+
+
+def role_models(settings: Settings, roles: tuple[str, ...]) -> dict[str, RoleModel]:
+    """Each role's model and temperature. Raises UsageError for a role that has no model."""
+    own = settings.models.model_dump()
+    temperatures = settings.temperatures.model_dump()
+    models: dict[str, RoleModel] = {}
+    for role in roles:
+        spec = own.get(role) or settings.model
+        if spec is None:
+            some = any(own.get(other) for other in roles)
+            raise UsageError(
+                f"the {role} role has no model: give it one with --{role}-model, or all with --model"
+                if some
+                else NO_MODEL
+            )
+        models[role] = RoleModel(model=spec, temperature=temperatures[role])
+    return models
+
+
+def chosen_language(settings: Settings) -> Language:
+    """The language that was asked for, else the best one for the devices that the executor reaches."""
+    if settings.language is not None:
+        return language(settings.language)
+    return best_for(device_kind(settings.executor))
+
+
+def device_kind(executor: str) -> DeviceKind:
+    """What kind of device an executor's notation leads to, as far as it can be told without asking."""
+    name, _, rest = executor.partition(":")
+    if name != "local":
+        return "cuda"
+    if rest:
+        return "cpu" if rest.strip().startswith("cpu") else "cuda"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
+    return "cpu" if hidden or not any(Path("/dev").glob("nvidia[0-9]*")) else "cuda"
+
+
+def limits(settings: Settings) -> Limits:
+    """The bounds for candidates."""
+    return Limits(**settings.limits.model_dump())
+
+
+def new_id(problem: Problem, taken: Collection[str]) -> str:
+    """The problem's name and four hexadecimal digits, as none in `taken`."""
+    stem = re.sub(r"[^a-z0-9]+", "-", problem.name.rpartition("/")[2].lower()).strip("-")[:32]
+    candidates = (f"{stem.strip('-') or 'run'}-{secrets.token_hex(2)}" for _ in count())
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def kernel_path(store: str, run_id: str) -> Path:
+    """Where a run's kernel goes: beside the store, under a name that Python can import."""
+    scheme, _, path = store.partition(":///")
+    on_disk = scheme.startswith("sqlite") and path not in ("", ":memory:")
+    folder = Path(path).parent if on_disk else Path(".stark")
+    return folder / "kernels" / f"{run_id.replace('-', '_')}.py"

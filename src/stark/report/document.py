@@ -1,0 +1,75 @@
+"""A run, an attempt or an evaluation as plain data for programs: what `--json` prints.
+
+Everything derived (latency, speedup, share of the roofline) is written out, so that a reader needs
+no formula of ours. An unknown number is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stark.core.evaluation import Correct, Evaluation, explain
+from stark.core.node import Node
+from stark.report.repairs import failures_repaired
+from stark.report.view import RunView
+
+Document = dict[str, Any]
+
+
+def run_document(view: RunView) -> Document:
+    """The run with all of its finished attempts; sources and model calls are in the attempts' own documents."""
+    taken, mended = failures_repaired(view.tree)
+    best = view.tree.best
+    reference = view.reference
+    return {
+        "run": view.run.model_dump(mode="json"),
+        "reference": None if reference is None else reference.model_dump(mode="json"),
+        "reference_latency_ms": None if reference is None else reference.eager.latency_ms,
+        "attempts": [
+            attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
+        ],
+        "best": None if best is None else best.id,
+        "correct": sum(node.works for node in view.nodes),
+        "failures_taken_up": taken,
+        "failures_repaired": mended,
+        "usage": view.usage.model_dump(mode="json"),
+    }
+
+
+def attempt_document(node: Node) -> Document:
+    """An attempt in short: where it started, how it ended and what it cost."""
+    return {
+        "attempt": node.id,
+        "parent": node.parent,
+        "action": node.action,
+        "role": node.role,
+        "strategy": node.plan.strategy if node.plan else None,
+        **evaluation_summary(node.evaluation),
+        "usage": node.usage.model_dump(mode="json"),
+    }
+
+
+def node_document(view: RunView, node: Node) -> Document:
+    """An attempt in full, with its model calls."""
+    calls = [call.model_dump(mode="json") for call in view.calls if call.attempt == node.id]
+    return {
+        **attempt_document(node),
+        "node": node.model_dump(mode="json"),
+        "calls": calls,
+    }
+
+
+def evaluation_summary(evaluation: Evaluation) -> Document:
+    """Status, evidence and the derived numbers."""
+    summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
+    if not isinstance(evaluation, Correct):
+        return {**summary, "latency_ms": None, "speedups": {}, "roofline_fraction": None}
+    return {
+        **summary,
+        "latency_ms": evaluation.latency_ms,
+        "speedups": {
+            name: evaluation.speedup_vs(name).model_dump(mode="json")
+            for name in evaluation.references
+        },
+        "roofline_fraction": evaluation.roofline_fraction,
+    }

@@ -1,0 +1,183 @@
+"""One attempt in full: plan, anchors and their edits, what changed, the evidence and what it cost."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from stark.core.call import Call
+from stark.core.errors import UsageError
+from stark.core.evaluation import (
+    Correct,
+    Crashed,
+    Evaluation,
+    OutOfMemory,
+    Rejected,
+    TimedOut,
+    explain,
+)
+from stark.core.node import ROOT, Node
+from stark.report.phrases import (
+    STATUS_STYLES,
+    measured,
+    milliseconds,
+    origin,
+    status,
+    tokens,
+    usage_line,
+    verdict,
+)
+from stark.report.run import facts
+from stark.report.view import RunView
+
+
+def node_of(view: RunView, attempt: int) -> Node:
+    """The finished attempt of that number. Raises UsageError when there is none."""
+    if attempt == ROOT or attempt not in view.tree:
+        numbers = sorted(node.id for node in view.nodes)
+        known = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none yet"
+        raise UsageError(f"run {view.run.id} has no finished attempt {attempt}; {known}")
+    return view.tree.node(attempt)
+
+
+def node_text(view: RunView, node: Node) -> RenderableType:
+    """Everything about an attempt but its whole source."""
+    return Group(
+        Rule(f"attempt {node.id} of {view.run.id}: {origin(node)}", align="left"),
+        *_plan(node),
+        *_changes(view, node),
+        Rule("evaluation", align="left"),
+        evaluation_table(node.evaluation),
+        *_output(node.evaluation),
+        Rule("models", align="left"),
+        _calls([call for call in view.calls if call.attempt == node.id]),
+        Text(usage_line(node.usage)),
+    )
+
+
+def source_diff(before: str, after: str, before_name: str, after_name: str) -> str:
+    """What changed, as a unified diff; empty when nothing did."""
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2
+    )
+    return "\n".join(lines)
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """The status and every piece of its evidence."""
+    table = facts()
+    table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
+    for name, text in _evidence(evaluation):
+        table.add_row(name, Text(text))
+    if evaluation.seconds:
+        spent = ", ".join(f"{phase} {s:.2g}" for phase, s in evaluation.seconds.items())
+        table.add_row("seconds", spent)
+    for warning in evaluation.warnings:
+        table.add_row("warning", Text(warning, "yellow"))
+    return table
+
+
+def _evidence(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    match evaluation:
+        case Correct():
+            yield from _measurements(evaluation)
+        case Crashed() | OutOfMemory():
+            yield "phase", evaluation.phase
+            yield "error", evaluation.error
+        case TimedOut():
+            yield "phase", evaluation.phase
+            yield "limit", f"{evaluation.limit_s:g} s"
+        case Rejected():
+            yield "rule", evaluation.rule
+            yield "seen", evaluation.error
+        case _:
+            yield "error", explain(evaluation)
+
+
+def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
+    yield "latency", measured(evaluation.candidate)
+    for name, reference in evaluation.references.items():
+        speedup = verdict(evaluation) if name == "eager" else str(evaluation.speedup_vs(name))
+        yield name, f"{milliseconds(reference.latency_ms)}, so {speedup}"
+    roof = evaluation.roofline
+    yield (
+        "roofline",
+        (
+            f"{evaluation.roofline_fraction:.0%} of it: {milliseconds(roof.floor_ms)} at best, "
+            f"{roof.bound}-bound ({roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP "
+            f"in {roof.arithmetic})"
+        ),
+    )
+    accuracy = evaluation.accuracy
+    yield (
+        "accuracy",
+        (
+            f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed, against "
+            f"the reference in {accuracy.oracle} (eager itself: {accuracy.reference_relative_rms:.2g}); "
+            f"KernelBench's allclose {'holds' if accuracy.allclose else 'does not hold'}"
+        ),
+    )
+    yield "device", f"{evaluation.device.name} ({evaluation.device.architecture})"
+
+
+def _plan(node: Node) -> Iterator[RenderableType]:
+    if node.plan is None:
+        return
+    yield Rule(f"plan: {node.plan.action}", align="left")
+    yield Text(node.plan.strategy)
+    edits = {edit.anchor: edit for edit in node.edits}
+    for anchor in node.plan.anchors:
+        lines = f"lines {anchor.first_line} to {anchor.last_line}"
+        yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), f", {lines}")
+        yield Text(anchor.instruction)
+        if edit := edits.get(anchor.name):
+            yield _diff(source_diff(edit.before, edit.after, "before", "after"))
+
+
+def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
+    """The diff to the parent's source; at the root there is only a whole new source."""
+    if node.candidate is None:
+        return
+    if node.parent == ROOT:
+        yield Rule("source", align="left")
+        yield python(node.candidate.source)
+        return
+    yield Rule(f"changes to attempt {node.parent}", align="left")
+    before = view.started_from[node.id]
+    diff = source_diff(
+        before, node.candidate.source, f"attempt {node.parent}", f"attempt {node.id}"
+    )
+    yield _diff(diff) if diff else Text("none")
+
+
+def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
+    if evaluation.output.strip():
+        yield Rule("end of its output", align="left")
+        yield Text(evaluation.output.rstrip())
+
+
+def _calls(calls: list[Call]) -> Table:
+    table = facts()
+    for call in calls:
+        asked = sum(len(message.text) for message in call.messages)
+        table.add_row(
+            f"{call.turn + 1}. {call.role}",
+            f"{call.reply.model}: {asked:,} characters asked, {len(call.reply.text):,} answered, "
+            f"{tokens(call.reply.usage)}",
+        )
+    return table
+
+
+def python(source: str) -> Syntax:
+    """A highlighted Python source."""
+    return Syntax(source.rstrip(), "python", background_color="default", word_wrap=True)
+
+
+def _diff(text: str) -> Syntax:
+    return Syntax(text, "diff", background_color="default", word_wrap=True)

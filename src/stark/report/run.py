@@ -1,0 +1,149 @@
+"""A run as text: what was asked, on which device, the tree, the fastest kernels and what was spent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stark.core.evaluation import STATUSES, Correct
+from stark.core.run import Run
+from stark.report.phrases import (
+    STATUS_STYLES,
+    budget_line,
+    first_line,
+    idea,
+    is_replay,
+    milliseconds,
+    reference_line,
+    replay_line,
+    usage_line,
+)
+from stark.report.repairs import failures_repaired
+from stark.report.tree import TreeTable
+from stark.report.view import RunView
+from stark.search.leaderboard import leaderboard
+from stark.store import RunSummary
+
+LEADERS = 5
+
+
+def run_text(view: RunView, columns: int) -> RenderableType:
+    """Everything about a run on one screen, or a few."""
+    parts: list[RenderableType] = [header(view)]
+    if view.reference is not None:
+        parts += ["", TreeTable(view.tree, view.run.problem.name).table(columns)]
+    if any(node.works for node in view.nodes):
+        parts += ["", _leaders(view)]
+    spent = usage_line(view.usage)
+    if is_replay(view.run):
+        spent = f"{view.usage.calls} recorded replies; no model was asked and nothing paid"
+    return Group(*parts, "", _counts(view), Text(spent))
+
+
+def header(view: RunView) -> RenderableType:
+    """Problem, strategy, models, device and reference."""
+    run = view.run
+    table = facts()
+    table.add_row("run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}")
+    table.add_row("problem", run.problem.name)
+    table.add_row("strategy", f"{run.strategy}, in {run.language}, seed {run.seed}")
+    table.add_row("models", models_line(run))
+    if is_replay(run):
+        table.add_row("replay", replay_line(run))
+    table.add_row("budget", budget_line(run.budget))
+    if view.reference is None:
+        table.add_row("reference", "not measured yet")
+        return table
+    device = view.reference.device
+    table.add_row("device", f"{device.name} ({device.architecture}), by {first_line(run.executor)}")
+    table.add_row("reference", reference_line(view.reference))
+    for warning in view.reference.warnings:
+        table.add_row("warning", Text(warning, "yellow"))
+    return table
+
+
+def models_line(run: Run) -> str:
+    """Every model with the roles that ask it."""
+    roles: dict[str, list[str]] = {}
+    for role, entry in run.models.items():
+        roles.setdefault(entry.model, []).append(role)
+    said = [f"{model} ({', '.join(names)})" for model, names in roles.items()]
+    return "; ".join(said)
+
+
+def runs_table(summaries: Iterable[RunSummary]) -> Table:
+    """One line per run, the newest first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("run", "begun", "strategy", "language"):
+        table.add_column(name, no_wrap=True)
+    for name in ("attempts", "correct", "best", "speedup"):
+        table.add_column(name, no_wrap=True, justify="right")
+    table.add_column("ended")
+    for each in summaries:
+        table.add_row(
+            each.id,
+            f"{each.created:%m-%d %H:%M}",
+            each.strategy,
+            each.language,
+            f"{each.attempts}/{each.budget_attempts}",
+            str(each.correct),
+            "" if each.latency_ms is None else milliseconds(each.latency_ms),
+            "" if each.speedup_vs_eager is None else f"{each.speedup_vs_eager:.2f}x",
+            each.ended_reason or Text("not yet", "yellow"),
+        )
+    return table
+
+
+def facts() -> Table:
+    """An empty table of names and what they stand for."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _leaders(view: RunView) -> Table:
+    table = Table(
+        title="fastest correct kernels",
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="dim",
+        expand=True,
+    )
+    for name in ("attempt", "latency", "vs eager [95 %]", "roofline"):
+        table.add_column(name, no_wrap=True, justify="right")
+    table.add_column("idea", no_wrap=True, overflow="ellipsis", ratio=1)
+    for node in leaderboard(view.tree, LEADERS):
+        assert isinstance(node.evaluation, Correct)
+        speedup = node.evaluation.speedup_vs("eager")
+        table.add_row(
+            str(node.id),
+            milliseconds(node.evaluation.latency_ms),
+            f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]",
+            f"{node.evaluation.roofline_fraction:.0%}",
+            Text(idea(node), "dim"),
+        )
+    return table
+
+
+def _counts(view: RunView) -> Text:
+    """How the attempts ended, and what debug made of the failed ones."""
+    counted = Counter[str](node.evaluation.status for node in view.nodes)
+    text = Text(f"{len(view.nodes)} attempt{'' if len(view.nodes) == 1 else 's'}: ")
+    parts = [
+        Text(f"{counted[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
+        for name in STATUSES
+        if counted[name]
+    ]
+    text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
+    taken, mended = failures_repaired(view.tree)
+    if taken:
+        text.append(f"; debug took up {taken} failed and repaired {mended}")
+    return text

@@ -1,0 +1,54 @@
+"""A run with everything that is known of it, read from a store or from a recording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from stark.core.call import Call
+from stark.core.node import Node
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.core.usage import Usage
+from stark.search.tree import Tree
+from stark.store import Store
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run as it stands."""
+
+    run: Run
+    reference: Reference | None
+    """None while the judge has not measured it."""
+
+    nodes: tuple[Node, ...]
+    """In the order in which they finished."""
+
+    calls: tuple[Call, ...]
+    """Those of attempts in flight included: they are paid for too."""
+
+    @classmethod
+    def of_store(cls, store: Store, run_id: str) -> RunView:
+        """The run of that id, prefix or `last`. Raises UsageError when none is meant, or several."""
+        run = store.run(run_id)
+        return cls(
+            run, store.reference(run.id), tuple(store.nodes(run.id)), tuple(store.calls(run.id))
+        )
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree that the finished attempts make."""
+        root_ms = self.reference.eager.latency_ms if self.reference else 0.0
+        return Tree.replay(root_ms, self.nodes)
+
+    @cached_property
+    def usage(self) -> Usage:
+        """What was spent on models so far."""
+        return sum((call.reply.usage for call in self.calls), Usage())
+
+    @cached_property
+    def started_from(self) -> dict[int, str]:
+        """The source that each attempt started from, by the attempt's number."""
+        sources = {n.id: n.candidate.source for n in self.nodes if n.candidate is not None}
+        return {node.id: sources.get(node.parent, self.run.problem.source) for node in self.nodes}

@@ -1,0 +1,129 @@
+"""Small candidates that behave and misbehave, for tests and benchmarks of whatever evaluates.
+
+They compute in PyTorch, so they run on any device; `as_candidate` adds a kernel that is never called,
+because every language insists on being used. Whether the judge tells them apart is what is tested.
+"""
+
+from __future__ import annotations
+
+from stark.core.candidate import Candidate
+from stark.core.problem import Problem
+
+PROBLEM = Problem(
+    name="scaled_relu",
+    source="""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return torch.relu(x) * self.scale
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+def get_init_inputs():
+    return [256]
+""",
+)
+
+_MODULE = """
+import torch
+import torch.nn as nn
+{imports}
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+{construction}
+
+    def forward(self, x):
+{body}
+"""
+
+_HONEST = "        return torch.relu(x) * self.scale"
+
+
+def _module(body: str = _HONEST, imports: str = "", construction: str = "") -> str:
+    return _MODULE.format(imports=imports, construction=construction, body=body)
+
+
+_ENDLESS_KERNEL = """        if x.is_cuda:
+            torch.cuda._sleep(1 << 62)
+        while not x.is_cuda:
+            torch.relu(x)
+        torch.cuda.synchronize()
+        return torch.relu(x) * self.scale"""
+
+_EXHAUST = """        held = []
+        while True:
+            held.append(torch.ones(1 << 28, device=x.device))"""
+
+FAULTS: dict[str, tuple[str, str]] = {
+    "honest": (_module(), "correct"),
+    "wrong everywhere": (_module("        return torch.relu(x) + self.scale"), "incorrect"),
+    "wrong in one element": (
+        _module("        y = torch.relu(x) * self.scale\n        y[-1, -1] += 1\n        return y"),
+        "incorrect",
+    ),
+    "half precision": (
+        _module("        return (torch.relu(x).half() * self.scale.half()).float()"),
+        "incorrect",
+    ),
+    "another shape": (_module("        return torch.relu(x)[:, :8] * self.scale[:8]"), "incorrect"),
+    "writes nothing": (
+        _module("        return torch.full_like(x, float('nan'))"),
+        "incorrect",
+    ),
+    "changes its input": (_module("        return x.relu_() * self.scale"), "incorrect"),
+    "raises": (_module("        raise ValueError('nothing works')"), "crashed"),
+    "raises on import": (_module(imports="raise RuntimeError('no import')"), "build_failed"),
+    "does not parse": ("class ModelNew(:\n    pass\n", "build_failed"),
+    "segfaults": (_module("        import ctypes\n        ctypes.string_at(0)"), "crashed"),
+    "exits": (_module("        import os\n        os._exit(0)"), "crashed"),
+    "exits politely": (_module("        raise SystemExit(0)"), "crashed"),
+    "loops forever": (_module("        while True:\n            pass"), "timed_out"),
+    "loops forever on import": (_module(imports="while True:\n    pass"), "timed_out"),
+    "loops forever in a kernel": (_module(_ENDLESS_KERNEL), "timed_out"),
+    "prints 100 MB": (_module("        print('x' * 100_000_000)\n" + _HONEST), "correct"),
+    "exhausts memory": (_module(_EXHAUST), "out_of_memory"),
+    "leaves a process behind": (
+        _module(
+            "        import subprocess\n"
+            "        subprocess.Popen(['sleep', '777'], start_new_session=True)\n" + _HONEST
+        ),
+        "correct",
+    ),
+}
+"""By what they do: the source, and the status that they must get."""
+
+_UNUSED = {
+    "cpp": """
+def _never_called():
+    import tvm_ffi.cpp
+    return tvm_ffi.cpp.load_inline("unused", cpp_sources="", functions=[])
+""",
+    "cuda": """
+def _never_called():
+    import tvm_ffi.cpp
+    return tvm_ffi.cpp.load_inline("unused", cuda_sources="", functions=[])
+""",
+    "triton": """
+import triton
+import triton.language as tl
+
+@triton.jit
+def _never_launched(x, n):
+    pass
+""",
+}
+
+
+def as_candidate(language: str, source: str) -> Candidate:
+    """The source as a candidate of a language."""
+    return Candidate(language=language, source=source + _UNUSED[language])

@@ -1,0 +1,62 @@
+"""An executor without a judge: evaluations are invented from the candidate's source alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.core.reference import Reference, TensorSpec
+from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
+
+FAILING = ("incorrect", "build_failed", "crashed", "timed_out", "out_of_memory", "rejected")
+
+
+def invented(candidate: Candidate) -> Evaluation:
+    """The same verdict for the same source: two in three work, between 0.3 and 1.2 of eager's time."""
+    number = int(candidate.digest, 16)
+    if number % 3 == 0:
+        return failure(FAILING[number // 3 % len(FAILING)])
+    return correct(EAGER_MS * (0.3 + 0.9 * (number % 1009) / 1009))
+
+
+class FakeExecutor:
+    """Answers at once, or after a delay; keeps what it was asked."""
+
+    def __init__(
+        self,
+        evaluation: Callable[[Candidate], Evaluation] = invented,
+        *,
+        delay_s: float = 0.0,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        """`evaluation` may raise to fail a request; `warnings` are the reference's."""
+        self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
+        self.evaluated: list[Candidate] = []
+        self.closed = False
+
+    async def describe(self, problem: Problem) -> Reference:
+        """An invented device with an invented time."""
+        await asyncio.sleep(self._delay_s)
+        spec = TensorSpec(shape=(4096, 1000), dtype="float32")
+        return Reference(
+            device=DEVICE,
+            versions={"python": "3.11.7", "torch": "2.13.0"},
+            inputs=(spec,),
+            outputs=(spec,),
+            eager=measurement(EAGER_MS),
+            roofline=ROOFLINE,
+            warnings=self._warnings,
+        )
+
+    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        """What the function makes of the candidate."""
+        await asyncio.sleep(self._delay_s)
+        self.evaluated.append(candidate)
+        return self._evaluation(candidate)
+
+    async def close(self) -> None:
+        """Note that it was closed."""
+        self.closed = True

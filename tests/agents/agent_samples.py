@@ -1,0 +1,264 @@
+"""A small run, and every prompt that its agents get.
+
+`python tests/agents/agent_samples.py` writes the prompts to `snapshots/`, which a test compares:
+run it after a change of prompts, and read the difference as a reviewer will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+from stark.agents import roles
+from stark.agents.briefing import Brief
+from stark.agents.roles import Ask
+from stark.agents.team import Assignment
+from stark.agents.window import RoleName
+from stark.core.call import Message, Reply
+from stark.core.candidate import Candidate
+from stark.core.evaluation import BuildFailed, Crashed, Evaluation
+from stark.core.node import ROOT, Action, Node, Selection
+from stark.core.plan import Anchor, Plan
+from stark.core.problem import Problem
+from stark.core.reference import Reference, TensorSpec
+from stark.languages import LANGUAGES, Language
+from stark.search.tree import Tree
+from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+
+PROBLEM = Problem(
+    name="level1/19_ReLU",
+    source="""\
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+
+def get_inputs():
+    return [torch.rand(64, 256)]
+
+
+def get_init_inputs():
+    return []
+""",
+)
+
+REFERENCE = Reference(
+    device=DEVICE,
+    versions={"python": "3.11.9", "torch": "2.9.0"},
+    inputs=(TensorSpec(shape=(64, 256), dtype="float32"),),
+    outputs=(TensorSpec(shape=(64, 256), dtype="float32"),),
+    eager=measurement(EAGER_MS),
+    roofline=ROOFLINE,
+)
+
+SOURCE = '''\
+import torch
+
+SOURCE = r"""
+__global__ void relu(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = fmaxf(x[i], 0.0f);
+}
+"""
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        launch(SOURCE, x, y, 128)
+        return y
+'''
+
+EDIT = Plan(
+    action="edit",
+    strategy="The kernel is bound by memory: load four floats at once, for about 1.5x.",
+    anchors=(
+        Anchor(
+            name="body",
+            first_line=5,
+            last_line=6,
+            instruction="Let each thread handle one float4.\nKeep the guard for the tail.",
+        ),
+        Anchor(name="launch", first_line=14, last_line=14, instruction="Launch a quarter of it."),
+    ),
+)
+
+EDIT_REPLY = """\
+ACTION: edit
+STRATEGY:
+The kernel is bound by memory: load four floats at once, for about 1.5x.
+ANCHOR: body
+LINES: 5-6
+BEGINS: int i = blockIdx.x * blockDim.x + threadIdx.x;
+ENDS: if (i < n) y[i] = fmaxf(x[i], 0.0f);
+INSTRUCTION:
+Let each thread handle one float4.
+Keep the guard for the tail.
+ANCHOR: launch
+LINES: 14
+BEGINS: launch(SOURCE, x, y, 128)
+ENDS: launch(SOURCE, x, y, 128)
+INSTRUCTION: Launch a quarter of it.
+"""
+
+REWRITE_REPLY = "ACTION: rewrite\nSTRATEGY:\nOne kernel, one thread per element.\n"
+
+REPLACEMENTS_REPLY = """\
+ANCHOR: body
+```cuda
+  int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+  for (int k = i; k < min(i + 4, n); ++k) y[k] = fmaxf(x[k], 0.0f);
+```
+ANCHOR: launch
+```python
+        launch(SOURCE, x, y, 32)
+```
+"""
+
+CANDIDATE_REPLY = f"It counted too far.\n```python\n{SOURCE}```\n"
+
+CRASH = Crashed(
+    phase="verify",
+    error="CUDA error: an illegal memory access was encountered",
+    output="first line of output\nlast line of output\n",
+    warnings=("the build took 170 of 180 s",),
+)
+
+
+class Taught(Language):
+    """A language whose guide is two lines, so that no guide's change touches the snapshots."""
+
+    @property
+    def guide(self) -> str:
+        return "One Python file that defines `ModelNew`.\nCosts $0 to learn."
+
+
+LANGUAGE = Taught(**vars(LANGUAGES["cuda"]))
+
+
+def attempt(
+    id: int, parent: int, evaluation: Evaluation, strategy: str, action: Action = "improve"
+) -> Node:
+    return Node(
+        id=id,
+        parent=parent,
+        action=action,
+        role="debug" if action == "debug" else "code",
+        plan=Plan(action="rewrite", strategy=strategy),
+        candidate=Candidate(language="cuda", source=SOURCE.replace("128", str(128 + id))),
+        evaluation=evaluation,
+    )
+
+
+def tree() -> Tree:
+    """1 works and has children 3 and 4; 2, repaired by 5, and 6 are its siblings; 7 is unusable."""
+    return Tree.replay(
+        EAGER_MS,
+        [
+            attempt(1, ROOT, correct(0.5), "One thread per element."),
+            attempt(2, ROOT, failure("incorrect"), "One block per row."),
+            attempt(3, 1, correct(0.4), "Larger blocks."),
+            attempt(4, 1, BuildFailed(error="line 5: expected ';'"), "Use float4."),
+            attempt(5, 2, correct(0.3), "One block per row.", "debug"),
+            attempt(6, ROOT, CRASH, "A persistent kernel."),
+            Node(id=7, parent=1, action="improve", role="plan", evaluation=failure("unusable")),
+        ],
+    )
+
+
+def assignment(parent: int, action: Action = "improve", grown: Tree | None = None) -> Assignment:
+    return Assignment(
+        problem=PROBLEM,
+        language=LANGUAGE,
+        reference=REFERENCE,
+        tree=grown or tree(),
+        selection=Selection(parent=parent, action=action),
+        rng=random.Random(0),
+    )
+
+
+def brief(role: RoleName, parent: int, grown: Tree | None = None) -> Brief:
+    return assignment(parent, grown=grown).brief(role)
+
+
+class Answers:
+    """Answers questions with these replies in order, and keeps what was asked of whom."""
+
+    def __init__(self, *replies: str) -> None:
+        self._left = iter(replies)
+        self.roles: list[str] = []
+        self.asked: list[tuple[Message, ...]] = []
+
+    async def ask(self, role: str, messages: tuple[Message, ...]) -> Reply:
+        self.roles.append(role)
+        self.asked.append(messages)
+        return Reply(text=next(self._left), model="scripted")
+
+    @property
+    def prompts(self) -> list[str]:
+        """The last message of each question."""
+        return [messages[-1].text for messages in self.asked]
+
+
+async def prompt(role: RoleName, parent: int, plan: Plan = EDIT, grown: Tree | None = None) -> str:
+    """What this role is asked when this node is selected; `plan` is what the code role carries out."""
+    answers = Answers(_reply(role, parent, plan))
+    await work(answers.ask, role, brief(role, parent, grown), plan)
+    return answers.prompts[0]
+
+
+def _reply(role: RoleName, parent: int, plan: Plan) -> str:
+    if role == "plan":
+        return REWRITE_REPLY
+    return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
+
+
+async def work(ask: Ask, role: RoleName, told: Brief, plan: Plan) -> None:
+    match role:
+        case "plan":
+            await roles.plan(ask, told)
+        case "code":
+            await roles.code(ask, told, plan)
+        case "debug":
+            await roles.debug(ask, told)
+        case "solo":
+            await roles.solo(ask, told)
+
+
+async def prompts() -> dict[str, str]:
+    """Every kind of prompt, by the name of its snapshot."""
+    rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
+    answers = Answers("I cannot.", REWRITE_REPLY)
+    await roles.plan(answers.ask, brief("plan", ROOT))
+    return {
+        "system": answers.asked[0][0].text,
+        "again": answers.prompts[1],
+        "plan_at_the_root": await prompt("plan", ROOT),
+        "plan": await prompt("plan", 1),
+        "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
+        "code_rewrite": await prompt("code", 1, rewrite),
+        "code_edit": await prompt("code", 1),
+        "debug": await prompt("debug", 6),
+        "solo_at_the_root": await prompt("solo", ROOT),
+        "solo": await prompt("solo", 1),
+        "solo_repair": await prompt("solo", 6),
+    }
+
+
+def write_snapshots() -> None:
+    """Replace the snapshots by today's prompts."""
+    SNAPSHOTS.mkdir(exist_ok=True)
+    for old in SNAPSHOTS.glob("*.md"):
+        old.unlink()
+    for name, text in asyncio.run(prompts()).items():
+        (SNAPSHOTS / f"{name}.md").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write_snapshots()

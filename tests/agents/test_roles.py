@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import random
+import re
+from typing import get_args
+
+import agent_samples as samples
+import pytest
+from agent_samples import Answers
+
+from stark.agents import roles
+from stark.agents.briefing import numbered
+from stark.agents.window import LIMIT, RoleName
+from stark.core.errors import ModelRefused, ReplyError
+from stark.core.node import ROOT, Node
+from stark.core.plan import Plan
+from stark.search.tree import Tree
+from stark.testing.nodes import random_tree
+
+ROLES: tuple[RoleName, ...] = get_args(RoleName)
+REWRITE = Plan(action="rewrite", strategy="One kernel, one thread per element.")
+
+
+def source_of(id: int) -> str:
+    candidate = samples.tree().node(id).candidate
+    assert candidate is not None
+    return candidate.source
+
+
+def others_in(prompt: str) -> list[int]:
+    """The attempts that a prompt lists besides the selected one."""
+    return [int(number) for number in re.findall(r"^- Attempt (\d+), ", prompt, re.MULTILINE)]
+
+
+# What each role is told.
+
+
+async def test_all_prompts_are_as_they_were_reviewed() -> None:
+    """After a change of prompts: `python tests/agents/agent_samples.py`, and read the difference."""
+    expected = {path.stem: path.read_text("utf-8") for path in samples.SNAPSHOTS.glob("*.md")}
+
+    assert expected == await samples.prompts()
+
+
+async def test_no_prompt_has_an_unfilled_place() -> None:
+    for name, text in (await samples.prompts()).items():
+        assert ["$0"] * text.count("$") == re.findall(r"\$\S", text), name
+        assert "None" not in text.replace("None besides", ""), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> None:
+    text = await samples.prompt(role, 6 if role == "debug" else 1)
+
+    assert text.startswith(f"# Your role: {role}\n")
+    assert samples.PROBLEM.name in text
+    assert samples.PROBLEM.source.strip() in text
+    assert "Inputs: float32[64, 256]. Outputs: float32[64, 256]." in text
+    assert "Invented GPU (sm_90), 132 streaming multiprocessors" in text
+    assert "CUDA C++" in text
+
+
+async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_device() -> None:
+    text = await samples.prompt("plan", 1)
+
+    assert numbered(source_of(1)) in text
+    assert "Attempt 1: correct, 0.5 ms, 2.00x vs eager" in text
+    assert "- Attempt 3, from attempt 1: Larger blocks.\n  Result: correct, 0.4 ms" in text
+    assert "- Attempt 4, from attempt 1: Use float4.\n  Result: build_failed: line 5" in text
+    leaders = text.partition("# The fastest so far")[2]
+    assert "- Attempt 5, a repair of attempt 2: One block per row." in leaders
+    assert "eager PyTorch takes 1 ms" in text
+    assert "the roofline is about 0.01 ms, memory-bound" in text
+    assert [3, 4, 5] == others_in(text)
+
+
+async def test_code_gets_the_marked_source_with_the_instructions() -> None:
+    text = await samples.prompt("code", 1)
+
+    assert samples.EDIT.strategy in text
+    for begin, instruction, end in (
+        ("  // <<<IMPROVE BEGIN body>>>", "  // Keep the guard for the tail.", "body"),
+        ("        # <<<IMPROVE BEGIN launch>>>", "        # Launch a quarter of it.", "launch"),
+    ):
+        marked = text[text.index(begin) : text.index(f"<<<IMPROVE END {end}>>>")]
+        assert instruction in marked
+    assert "Resolve all of: body, launch." in text
+    assert samples.LANGUAGE.guide in text
+    assert [3, 4] == others_in(text)
+    assert source_of(3).strip() in text, "the children's code, to draw on"
+
+
+async def test_code_that_rewrites_gets_the_source_unmarked() -> None:
+    text = await samples.prompt("code", 1, REWRITE)
+
+    assert source_of(1).strip() in text
+    assert "IMPROVE" not in text
+    assert REWRITE.strategy in text
+
+
+async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None:
+    text = await samples.prompt("debug", 6)
+
+    assert "crashed: in the verify phase: CUDA error: an illegal memory access" in text
+    assert "last line of output" in text
+    assert source_of(6).strip() in text
+    assert "# The plan that it carries out\nA persistent kernel.\n" in text
+    assert "- Attempt 2, from the reference" in text
+    assert "- Attempt 5, a repair of attempt 2" in text
+    assert source_of(2).strip() in text
+    assert source_of(5).strip() in text
+    assert samples.LANGUAGE.guide in text
+
+
+async def test_debug_of_a_node_without_a_plan_says_so() -> None:
+    grown = samples.tree()
+    unplanned = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": None})
+    grown.add(unplanned)
+
+    assert "None was written down." in await samples.prompt("debug", 8, grown=grown)
+
+
+@pytest.mark.parametrize(
+    ("node", "task"),
+    [
+        (ROOT, "You start from the problem itself."),
+        (1, "Improve on the attempt that you start from."),
+        (6, "The attempt that you start from failed: repair it, or do better."),
+    ],
+)
+async def test_solo_is_told_what_to_do_with_its_start(node: int, task: str) -> None:
+    text = await samples.prompt("solo", node)
+
+    assert task in text
+    assert "the roofline is about" in text
+    assert samples.LANGUAGE.guide in text
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_no_role_is_shown_more_than_five_other_nodes(role: RoleName) -> None:
+    fullest = 0
+    for seed in range(12):
+        grown = grounded(random_tree(40, random.Random(seed)))
+        failing = [node.id for node in grown.nodes if node.candidate and not node.works]
+        nodes = failing if role == "debug" else [ROOT, *(n.id for n in grown.nodes if n.works)]
+        for node_id in nodes[:6]:
+            text = await samples.prompt(role, node_id, REWRITE, grown)
+            others = others_in(text)
+            assert len(set(others)) == len(others) <= LIMIT
+            assert node_id not in others
+            fullest = max(fullest, len(others))
+    assert LIMIT == fullest
+
+
+def grounded(tree: Tree) -> Tree:
+    """The tree with sources that parse."""
+
+    def with_source(node: Node) -> Node:
+        if node.candidate is None:
+            return node
+        candidate = node.candidate.model_copy(update={"source": samples.SOURCE})
+        return node.model_copy(update={"candidate": candidate})
+
+    return Tree.replay(tree.root_latency_ms, [with_source(node) for node in tree.nodes])
+
+
+# What becomes of a reply.
+
+
+async def test_an_anchored_edit_goes_from_the_plan_into_the_source() -> None:
+    answers = Answers(samples.EDIT_REPLY.replace("128", "129"), samples.REPLACEMENTS_REPLY)
+
+    plan = await roles.plan(answers.ask, samples.brief("plan", 1))
+    source, edits = await roles.code(answers.ask, samples.brief("code", 1), plan)
+
+    assert samples.EDIT == plan
+    expected = source_of(1).replace(
+        """\
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = fmaxf(x[i], 0.0f);
+""",
+        """\
+  int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
+  for (int k = i; k < min(i + 4, n); ++k) y[k] = fmaxf(x[k], 0.0f);
+""",
+    )
+    expected = expected.replace("launch(SOURCE, x, y, 129)", "launch(SOURCE, x, y, 32)")
+    assert expected == source
+    assert ["body", "launch"] == [edit.anchor for edit in edits]
+    assert "        launch(SOURCE, x, y, 129)" == edits[1].before
+    assert "        launch(SOURCE, x, y, 32)" == edits[1].after
+
+
+async def test_at_the_root_a_plan_must_be_a_rewrite() -> None:
+    answers = Answers(samples.EDIT_REPLY, samples.REWRITE_REPLY)
+
+    plan = await roles.plan(answers.ask, samples.brief("plan", ROOT))
+
+    assert REWRITE == plan
+    assert "so this must be a rewrite: reply with `ACTION: rewrite`" in answers.prompts[0]
+    assert "this plan must be a rewrite. Write `ACTION: rewrite`" in answers.prompts[1]
+
+
+async def test_a_plan_for_a_kernel_may_ask_for_a_rewrite() -> None:
+    answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
+
+    plan = await roles.plan(answers.ask, samples.brief("plan", 1))
+    written = await roles.code(answers.ask, samples.brief("code", 1), plan)
+
+    assert (samples.SOURCE, ()) == written
+
+
+@pytest.mark.parametrize(
+    ("role", "node", "bad", "good", "reason"),
+    [
+        ("plan", 1, "I cannot.", samples.REWRITE_REPLY, "Only keyword lines may stand before"),
+        (
+            "plan",
+            1,
+            samples.EDIT_REPLY.replace("5-6", "5-99"),
+            samples.REWRITE_REPLY,
+            "Anchor body names lines 5-99 with BEGINS `int i = blockIdx",
+        ),
+        (
+            "code",
+            1,
+            "ANCHOR: body\n```\nx\n```",
+            samples.REPLACEMENTS_REPLY,
+            "No code block was given for launch",
+        ),
+        ("debug", 6, "I see no fault.", samples.CANDIDATE_REPLY, "No ```python block was found"),
+        ("solo", 1, "```python\nx = 1\n```", samples.CANDIDATE_REPLY, "no class ModelNew"),
+    ],
+)
+async def test_a_malformed_reply_is_sent_back_once_with_the_exact_reason(
+    role: RoleName, node: int, bad: str, good: str, reason: str
+) -> None:
+    answers = Answers(bad, good, "never asked for")
+
+    await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT)
+
+    assert [role, role] == answers.roles
+    first, second = answers.asked
+    assert ["system", "user"] == [message.speaker for message in first]
+    assert first == second[:2]
+    assert ("assistant", bad) == (second[2].speaker, second[2].text)
+    assert "user" == second[3].speaker
+    assert reason in second[3].text
+
+
+async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> None:
+    answers = Answers("no plan", "```python\nx = 1\n```", "never asked for")
+
+    with pytest.raises(ReplyError, match="Only keyword lines may stand before ACTION"):
+        await roles.plan(answers.ask, samples.brief("plan", 1))
+
+    assert 2 == len(answers.asked)
+
+
+async def test_a_model_that_cannot_be_asked_is_not_a_reply() -> None:
+    async def ask(role: str, messages: object) -> object:
+        raise ModelRefused("no key: set one")
+
+    with pytest.raises(ModelRefused):
+        await roles.plan(ask, samples.brief("plan", 1))  # type: ignore[arg-type]

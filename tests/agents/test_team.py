@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import agent_samples as samples
+import pytest
+from agent_samples import Answers
+
+from stark.agents.team import Draft, PlanCodeDebug, Solo
+from stark.core.node import ROOT, Action
+from stark.core.plan import Plan
+
+REWRITE = Plan(action="rewrite", strategy="One kernel, one thread per element.")
+
+
+async def test_a_working_node_goes_to_plan_and_then_to_code() -> None:
+    answers = Answers(samples.EDIT_REPLY.replace("128", "129"), samples.REPLACEMENTS_REPLY)
+
+    draft = await PlanCodeDebug().write(samples.assignment(1), answers.ask)
+
+    assert ["plan", "code"] == answers.roles
+    assert ("code", samples.EDIT, "") == (draft.role, draft.plan, draft.fault)
+    assert draft.source is not None
+    assert "launch(SOURCE, x, y, 32)" in draft.source
+    assert ["body", "launch"] == [edit.anchor for edit in draft.edits]
+
+
+async def test_the_root_goes_to_plan_and_then_to_code() -> None:
+    answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
+
+    draft = await PlanCodeDebug().write(samples.assignment(ROOT), answers.ask)
+
+    assert Draft(role="code", source=samples.SOURCE, plan=REWRITE) == draft
+
+
+async def test_a_failing_node_goes_to_debug_and_keeps_its_plan() -> None:
+    answers = Answers(samples.CANDIDATE_REPLY)
+    work = samples.assignment(6, "debug")
+
+    draft = await PlanCodeDebug().write(work, answers.ask)
+
+    assert ["debug"] == answers.roles
+    expected = Draft(role="debug", source=samples.SOURCE, plan=work.tree.node(6).plan)
+    assert expected == draft
+
+
+async def test_what_was_asked_for_is_done_even_where_it_no_longer_fits() -> None:
+    """A replay on another device repairs what works there, and improves what fails."""
+    repaired = await PlanCodeDebug().write(
+        samples.assignment(1, "debug"), Answers(samples.CANDIDATE_REPLY).ask
+    )
+    improved = await PlanCodeDebug().write(
+        samples.assignment(6),
+        Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY).ask,
+    )
+
+    assert ("debug", samples.SOURCE) == (repaired.role, repaired.source)
+    assert ("code", REWRITE, samples.SOURCE) == (improved.role, improved.plan, improved.source)
+
+
+async def test_a_plan_that_stays_malformed_is_a_draft_with_the_last_fault() -> None:
+    answers = Answers("no plan", "ACTION: rewrite")
+
+    draft = await PlanCodeDebug().write(samples.assignment(1), answers.ask)
+
+    assert ["plan", "plan"] == answers.roles
+    assert "plan" == draft.role
+    assert "STRATEGY" in draft.fault
+    assert (None, None, ()) == (draft.source, draft.plan, draft.edits)
+
+
+async def test_code_that_stays_malformed_leaves_its_plan() -> None:
+    answers = Answers(samples.REWRITE_REPLY, "no code", "no code either")
+
+    draft = await PlanCodeDebug().write(samples.assignment(ROOT), answers.ask)
+
+    assert ["plan", "code", "code"] == answers.roles
+    assert ("code", None, REWRITE) == (draft.role, draft.source, draft.plan)
+    assert draft.fault.startswith("No ```python block was found")
+
+
+async def test_a_repair_that_stays_malformed_leaves_the_plan_of_what_it_repairs() -> None:
+    answers = Answers("no code", "no code either")
+    work = samples.assignment(6, "debug")
+
+    draft = await PlanCodeDebug().write(work, answers.ask)
+
+    assert ("debug", None, work.tree.node(6).plan) == (draft.role, draft.source, draft.plan)
+    assert draft.fault.startswith("No ```python block was found")
+
+
+@pytest.mark.parametrize(("parent", "action"), [(ROOT, "improve"), (1, "improve"), (6, "debug")])
+async def test_one_agent_does_everything_alone(parent: int, action: Action) -> None:
+    answers = Answers(samples.CANDIDATE_REPLY)
+
+    draft = await Solo(memory=True).write(samples.assignment(parent, action), answers.ask)
+
+    assert ["solo"] == answers.roles
+    assert Draft(role="solo", source=samples.SOURCE) == draft
+
+
+async def test_one_agent_whose_reply_stays_malformed_leaves_the_fault() -> None:
+    draft = await Solo(memory=True).write(samples.assignment(1), Answers("no", "no").ask)
+
+    assert ("solo", None) == (draft.role, draft.source)
+    assert draft.fault.startswith("No ```python block was found")
+
+
+async def test_memory_is_whether_the_rest_of_the_tree_is_shown() -> None:
+    with_memory, without = Answers(samples.CANDIDATE_REPLY), Answers(samples.CANDIDATE_REPLY)
+
+    await Solo(memory=True).write(samples.assignment(1), with_memory.ask)
+    await Solo(memory=False).write(samples.assignment(1), without.ask)
+
+    assert "- Attempt 3, from attempt 1" in with_memory.prompts[0]
+    assert "- Attempt " not in without.prompts[0]
+    assert "Attempt 1: correct" in without.prompts[0]
+
+
+@pytest.mark.parametrize("team", [PlanCodeDebug(), Solo(memory=True), Solo(memory=False)])
+async def test_a_team_asks_no_role_but_those_it_names(team: PlanCodeDebug | Solo) -> None:
+    for work in (samples.assignment(1), samples.assignment(6, "debug")):
+        answers = Answers(*["not a usable reply"] * 4)
+        await team.write(work, answers.ask)
+        assert set(answers.roles) <= set(team.roles)

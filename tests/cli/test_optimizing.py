@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import OPTIMIZE, Stark, verdict
+
+from stark.core.errors import ProblemError
+from stark.testing.executor import FakeExecutor
+
+THREE = [*OPTIMIZE, "--attempts", "3"]
+
+
+def test_a_run_ends_with_its_tree_and_the_best_kernel(
+    stark: Stark, executor: FakeExecutor, workplace: Path
+) -> None:
+    ended = stark(*THREE)
+
+    (kernel,) = (workplace / ".stark" / "kernels").glob("problem_*.py")
+    assert 0 == ended.code
+    assert "attempt 2 repairs attempt 1" in ended.out
+    assert "3 attempts: 2 correct, 1 incorrect; debug took up 1 failed and repaired 1" in ended.out
+    assert "4.00x vs eager [3.95, 4.05]: faster" in ended.out.replace("[4.00, 4.00]", "[3.95, 4.05]")
+    assert f"kernel: .stark/kernels/{kernel.name}" in ended.out
+    assert "price unknown" in ended.out and "$" not in ended.out
+    assert kernel.read_text().count("# better") == 1
+    assert executor.closed
+
+
+def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
+    assert 0 == stark(*THREE, "--output", "mine/kernel.py").code
+
+    assert (workplace / "mine" / "kernel.py").is_file()
+    assert not (workplace / ".stark" / "kernels").exists()
+
+
+def test_without_a_correct_kernel_the_exit_code_is_1(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark(*OPTIMIZE, "--attempts", "1")
+
+    assert 1 == ended.code
+    assert "No correct kernel was found." in ended.out
+
+
+def test_json_is_all_there_is_on_standard_output(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark(*THREE, "--json")
+
+    document = ended.document
+    assert ["incorrect", "correct", "correct"] == [a["status"] for a in document["attempts"]]
+    assert 3 == document["best"]
+    assert pytest.approx(4.0) == document["attempts"][2]["speedups"]["eager"]["ratio"]
+    assert Path(document["kernel"]).is_file()
+    assert document["usage"]["dollars"] is None
+    assert "attempt 3: correct" in ended.err
+
+
+def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*OPTIMIZE, "--attempts", "1")
+
+    ended = stark("resume", "last", "--attempts", "3")
+
+    assert 0 == ended.code
+    assert "goes on after 1 attempts" in ended.out
+    assert 3 == len(executor.evaluated)
+
+
+def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*THREE)
+
+    ended = stark("resume")
+
+    assert "ended: 3 attempts made" in ended.out
+    assert 3 == len(executor.evaluated)
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+    import signal
+
+    def interrupted(candidate):  # type: ignore[no-untyped-def]
+        if "# good" in candidate.source:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return verdict(candidate)
+
+    executor = FakeExecutor(interrupted, delay_s=0.05)
+    monkeypatch.setattr("stark.cli.optimizing.open_executor", lambda *_: executor)
+    stopped = stark(*THREE)
+    (run_id,) = {word.strip("`") for word in stopped.err.split() if word.startswith("problem-")}
+    monkeypatch.setattr(
+        "stark.cli.optimizing.open_executor", lambda *_: FakeExecutor(verdict)
+    )
+    resumed = stark("resume", run_id)
+
+    assert 130 == stopped.code
+    assert executor.closed
+    assert f"`stark resume {run_id}` goes on" in stopped.err
+    assert "error" not in stopped.err
+    assert 0 == resumed.code
+    assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
+
+
+def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark("optimize", "problem.py", "--language", "cpp", "--model", "exec:exit 3")
+
+    assert 2 == ended.code
+    assert "error: the command behind exec:exit ended with status 3" in ended.err
+    assert "0 attempts are stored (0 correct); `stark resume problem-" in ended.err
+
+    assert 0 == stark("resume", "--attempts", "2", "--model", "exec:sh model.sh").code
+
+
+def test_a_refused_problem_is_not_to_be_resumed(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise ProblemError("the reference is random")
+
+    monkeypatch.setattr(executor, "describe", refuse)
+    ended = stark(*THREE)
+
+    assert (2, "error: the reference is random\n") == (ended.code, ended.err)
+
+
+def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*THREE)
+    assert 0 == stark("record", "last", "run.json").code
+    executor.evaluated.clear()
+
+    ended = stark("optimize", "--replay", "run.json")
+
+    said = "replies are recorded, from scripted; builds, checks and timings are live"
+    assert 0 == ended.code
+    assert ended.out.count(said) >= 2
+    assert "recorded:scripted" in ended.out
+    assert "6 recorded replies" not in ended.out and "5 recorded replies" in ended.out
+    assert 3 == len(executor.evaluated)
+
+
+def test_a_replay_is_resumed_only_with_its_recording(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*THREE)
+    stark("record", "last", "run.json")
+    stark("optimize", "--replay", "run.json")
+
+    without = stark("resume", "last")
+    with_it = stark("resume", "last", "--replay", "run.json")
+
+    assert 2 == without.code
+    assert "--replay FILE" in without.err
+    assert 0 == with_it.code
+
+
+def test_a_replay_of_another_problem_is_refused(
+    stark: Stark, executor: FakeExecutor, workplace: Path
+) -> None:
+    stark(*THREE)
+    stark("record", "last", "run.json")
+    (workplace / "other.py").write_text((workplace / "problem.py").read_text() + "\n# other\n")
+
+    ended = stark("optimize", "other.py", "--replay", "run.json")
+
+    assert 2 == ended.code
+    assert "the recording is of problem" in ended.err
+
+
+def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*THREE)
+    stark("record", "last", "run.json")
+
+    ended = stark("resume", "last", "--replay", "run.json")
+
+    assert (2, True) == (ended.code, "leave out --replay" in ended.err)
+
+
+def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
+    script = f"""
+import sys
+import stark.cli.optimizing
+from stark.cli.app import main
+from stark.testing.executor import FakeExecutor
+stark.cli.optimizing.open_executor = lambda *_: FakeExecutor()
+code = main({[*THREE, "--json"]!r})
+print([name for name in ("torch", "pydantic_ai") if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=workplace, timeout=60
+    )
+
+    assert "[]" == done.stderr.strip().splitlines()[-1]
+    assert done.returncode in (0, 1)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from pydantic import ValidationError
+
+from stark.core.evaluation import (
+    STATUSES,
+    Correct,
+    Evaluation,
+    Outcome,
+    evaluation_adapter,
+    explain,
+)
+from stark.core.measurement import Measurement
+from stark.testing.nodes import ROOFLINE, correct, failure
+
+FAILURES = tuple(status for status in STATUSES if status != "correct")
+
+
+EXPLANATIONS = {
+    "correct": "correct, 0.5 ms, 2.00x vs eager [2.00, 2.00], 2% of the roofline",
+    "incorrect": "output 0: relative error 0.31 is over its budget of 0.001",
+    "build_failed": "line 12: expected ';' before 'return'",
+    "crashed": "in the verify phase: CUDA error: an illegal memory access",
+    "timed_out": "the build phase did not end within 180 s",
+    "out_of_memory": "in the load phase: tried to allocate 96.00 GiB",
+    "rejected": "rule calls-reference: it calls torch.nn.functional.relu",
+    "unusable": "the reply holds no code block",
+}
+
+
+def example(status: str) -> Evaluation:
+    """An evaluation with all that every status carries."""
+    made = correct(0.5) if status == "correct" else failure(status)
+    common = {"seconds": {"build": 9.5}, "output": "printed\n", "warnings": ("a finding",)}
+    return made.model_copy(update=common)
+
+
+def classes() -> tuple[type[Outcome], ...]:
+    """The members of the union."""
+    union, _ = get_args(Evaluation)
+    found: tuple[type[Outcome], ...] = get_args(union)
+    return found
+
+
+def test_the_statuses_are_those_of_the_union() -> None:
+    declared = [kind.model_fields["status"].default for kind in classes()]
+
+    assert sorted(STATUSES) == sorted(declared)
+    assert set(classes()) == set(Outcome.__subclasses__())
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_evaluation_comes_back_from_json_as_it_was(status: str) -> None:
+    evaluation = example(status)
+
+    text = evaluation_adapter.dump_json(evaluation)
+
+    assert status == evaluation.status
+    assert evaluation == evaluation_adapter.validate_json(text)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_status_explains_itself(status: str) -> None:
+    assert explain(example(status)).startswith(EXPLANATIONS[status])
+
+
+def test_only_a_correct_candidate_has_measurements() -> None:
+    for kind in classes():
+        measured = {
+            name for name, field in kind.model_fields.items() if field.annotation is Measurement
+        }
+        assert (kind is Correct) == ("candidate" in measured)
+
+
+@pytest.mark.parametrize("status", FAILURES)
+def test_a_failure_with_measurements_cannot_be_written(status: str) -> None:
+    values = example(status).model_dump() | {"candidate": correct(0.5).candidate.model_dump()}
+
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        evaluation_adapter.validate_python(values)
+
+
+@pytest.mark.parametrize("values", [{}, {"status": "fine"}, {"status": "crashed"}])
+def test_what_is_no_evaluation_cannot_be_read(values: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        evaluation_adapter.validate_python(values)
+
+
+def test_an_evaluation_is_never_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        example("correct").output = "another"  # type: ignore[misc]
+
+
+def test_a_correct_candidate_is_compared_with_the_references_that_were_measured() -> None:
+    evaluation = correct(0.5)
+
+    assert pytest.approx(2.0) == evaluation.speedup_vs().ratio
+    assert pytest.approx(1.6) == evaluation.speedup_vs("compile").ratio
+    with pytest.raises(KeyError, match="tuned"):
+        evaluation.speedup_vs("tuned")
+
+
+def test_the_roofline_fraction_is_the_share_of_the_best_possible_speed() -> None:
+    bound = ROOFLINE.model_copy(update={"compute_ms": 0.4})
+    evaluation = correct(0.5).model_copy(update={"roofline": bound})
+
+    assert pytest.approx(0.8) == evaluation.roofline_fraction
+    assert explain(evaluation).endswith("80% of the roofline (compute-bound)")

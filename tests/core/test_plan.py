@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from stark.core.plan import Anchor, Plan
+
+
+def anchor(
+    name: str = "loop", first: int = 3, last: int = 7, instruction: str = "unroll"
+) -> Anchor:
+    return Anchor(name=name, first_line=first, last_line=last, instruction=instruction)
+
+
+def test_an_anchor_may_be_one_line() -> None:
+    assert (3, 3) == (anchor(last=3).first_line, anchor(last=3).last_line)
+
+
+@pytest.mark.parametrize("name", ["a", "fuse_loop", "pass_2", "a" * 40])
+def test_an_anchor_is_named_in_lower_case(name: str) -> None:
+    assert name == anchor(name).name
+
+
+@pytest.mark.parametrize("name", ["", "Loop", "2nd", "_x", "a-b", "a b", "a" * 41, "a\n", "é"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        anchor(name)
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 3), (-1, 3), (0, 0)])
+def test_lines_count_from_1(first: int, last: int) -> None:
+    with pytest.raises(ValidationError):
+        anchor(first=first, last=last)
+
+
+def test_an_anchor_does_not_end_before_it_begins() -> None:
+    with pytest.raises(ValidationError, match="anchor loop ends on line 2, before it begins"):
+        anchor(first=3, last=2)
+
+
+def test_an_anchor_says_what_to_do() -> None:
+    with pytest.raises(ValidationError):
+        anchor(instruction="")
+
+
+def test_an_edit_names_anchors_and_a_rewrite_none() -> None:
+    assert (anchor(),) == Plan(action="edit", strategy="faster", anchors=(anchor(),)).anchors
+    assert () == Plan(action="rewrite", strategy="faster").anchors
+    with pytest.raises(ValidationError, match="an edit names at least one anchor"):
+        Plan(action="edit", strategy="faster")
+    with pytest.raises(ValidationError, match="a rewrite names none"):
+        Plan(action="rewrite", strategy="faster", anchors=(anchor(),))
+
+
+@pytest.mark.parametrize("values", [{"strategy": ""}, {"action": "delete"}, {"gain": "2x"}])
+def test_what_is_no_plan_cannot_be_made(values: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Plan.model_validate({"action": "rewrite", "strategy": "faster"} | values)

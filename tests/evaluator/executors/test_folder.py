@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from stark.core.candidate import Candidate
+from stark.core.errors import ProblemError, UsageError
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
+from stark.evaluator.protocol import Limits
+from stark.testing.nodes import correct
+
+PROBLEM = Problem(name="p", source="source")
+
+
+class Counting:
+    """An executor that counts what it was asked, and how much at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.now = self.most = 0
+
+    async def describe(self, problem: Problem) -> Reference:
+        raise ProblemError(f"{problem.name} is bad")
+
+    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        self.asked.append(candidate.source)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.05)
+        self.now -= 1
+        return correct(2.0)
+
+    async def close(self) -> None: ...
+
+
+def candidates(count: int) -> list[Candidate]:
+    return [Candidate(language="cpp", source=str(n)) for n in range(count)]
+
+
+async def ask(folder: Path, count: int) -> list[asyncio.Task[Evaluation]]:
+    executor = FolderExecutor(folder, Limits())
+    tasks = [asyncio.create_task(executor.evaluate(PROBLEM, c)) for c in candidates(count)]
+    await asyncio.sleep(0.05)
+    return tasks
+
+
+async def test_one_worker_answers_all_that_waits_several_at_once(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 5)
+    judge, said = Counting(), list[str]()
+
+    answered = await serve_folder(tmp_path, judge, once=True, report=said.append)
+
+    assert 5 == answered == len(said)
+    assert judge.most > 1
+    assert [correct(2.0)] * 5 == await asyncio.gather(*waiting)
+
+
+async def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
+    judge = Counting()
+    first = await ask(tmp_path, 2)
+    await serve_folder(tmp_path, judge, once=True, report=str)
+    await asyncio.gather(*first)
+
+    again = await ask(tmp_path, 3)
+    await serve_folder(tmp_path, judge, once=True, report=str)
+    await asyncio.gather(*again)
+
+    assert ["0", "1", "2"] == sorted(judge.asked)
+
+
+async def test_two_workers_share_the_work(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 12)
+    one, two = Counting(), Counting()
+
+    await asyncio.gather(
+        *(serve_folder(tmp_path, judge, once=True, report=str) for judge in (one, two))
+    )
+    await asyncio.gather(*waiting)
+
+    assert sorted(map(str, range(12))) == sorted(one.asked + two.asked)
+
+
+async def test_a_dead_workers_claim_becomes_free(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    claim = tmp_path / "claims" / request.stem
+    claim.write_text("dead 1")
+
+    assert 0 == await serve_folder(tmp_path, Counting(), once=True, report=str)
+    long_ago = time.time() - STALE_S - 1
+    os.utime(claim, (long_ago, long_ago))
+    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=str)
+    await asyncio.gather(*waiting)
+
+
+async def test_a_bad_problem_travels_back(tmp_path: Path) -> None:
+    executor = FolderExecutor(tmp_path, Limits())
+    waiting = asyncio.create_task(executor.describe(PROBLEM))
+    await asyncio.sleep(0.05)
+
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+
+    with pytest.raises(ProblemError, match="p is bad"):
+        await waiting
+
+
+async def test_a_folder_without_requests_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no requests"):
+        await serve_folder(tmp_path / "nowhere", Counting(), once=True, report=str)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+
+from stark.core.errors import JudgeUnavailable, UsageError
+from stark.core.evaluation import Correct
+from stark.evaluator.executors import open_executor
+from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.protocol import Limits
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+
+async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
+    pytest.importorskip("torch")
+    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
+    assert isinstance(executor, StdioExecutor)
+    await executor.describe(PROBLEM)
+    candidates = [as_candidate("cpp", FAULTS["honest"][0] + f"\n# {n}") for n in range(3)]
+    waiting = [asyncio.create_task(executor.evaluate(PROBLEM, c)) for c in candidates]
+    await asyncio.sleep(0.3)
+
+    (judge,) = executor._judges
+    assert judge._process is not None
+    os.killpg(judge._process.pid, signal.SIGKILL)
+
+    assert all(isinstance(found, Correct) for found in await asyncio.gather(*waiting))
+    await executor.close()
+
+
+async def test_a_judge_behind_any_command() -> None:
+    pytest.importorskip("torch")
+    line = f"sh -c 'echo Welcome to the cluster; exec {sys.executable} -m stark.evaluator.judge --device cpu'"
+    executor = open_executor(f"command:{line}", Limits(timing_budget_s=0.1))
+
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
+
+    assert "correct" == found.status
+    await executor.close()
+
+
+async def test_a_judge_that_cannot_start_says_why() -> None:
+    executor = open_executor("command:sh -c 'echo no such partition >&2; exit 7'")
+
+    with pytest.raises(JudgeUnavailable, match="no such partition"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
+async def test_a_command_that_does_not_exist() -> None:
+    executor = open_executor("command:/nowhere/python -m stark.evaluator.judge")
+
+    with pytest.raises(JudgeUnavailable, match="cannot be started"):
+        await executor.describe(PROBLEM)
+
+
+async def test_a_judge_of_another_version_is_refused() -> None:
+    hello = '{"kind":"hello","protocol":999,"device":{"kind":"cpu","name":"x","architecture":"x","processors":1,"memory_gb":1,"last_level_cache_mb":1,"bandwidth_gb_s":1,"peak_tflop_s":{}},"versions":{}}'
+    executor = StdioExecutor([["sh", "-c", f"echo '{hello}'; sleep 5"]])
+
+    with pytest.raises(JudgeUnavailable, match="protocol 999"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
+@pytest.mark.parametrize("notation", ["nothing", "command", "folder:", "ray:x"])
+def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
+    with pytest.raises(UsageError, match="is no executor"):
+        open_executor(notation)

@@ -1,0 +1,76 @@
+"""Every way to misbehave gets its status within its deadline, and the next candidate is judged normally."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stark.core.evaluation import Correct, TimedOut
+from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+pytest.importorskip("torch")
+
+LIMITS = Limits(
+    build_s=3.0, load_s=20.0, verify_s=3.0, time_s=20.0, timing_budget_s=0.1, memory_gb=3.0
+)
+SLACK_S = 8.0
+"""Over the deadline itself: the first candidate prepares the problem, and killing takes its time."""
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def executor() -> AsyncIterator[Executor]:
+    judge = open_executor("local:cpu", LIMITS)
+    await judge.describe(PROBLEM)
+    yield judge
+    await judge.close()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_every_fault_gets_its_status_and_the_next_candidate_is_judged(
+    executor: Executor, name: str
+) -> None:
+    source, status = FAULTS[name]
+    begin = time.monotonic()
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
+
+    took = time.monotonic() - begin
+    assert status == evaluation.status, evaluation
+    assert took < LIMITS.verify_s + SLACK_S
+    honest = await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
+    assert isinstance(honest, Correct)
+
+
+async def test_a_timeout_says_which_phase_and_limit(executor: Executor) -> None:
+    endless = as_candidate("cpp", FAULTS["loops forever"][0])
+
+    evaluation = await executor.evaluate(PROBLEM, endless)
+
+    assert isinstance(evaluation, TimedOut)
+    assert ("verify", LIMITS.verify_s) == (evaluation.phase, evaluation.limit_s)
+
+
+async def test_printed_output_is_kept_in_part(executor: Executor) -> None:
+    loud = as_candidate("cpp", FAULTS["prints 100 MB"][0])
+
+    evaluation = await executor.evaluate(PROBLEM, loud)
+
+    assert "bytes left out" in evaluation.output
+    assert len(evaluation.output) < 2 * LIMITS.output_kb * 1024
+
+
+async def test_a_process_left_behind_is_killed(executor: Executor) -> None:
+    await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["leaves a process behind"][0]))
+    await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
+
+    found = subprocess.run(["pgrep", "-f", "^sleep 777$"], capture_output=True, check=False)
+
+    assert b"" == found.stdout

@@ -1,0 +1,141 @@
+"""What the judge makes of problems and candidates, on a CPU, through the local executor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stark.core.errors import ProblemError
+from stark.core.evaluation import BuildFailed, Correct
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
+from stark.languages import language
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HONEST = FAULTS["honest"][0]
+
+
+def problem(body: str, inputs: str = "[torch.randn(8, 8)]", init: str = "pass") -> Problem:
+    return Problem(
+        name="made_up",
+        source=(
+            "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n"
+            f"    def __init__(self):\n        super().__init__()\n        {init}\n"
+            f"    def forward(self, x):\n        {body}\n\n"
+            f"def get_inputs():\n    return {inputs}\n\ndef get_init_inputs():\n    return []\n"
+        ),
+    )
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def executor() -> AsyncIterator[Executor]:
+    os.environ["STARK_TEST_API_KEY"] = "a secret"
+    judge = open_executor("local:cpu", Limits(timing_budget_s=0.1))
+    yield judge
+    await judge.close()
+    del os.environ["STARK_TEST_API_KEY"]
+
+
+async def test_the_reference_is_described(executor: Executor) -> None:
+    reference = await executor.describe(PROBLEM)
+
+    assert "cpu" == reference.device.kind
+    assert ["float32[64, 256]"] == [str(spec) for spec in reference.inputs]
+    assert ["float32[64, 256]"] == [str(spec) for spec in reference.outputs]
+    assert 2 * 64 * 256 * 4 + 256 * 4 == reference.roofline.least_bytes
+    assert reference.eager.latency_ms > 0
+
+
+async def test_operations_are_counted(executor: Executor) -> None:
+    product = problem("return x @ x")
+
+    reference = await executor.describe(product)
+
+    assert 2 * 8**3 == reference.roofline.flops
+
+
+async def test_the_guides_example_is_correct(executor: Executor) -> None:
+    example = language("cpp").example
+
+    evaluation = await executor.evaluate(example.problem, example.candidate)
+
+    assert isinstance(evaluation, Correct), evaluation
+    assert "float64" == evaluation.accuracy.oracle
+    assert evaluation.accuracy.allclose
+
+
+async def test_a_build_error_is_the_compilers_own(executor: Executor) -> None:
+    example = language("cpp").example
+    broken = example.candidate.source.replace("float total = 0.0f;", "flaot total = 0.0f;")
+    candidate = example.candidate.model_copy(update={"source": broken})
+
+    evaluation = await executor.evaluate(example.problem, candidate)
+
+    assert isinstance(evaluation, BuildFailed)
+    first = next(line for line in evaluation.error.splitlines() if "error:" in line)
+    assert "flaot" in first
+    assert not first.startswith("/")
+
+
+async def test_weights_are_given_by_name(executor: Executor) -> None:
+    renamed = HONEST.replace("self.scale", "self.other")
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", renamed))
+
+    assert any("ModelNew lacks weights" in warning for warning in evaluation.warnings)
+
+
+async def test_a_candidate_sees_no_secrets_and_no_network(executor: Executor) -> None:
+    nosy = HONEST.replace(
+        "        return torch.relu(x) * self.scale",
+        "        import os, socket\n"
+        "        assert not any('KEY' in name for name in os.environ), 'a key'\n"
+        "        try:\n"
+        "            socket.create_connection(('127.0.0.1', 9), timeout=1)\n"
+        "        except ConnectionRefusedError:\n"
+        "            raise AssertionError('a network')\n"
+        "        except OSError:\n"
+        "            pass\n"
+        "        return torch.relu(x) * self.scale",
+    )
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", nosy))
+
+    assert "correct" == evaluation.status, evaluation
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        (problem("return x @ torch.ones(3)"), "line 9: forward raised RuntimeError"),
+        (problem("return x", init="self.y = 1 / 0"), "line 7: Model raised ZeroDivisionError"),
+        (problem("return x", inputs="[undefined]"), "get_inputs raised NameError"),
+        (problem("return 3"), "forward returns a int"),
+        (problem("return x + torch.rand(8, 8)"), "something else on every call"),
+    ],
+)
+async def test_a_bad_problem_is_refused_with_its_line(
+    executor: Executor, bad: Problem, said: str
+) -> None:
+    with pytest.raises(ProblemError, match=said):
+        await executor.describe(bad)
+
+
+async def test_nested_and_integer_outputs_are_judged(executor: Executor) -> None:
+    nested = problem("return {'a': x * 2, 'b': (x.argmax(dim=1), x > 0)}")
+    same = nested.source.replace("class Model(", "class ModelNew(")
+    wrong = same.replace("x > 0", "x >= -1")
+
+    right_one = await executor.evaluate(nested, as_candidate("cpp", same))
+    wrong_one = await executor.evaluate(nested, as_candidate("cpp", wrong))
+
+    assert "correct" == right_one.status, right_one
+    assert "incorrect" == wrong_one.status

@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import loop_samples as samples
+from stark.core.call import Message
+from stark.core.candidate import Candidate
+from stark.core.errors import ModelRefused, RecordingError, UsageError
+from stark.core.evaluation import Evaluation
+from stark.core.node import Node
+from stark.core.usage import Budget
+from stark.optimize import optimize
+from stark.recording import Recording, read_recording, record, write_recording
+from stark.replies import RecordedReplies
+from stark.search.policies.recorded import Recorded
+from stark.search.tree import Tree
+from stark.store import Store
+from stark.strategies import STRATEGIES, strategy
+from stark.testing.executor import FakeExecutor, invented
+from stark.testing.nodes import correct, failure
+
+ATTEMPTS = 15
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        yield store
+
+
+async def recorded(store: Store, name: str = "stark", parallel: int = 1) -> Recording:
+    """The recording of a run by this strategy."""
+    run = samples.run(name, ATTEMPTS, parallel=parallel)
+    store.create_run(run)
+    replies, _ = samples.scripted()
+    executor, watch = FakeExecutor(delay_s=0.001), samples.Notes()
+    await optimize(run, strategy(name), store, executor, replies, watch)
+    return record(store, run)
+
+
+async def followed(
+    recording: Recording, judge: Callable[[Candidate], Evaluation], **changes: object
+) -> Tree:
+    """The tree of a new run in a new store that follows a recording."""
+    run = recording.run.model_copy(update={"id": "again-1", **changes})
+    with Store.open("sqlite://") as store:
+        store.create_run(run)
+        following = replace(strategy(run.strategy), policy=Recorded(recording.selections))
+        replies, watch = RecordedReplies(recording.calls), samples.Notes()
+        tree, _ = await optimize(run, following, store, FakeExecutor(judge), replies, watch)
+        return tree
+
+
+def work_of(nodes: tuple[Node, ...]) -> dict[int, object]:
+    """Each attempt without its evaluation and its price: where it started, and what was written."""
+    return {
+        node.id: (node.parent, node.action, node.role, node.plan, node.edits, node.candidate)
+        for node in nodes
+    }
+
+
+def contrary(candidate: Candidate) -> Evaluation:
+    """Another device's verdict: what worked fails, and what failed works."""
+    return correct(0.5) if invented(candidate).status != "correct" else failure("crashed")
+
+
+async def test_a_recording_written_and_read_is_the_same(store: Store, tmp_path: Path) -> None:
+    recording = await recorded(store)
+    path = tmp_path / "new folder" / "run.json"
+
+    write_recording(recording, path)
+
+    assert recording == read_recording(path)
+    assert ATTEMPTS == len(recording.nodes) == len(recording.selections)
+    assert "scripted" == recording.models
+
+
+@pytest.mark.parametrize("judge", [invented, contrary, lambda _: failure("timed_out")])
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize("name", STRATEGIES)
+async def test_following_a_recording_gives_the_same_sources_plans_and_tree(
+    store: Store, name: str, parallel: int, judge: Callable[[Candidate], Evaluation]
+) -> None:
+    recording = await recorded(store, name, parallel)
+
+    tree = await followed(recording, judge)
+
+    assert work_of(recording.nodes) == work_of(tree.nodes)
+    verdicts = {node.id: judge(node.candidate) for node in tree.nodes if node.candidate}
+    assert verdicts == {node.id: node.evaluation for node in tree.nodes}
+
+
+async def test_following_with_another_number_of_attempts_at_once_makes_the_same_tree(
+    store: Store,
+) -> None:
+    recording = await recorded(store, parallel=4)
+
+    tree = await followed(recording, contrary, parallel=1)
+
+    assert list(range(1, ATTEMPTS + 1)) == [node.id for node in tree.nodes]
+    assert work_of(recording.nodes) == work_of(tree.nodes)
+
+
+async def test_replies_that_were_unusable_are_so_again(store: Store) -> None:
+    run = samples.run(attempts=4)
+    store.create_run(run)
+    replies, _ = samples.scripted(samples.never_a_plan)
+    await optimize(run, strategy("stark"), store, FakeExecutor(), replies, samples.Notes())
+
+    tree = await followed(record(store, run), invented)
+
+    assert [node.evaluation for node in store.nodes(run.id)] == [n.evaluation for n in tree.nodes]
+    assert {"unusable"} == {node.evaluation.status for node in tree.nodes}
+
+
+async def test_following_costs_tokens_in_the_books_and_no_money(store: Store) -> None:
+    recording = await recorded(store)
+
+    tree = await followed(recording, invented)
+
+    assert [node.usage.tokens for node in recording.nodes] == [n.usage.tokens for n in tree.nodes]
+    assert {0.0} == {node.usage.dollars for node in tree.nodes}
+
+
+async def test_an_attempt_in_flight_at_the_end_is_left_out(store: Store) -> None:
+    recording = await recorded(store)
+    run = recording.run
+    store.begin_attempt(run.id, ATTEMPTS + 1, recording.selections[1])
+
+    assert recording == record(store, run)
+
+
+async def test_a_run_that_stopped_during_an_attempt_is_finished_before_it_is_recorded(
+    store: Store,
+) -> None:
+    run = samples.run("sampling", 6, parallel=3)
+    store.create_run(run)
+    asked = iter(range(100))
+
+    def answer(messages: tuple[Message, ...]) -> str:
+        if next(asked) == 1:
+            raise ModelRefused("the key is used up: add credit")
+        return samples.team_reply(messages)
+
+    with pytest.raises(ModelRefused):
+        replies, watch = samples.scripted(answer)[0], samples.Notes()
+        await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, watch)
+
+    with pytest.raises(UsageError, match=r"stopped during attempt 2; finish it with `stark resume"):
+        record(store, run)
+
+
+def test_a_run_without_a_finished_attempt_is_no_recording(store: Store) -> None:
+    run = samples.run()
+    store.create_run(run)
+
+    with pytest.raises(UsageError, match="has no finished attempt to record"):
+        record(store, run)
+
+
+# What cannot be read or followed.
+
+
+def write_changed(recording: Recording, path: Path, changes: dict[str, object]) -> None:
+    """A recording as somebody else's program wrote it."""
+    write_recording(recording, path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(RecordingError) as caught:
+        read_recording(path)
+    text = str(caught.value)
+    assert str(path) in text
+    assert "\n" not in text
+    return text
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "No such file" in refusal(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("text", ["", "not JSON", "{}", "[1]", '{"format": 1}', "\udcff"])
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    assert "is no recording of this version of STARK" in refusal(path)
+
+
+@pytest.mark.parametrize("changes", [{"format": 2}, {"extra": 1}, {"run": {}}, {"calls": None}])
+async def test_a_recording_of_another_version_is_refused(
+    store: Store, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    path = tmp_path / "run.json"
+    write_changed(await recorded(store), path, changes)
+
+    text = refusal(path)
+
+    assert "is no recording of this version of STARK" in text
+    assert "stark record" in text
+
+
+async def test_a_missing_reply_is_named(store: Store) -> None:
+    recording = await recorded(store)
+    without = tuple(call for call in recording.calls if (call.attempt, call.turn) != (3, 1))
+    asked = next(call for call in recording.calls if (call.attempt, call.turn) == (3, 1))
+
+    with pytest.raises(RecordingError) as caught:
+        await followed(recording.model_copy(update={"calls": without}), invented)
+
+    assert f"no reply of the {asked.role} role for attempt 3, turn 2" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_a_reply_of_another_role_is_not_taken_for_this_one(store: Store) -> None:
+    recording = await recorded(store)
+
+    with pytest.raises(RecordingError, match="no reply of the solo role for attempt 1, turn 1"):
+        await followed(recording, invented, strategy="sampling")
+
+
+async def test_a_larger_budget_than_the_recording_is_refused(store: Store) -> None:
+    recording = await recorded(store)
+
+    with pytest.raises(RecordingError, match=f"holds no attempt {ATTEMPTS + 1}"):
+        await followed(recording, invented, budget=Budget(attempts=ATTEMPTS + 1))
