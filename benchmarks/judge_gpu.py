@@ -2,7 +2,7 @@
 
     python benchmarks/judge_gpu.py --kernelbench PATH/TO/KernelBench [--json FILE]
 
-Three KernelBench problems (one of each level) × three ways to write a kernel × correct, slow and wrong; the
+Three KernelBench problems (one of each level) x three ways to write a kernel x correct, slow and wrong; the
 reference timed against itself; every fault of `stark.testing.candidates`, each followed by an honest candidate.
 Exits 1 if any status is not the expected one.
 """
@@ -87,7 +87,9 @@ class Table:
     def __init__(self) -> None:
         self.rows: list[dict[str, object]] = []
 
-    def add(self, problem: str, what: str, expected: str, found: Evaluation, seconds: float) -> None:
+    def add(
+        self, problem: str, what: str, expected: str, found: Evaluation, seconds: float
+    ) -> None:
         row: dict[str, object] = {
             "problem": problem,
             "candidate": what,
@@ -132,7 +134,9 @@ async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
         problem = load(spec, checkout)
         begin = time.monotonic()
         reference = await executor.describe(problem)
-        print(f"-- {problem.name}: ready in {time.monotonic() - begin:.2f} s; eager {reference.eager.latency_ms:.4f} ms; {reference.roofline}")
+        print(
+            f"-- {problem.name}: ready in {time.monotonic() - begin:.2f} s; eager {reference.eager.latency_ms:.4f} ms; {reference.roofline}"
+        )
         waiting = []
         for route, language in ROUTES.items():
             for variant, status in STATUS.items():

@@ -26,7 +26,9 @@ torch::Tensor activate_cuda(torch::Tensor x, int64_t left_out, double scale, dou
 
 DECLARATION = "torch::Tensor activate_cuda(torch::Tensor x, int64_t left_out, double scale, double slope, int64_t blocks);"
 
-kernels = load_inline("scaled_leaky_relu", cpp_sources=DECLARATION, cuda_sources=SOURCE, functions=["activate_cuda"])
+kernels = load_inline(
+    "scaled_leaky_relu", cpp_sources=DECLARATION, cuda_sources=SOURCE, functions=["activate_cuda"]
+)
 
 BLOCKS = {"correct": 132 * 16, "slow": 4, "wrong": 132 * 16}["VARIANT"]
 LEFT_OUT = {"correct": 0, "slow": 0, "wrong": 1000}["VARIANT"]

@@ -19,5 +19,7 @@ LEFT_OUT = {"correct": 0, "slow": 0, "wrong": 1000}["VARIANT"]
 def activate(x, scale, slope):
     out = torch.empty_like(x)
     n = x.numel() - LEFT_OUT
-    scaled_leaky_relu[(triton.cdiv(n, BLOCK),)](x, out, n, scale, slope, BLOCK=BLOCK, num_warps=1 if BLOCK == 32 else 8)
+    scaled_leaky_relu[(triton.cdiv(n, BLOCK),)](
+        x, out, n, scale, slope, BLOCK=BLOCK, num_warps=1 if BLOCK == 32 else 8
+    )
     return out

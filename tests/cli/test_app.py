@@ -21,7 +21,9 @@ sys.exit(code)
 def test_help_loads_nothing_heavy() -> None:
     script = LOADED.format(arguments=["--help"], heavy=HEAVY)
 
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
 
     assert 0 == done.returncode
     assert "[]" == done.stderr.strip()
@@ -31,7 +33,9 @@ def test_help_loads_nothing_heavy() -> None:
 def test_help_answers_at_once() -> None:
     def seconds() -> float:
         began = time.monotonic()
-        subprocess.run([sys.executable, "-m", "stark.cli", "--help"], capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "stark.cli", "--help"], capture_output=True, check=True
+        )
         return time.monotonic() - began
 
     assert min(seconds() for _ in range(3)) < 0.5

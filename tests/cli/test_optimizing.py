@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +10,10 @@ from pathlib import Path
 import pytest
 from conftest import OPTIMIZE, Stark, verdict
 
+from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
@@ -22,7 +28,9 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
     assert 0 == ended.code
     assert "attempt 2 repairs attempt 1" in ended.out
     assert "3 attempts: 2 correct, 1 incorrect; debug took up 1 failed and repaired 1" in ended.out
-    assert "4.00x vs eager [3.95, 4.05]: faster" in ended.out.replace("[4.00, 4.00]", "[3.95, 4.05]")
+    assert "4.00x vs eager [3.95, 4.05]: faster" in ended.out.replace(
+        "[4.00, 4.00]", "[3.95, 4.05]"
+    )
     assert f"kernel: .stark/kernels/{kernel.name}" in ended.out
     assert "price unknown" in ended.out and "$" not in ended.out
     assert kernel.read_text().count("# better") == 1
@@ -74,29 +82,29 @@ def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecuto
     assert 3 == len(executor.evaluated)
 
 
+class InterruptedExecutor(FakeExecutor):
+    """Is asked about a good candidate when someone ends the run."""
+
+    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+        if "# good" in candidate.source:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(30)
+        return await super().evaluate(problem, candidate)
+
+
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-    import signal
-
-    def interrupted(candidate):  # type: ignore[no-untyped-def]
-        if "# good" in candidate.source:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return verdict(candidate)
-
-    executor = FakeExecutor(interrupted, delay_s=0.05)
-    monkeypatch.setattr("stark.cli.optimizing.open_executor", lambda *_: executor)
+    executors = [InterruptedExecutor(verdict), FakeExecutor(verdict)]
+    left = iter(executors)
+    monkeypatch.setattr("stark.cli.optimizing.open_executor", lambda *_: next(left))
     stopped = stark(*THREE)
     (run_id,) = {word.strip("`") for word in stopped.err.split() if word.startswith("problem-")}
-    monkeypatch.setattr(
-        "stark.cli.optimizing.open_executor", lambda *_: FakeExecutor(verdict)
-    )
     resumed = stark("resume", run_id)
 
     assert 130 == stopped.code
-    assert executor.closed
-    assert f"`stark resume {run_id}` goes on" in stopped.err
+    assert executors[0].closed
+    assert f"1 attempts are stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
     assert "error" not in stopped.err
     assert 0 == resumed.code
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
@@ -135,7 +143,7 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 0 == ended.code
     assert ended.out.count(said) >= 2
     assert "recorded:scripted" in ended.out
-    assert "6 recorded replies" not in ended.out and "5 recorded replies" in ended.out
+    assert "5 recorded replies; no model was asked and nothing paid" in ended.out
     assert 3 == len(executor.evaluated)
 
 

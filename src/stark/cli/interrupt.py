@@ -12,6 +12,9 @@ Result = TypeVar("Result")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
+GRACE_S = 15.0
+"""What cleaning up may take: more than the executors give their judges to end."""
+
 
 class Interrupted(StarkError):
     """Someone ended the work by Ctrl-C or SIGTERM."""
@@ -40,6 +43,8 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         task.cancel()
+        # Where a process was just being started, asyncio itself may wait for ever after the first.
+        loop.call_later(GRACE_S, task.cancel)
 
     for number in ENDING:
         loop.add_signal_handler(number, stop)

@@ -62,7 +62,7 @@ _ENDLESS_KERNEL = """        if x.is_cuda:
 
 _EXHAUST = """        held = []
         while True:
-            held.append(torch.ones(1 << 28, device=x.device))"""
+            held.append(torch.ones(1 << 26, device=x.device))"""
 
 FAULTS: dict[str, tuple[str, str]] = {
     "honest": (_module(), "correct"),

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.evaluator.judge.timing import FEWEST_PAIRS, Timed, time_alone, time_pair  # noqa: E402
+from stark.evaluator.judge.timing import FEWEST_PAIRS, Timed, time_alone, time_pair
 
 
 class Sleeper:

@@ -1,0 +1,24 @@
+# One set of commands for people and for CI. Each sets up .venv first if need be.
+.PHONY: demo test check bench setup clean
+
+setup:
+	@scripts/setup
+
+demo: setup  ## optimize the examples with recorded replies; builds, checks and timings are live
+	@scripts/demo
+
+test: setup  ## all tests that this machine can run
+	.venv/bin/python -m pytest
+
+check: setup  ## style, types and the import floors
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: setup  ## speed of the search itself
+	.venv/bin/python benchmarks/search.py
+	.venv/bin/python benchmarks/startup.py
+
+clean:
+	rm -rf .venv .stark

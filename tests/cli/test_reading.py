@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from conftest import BETTER, OPTIMIZE, Stark, candidate_source
+
+from stark.testing.executor import FakeExecutor
+
+
+@pytest.fixture(autouse=True)
+def a_run(stark: Stark, executor: FakeExecutor) -> None:
+    """Its first attempt fails, its second repairs it and its third is the best."""
+    stark(*OPTIMIZE, "--attempts", "3")
+
+
+def test_runs_lists_it(stark: Stark) -> None:
+    ended = stark("runs")
+
+    assert 0 == ended.code
+    assert "3/3" in ended.out and "4.00x" in ended.out and "3 attempts made" in ended.out
+
+
+def test_runs_as_json(stark: Stark) -> None:
+    (summary,) = stark("runs", "--json").document
+
+    assert (3, 2, "team-only") == (summary["attempts"], summary["correct"], summary["strategy"])
+
+
+def test_show_draws_the_tree(stark: Stark) -> None:
+    ended = stark("show")
+
+    lines = [line.split() for line in ended.out.splitlines()]
+    assert ["└─", "1", "code", "incorrect"] == next(words for words in lines if "1" in words[1:2])[
+        :4
+    ]
+    assert any(words[:3] == ["└─", "2", "debug"] for words in lines)
+    assert any(words[:5] == ["└─", "3", "code", "★", "best"] for words in lines)
+    assert "Invented GPU" in ended.out
+
+
+def test_show_one_attempt_in_full(stark: Stark) -> None:
+    ended = stark("show", "last", "3")
+
+    assert "improve attempt 2" in ended.out
+    assert "Fuse everything into one pass over memory." in ended.out
+    assert "-# good" in ended.out and "+# better" in ended.out
+    assert "compile" in ended.out and "KernelBench's allclose holds" in ended.out
+    assert "price unknown" in ended.out
+
+
+def test_show_source_is_the_best_candidates(stark: Stark) -> None:
+    assert candidate_source(BETTER) == stark("show", "--source").out
+
+
+def test_show_attempt_as_json_holds_its_calls(stark: Stark) -> None:
+    document = stark("show", "last", "3", "--json").document
+
+    assert ["plan", "code"] == [call["role"] for call in document["calls"]]
+    assert pytest.approx(0.25) == document["latency_ms"]
+
+
+def test_show_reads_a_recording(stark: Stark) -> None:
+    stored = stark("show").out
+    stark("record", "last", "out/run.json")
+
+    assert stored == stark("show", "out/run.json").out
+
+
+def test_an_attempt_that_is_not_there(stark: Stark) -> None:
+    ended = stark("show", "last", "9")
+
+    assert (2, True) == (ended.code, "has no finished attempt 9; it has 1 to 3" in ended.err)

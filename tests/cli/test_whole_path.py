@@ -1,0 +1,34 @@
+"""The command line, a shell script as the model, and the real judge on the CPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import BETTER, GOOD, Stark, candidate_source
+
+from stark.languages import language
+
+SMALL = language("cpp").example.problem.source.replace("ROWS = 4096", "ROWS = 256")
+
+
+def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Path) -> None:
+    (workplace / "problem.py").write_text(SMALL)
+    wrong = candidate_source(BETTER).replace("*= scale", "*= 2 * scale")
+    for number, source in enumerate((wrong, candidate_source(GOOD)), start=1):
+        (workplace / f"reply-{number}.md").write_text(f"```python\n{source}```\n")
+
+    ended = stark(
+        *("optimize", "problem.py", "--executor", "local:cpu", "--strategy", "team-only"),
+        *("--model", "exec:sh model.sh", "--attempts", "2", "--output", "kernel.py", "--json"),
+    )
+    ran = subprocess.run(
+        [sys.executable, "kernel.py"], capture_output=True, text=True, timeout=120, cwd=workplace
+    )
+
+    assert 0 == ended.code, ended.err
+    assert ["incorrect", "correct"] == [a["status"] for a in ended.document["attempts"]]
+    assert 1 == ended.document["failures_repaired"]
+    assert 0 == ran.returncode, ran.stderr
+    assert "relative RMS difference to the reference" in ran.stdout

@@ -1,0 +1,78 @@
+"""A run of a problem that any torch can compute, with nodes to write about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from stark.core.candidate import Candidate
+from stark.core.device import Device
+from stark.core.evaluation import Correct
+from stark.core.node import Node
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.core.run import RoleModel, Run
+from stark.core.usage import Budget
+from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, measurement
+
+PROBLEM = '''"""A reference with "quotes" and a \\backslash."""
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return [16]
+'''
+
+CANDIDATE = PROBLEM.partition("\n")[2].replace("Model(", "ModelNew(").partition("def get")[0]
+
+CPU = DEVICE.model_copy(update={"kind": "cpu", "name": 'Invented "CPU" \\x', "launch_us": None})
+
+RUN = Run(
+    id="linear-12ab",
+    created=datetime(2025, 1, 1, tzinfo=UTC),
+    problem=Problem(name="linear", source=PROBLEM),
+    language="cpp",
+    strategy="stark",
+    models={"plan": RoleModel(model="exec:a"), "code": RoleModel(model="exec:a")},
+    executor="local",
+    budget=Budget(attempts=30),
+    seed=3,
+    version="0.1.0",
+)
+
+
+def reference(device: Device = CPU) -> Reference:
+    return Reference(
+        device=device,
+        versions={"torch": "2.13.0"},
+        inputs=(),
+        outputs=(),
+        eager=measurement(EAGER_MS),
+        roofline=ROOFLINE,
+    )
+
+
+def node_of_source(source: str) -> Node:
+    evaluation = correct(0.5).model_copy(update={"device": CPU})
+    assert isinstance(evaluation, Correct)
+    return Node(
+        id=4,
+        parent=0,
+        action="improve",
+        role="solo",
+        candidate=Candidate(language="cpp", source=source),
+        evaluation=evaluation,
+    )
