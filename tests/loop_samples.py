@@ -18,8 +18,12 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RoleModel, Run
 from stark.core.usage import Budget, Usage
-from stark.replies import LiveReplies
+from stark.optimize import optimize
+from stark.replies import LiveReplies, Replies
 from stark.search.tree import Tree
+from stark.store import Store
+from stark.strategies import strategy
+from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 
 TEMPERATURES = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
@@ -87,6 +91,26 @@ def scripted(
 def replies_of(models: Mapping[str, Any]) -> LiveReplies:
     """Replies of each role from its own model."""
     return LiveReplies({role: (model, TEMPERATURES[role]) for role, model in models.items()})
+
+
+async def work(
+    store: Store,
+    run: Run,
+    executor: FakeExecutor | None = None,
+    replies: Replies | None = None,
+    watch: Notes | None = None,
+) -> tuple[Tree, str]:
+    """Work on a run that may be new or stored already."""
+    if run.id not in {summary.id for summary in store.summaries()}:
+        store.create_run(run)
+    return await optimize(
+        run,
+        strategy(run.strategy),
+        store,
+        executor or FakeExecutor(),
+        replies or scripted()[0],
+        watch or Notes(),
+    )
 
 
 class Notes:

@@ -2,26 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import signal
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 import loop_samples as samples
-from stark.core.call import Call, Message
 from stark.core.candidate import Candidate
-from stark.core.errors import JudgeUnavailable, ModelRefused, StoreError
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
-from stark.core.run import Run
 from stark.core.usage import Budget, Usage
-from stark.optimize import optimize
-from stark.replies import Replies
-from stark.search.tree import Tree
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
-from stark.testing.executor import FakeExecutor, invented
+from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import correct
 
 
@@ -29,26 +21,6 @@ from stark.testing.nodes import correct
 def store() -> Iterator[Store]:
     with Store.open("sqlite://") as store:
         yield store
-
-
-async def work(
-    store: Store,
-    run: Run,
-    executor: FakeExecutor | None = None,
-    replies: Replies | None = None,
-    watch: samples.Notes | None = None,
-) -> tuple[Tree, str]:
-    """Work on a run that may be new or stored already."""
-    if run.id not in {summary.id for summary in store.summaries()}:
-        store.create_run(run)
-    return await optimize(
-        run,
-        strategy(run.strategy),
-        store,
-        executor or FakeExecutor(),
-        replies or samples.scripted()[0],
-        watch or samples.Notes(),
-    )
 
 
 # What a run makes.
@@ -59,7 +31,7 @@ async def work(
 async def test_every_strategy_runs_to_its_budget(store: Store, name: str, parallel: int) -> None:
     run = samples.run(name, attempts=15, parallel=parallel)
 
-    tree, reason = await work(store, run)
+    tree, reason = await samples.work(store, run)
 
     assert "15 attempts made" == reason
     assert list(range(1, 16)) == sorted(node.id for node in tree.nodes)
@@ -72,7 +44,7 @@ async def test_every_strategy_runs_to_its_budget(store: Store, name: str, parall
 
 
 async def test_the_method_uses_all_its_roles_and_both_kinds_of_plan(store: Store) -> None:
-    tree, _ = await work(store, samples.run(attempts=30))
+    tree, _ = await samples.work(store, samples.run(attempts=30))
 
     assert {"code", "debug"} == {node.role for node in tree.nodes}
     assert {"edit", "rewrite"} == {node.plan.action for node in tree.nodes if node.plan}
@@ -93,7 +65,9 @@ async def test_the_same_seed_and_replies_make_the_same_tree(parallel: int) -> No
     trees = []
     for _ in range(2):
         with Store.open("sqlite://") as store:
-            tree, _ = await work(store, samples.run(attempts=20, parallel=parallel), Uneven())
+            tree, _ = await samples.work(
+                store, samples.run(attempts=20, parallel=parallel), Uneven()
+            )
             trees.append(tree.nodes)
     assert trees[0] == trees[1]
     in_order = sorted(trees[0], key=lambda node: node.id)
@@ -104,7 +78,7 @@ async def test_another_seed_makes_another_tree() -> None:
     trees = []
     for seed in (1, 2):
         with Store.open("sqlite://") as store:
-            tree, _ = await work(store, samples.run(attempts=20, seed=seed))
+            tree, _ = await samples.work(store, samples.run(attempts=20, seed=seed))
             trees.append(tree.nodes)
     assert trees[0] != trees[1]
 
@@ -112,7 +86,7 @@ async def test_another_seed_makes_another_tree() -> None:
 async def test_a_node_says_what_it_cost_and_the_run_what_all_did(store: Store) -> None:
     watch = samples.Notes()
 
-    tree, _ = await work(store, samples.run(attempts=6), watch=watch)
+    tree, _ = await samples.work(store, samples.run(attempts=6), watch=watch)
 
     for node in tree.nodes:
         calls = store.calls("relu-1a2b", node.id)
@@ -125,7 +99,7 @@ async def test_as_many_attempts_are_in_flight_as_the_run_allows(store: Store) ->
     watch = samples.Notes()
 
     run = samples.run("sampling", 9, parallel=3)
-    await work(store, run, FakeExecutor(delay_s=0.001), watch=watch)
+    await samples.work(store, run, FakeExecutor(delay_s=0.001), watch=watch)
 
     in_flight, most = 0, 0
     for event in watch.events:
@@ -137,7 +111,9 @@ async def test_as_many_attempts_are_in_flight_as_the_run_allows(store: Store) ->
 async def test_a_watch_sees_an_attempt_pass_from_role_to_role_to_the_judge(store: Store) -> None:
     watch = samples.Notes()
 
-    await work(store, samples.run(attempts=1), FakeExecutor(lambda _: correct(0.5)), watch=watch)
+    await samples.work(
+        store, samples.run(attempts=1), FakeExecutor(lambda _: correct(0.5)), watch=watch
+    )
 
     assert [
         "started with 0 nodes",
@@ -165,7 +141,7 @@ async def test_a_watch_sees_an_attempt_pass_from_role_to_role_to_the_judge(store
 async def test_each_limit_ends_the_run(store: Store, budget: Budget, reason: str) -> None:
     run = samples.run("sampling", budget=budget)
 
-    tree, ended = await work(store, run, FakeExecutor(delay_s=0.005))
+    tree, ended = await samples.work(store, run, FakeExecutor(delay_s=0.005))
 
     (summary,) = store.summaries()
     assert ended == summary.ended_reason
@@ -177,7 +153,7 @@ async def test_each_limit_ends_the_run(store: Store, budget: Budget, reason: str
 async def test_an_unknown_price_reaches_no_limit_in_dollars(store: Store) -> None:
     run = samples.run("sampling", budget=Budget(attempts=8, dollars=0.01))
 
-    _, reason = await work(store, run, replies=samples.scripted(dollars=None)[0])
+    _, reason = await samples.work(store, run, replies=samples.scripted(dollars=None)[0])
 
     assert "8 attempts made" == reason
 
@@ -186,248 +162,10 @@ async def test_unusable_replies_count_as_failed_attempts(store: Store) -> None:
     replies, model = samples.scripted(samples.never_a_plan)
     executor = FakeExecutor()
 
-    tree, reason = await work(store, samples.run(attempts=7), executor, replies)
+    tree, reason = await samples.work(store, samples.run(attempts=7), executor, replies)
 
     assert "7 attempts made" == reason
     assert ["unusable"] * 7 == [node.evaluation.status for node in tree.nodes]
     assert [2] * 7 == [node.usage.calls for node in tree.nodes], "asked once more, then given up"
     assert 14 == len(model.asked)
     assert [] == executor.evaluated
-
-
-# What interrupts it.
-
-
-def refuses_after(replies: int) -> Callable[[tuple[Message, ...]], str]:
-    left = iter(range(replies))
-
-    def answer(messages: tuple[Message, ...]) -> str:
-        if next(left, None) is None:
-            raise ModelRefused("the key is used up: add credit")
-        return samples.team_reply(messages)
-
-    return answer
-
-
-def unavailable_after(candidates: int) -> Callable[[Candidate], Evaluation]:
-    left = iter(range(candidates))
-
-    def judge(candidate: Candidate) -> Evaluation:
-        if next(left, None) is None:
-            raise JudgeUnavailable("no judge answers: start one")
-        return invented(candidate)
-
-    return judge
-
-
-@pytest.mark.parametrize("parallel", [1, 4])
-@pytest.mark.parametrize("failing", ["model", "judge"])
-async def test_a_failure_of_ours_is_raised_and_the_run_goes_on_later(
-    store: Store, failing: str, parallel: int
-) -> None:
-    run = samples.run(attempts=10, parallel=parallel)
-    if failing == "model":
-        with pytest.raises(ModelRefused):
-            await work(store, run, replies=samples.scripted(refuses_after(9))[0])
-    else:
-        with pytest.raises(JudgeUnavailable):
-            await work(store, run, FakeExecutor(unavailable_after(4)))
-
-    kept, calls = store.nodes(run.id), store.calls(run.id)
-    assert 0 < len(kept) < 10
-    assert 0 < len(store.unfinished(run.id)) <= parallel
-    (summary,) = store.summaries()
-    assert summary.ended_reason is None
-    tree, reason = await work(store, run)
-    assert "10 attempts made" == reason
-    assert kept == list(tree.nodes[: len(kept)])
-    assert_kept(calls, store.calls(run.id))
-
-
-async def test_what_was_judged_beside_a_failure_is_kept(store: Store) -> None:
-    """Three attempts end in the same turn of the event loop, the second by an exception."""
-    fates = iter(["good", "bad", "good"])
-
-    def judge(candidate: Candidate) -> Evaluation:
-        if next(fates) == "bad":
-            raise JudgeUnavailable("no judge answers: start one")
-        return correct(0.5)
-
-    run = samples.run("sampling", 3, parallel=3)
-    with pytest.raises(JudgeUnavailable):
-        await work(store, run, FakeExecutor(judge))
-
-    assert [1, 3] == [node.id for node in store.nodes(run.id)]
-    assert [2] == list(store.unfinished(run.id))
-
-
-async def test_a_resumed_run_asks_for_no_stored_reply_again(store: Store) -> None:
-    run = samples.run(attempts=1)
-    with pytest.raises(JudgeUnavailable):
-        await work(store, run, FakeExecutor(unavailable_after(0)))
-    assert [(1, 0), (1, 1)] == [(call.attempt, call.turn) for call in store.calls(run.id)]
-
-    replies, model = samples.scripted()
-    tree, _ = await work(store, run, FakeExecutor(lambda _: correct(0.5)), replies)
-
-    assert [] == model.asked
-    (node,) = tree.nodes
-    assert 2 == node.usage.calls, "what was paid for earlier is the attempt's cost all the same"
-    assert 0.5 == node.usage.dollars
-
-
-async def test_a_resumed_run_asks_on_from_a_plan_that_was_stored(store: Store) -> None:
-    run = samples.run(attempts=1)
-    with pytest.raises(ModelRefused):
-        await work(store, run, replies=samples.scripted(refuses_after(1))[0])
-
-    replies, model = samples.scripted()
-    tree, _ = await work(store, run, replies=replies)
-
-    assert ["code"] == [samples.role_of(asked.messages) for asked in model.asked]
-    (plan_call, code_call) = store.calls(run.id)
-    (node,) = tree.nodes
-    assert node.plan is not None
-    assert node.plan.strategy in plan_call.reply.text
-    assert node.plan.strategy in code_call.messages[1].text
-
-
-async def test_the_budget_holds_over_all_sessions(store: Store) -> None:
-    run = samples.run("sampling", budget=Budget(dollars=1.0))
-    with pytest.raises(ModelRefused):
-        await work(store, run, replies=samples.scripted(refuses_after(3))[0])
-
-    replies, model = samples.scripted()
-    _, reason = await work(store, run, replies=replies)
-
-    assert "$1.00 of $1.00 spent" == reason
-    assert 1 == len(model.asked)
-
-
-async def test_an_interrupted_run_makes_the_tree_that_it_would_have_made() -> None:
-    run = samples.run(attempts=16)
-    with Store.open("sqlite://") as whole, Store.open("sqlite://") as broken:
-        await work(whole, run)
-        for replies in (3, 1, 4, 2, 7):
-            with pytest.raises(ModelRefused):
-                await work(broken, run, replies=samples.scripted(refuses_after(replies))[0])
-        await work(broken, run)
-        assert whole.nodes(run.id) == broken.nodes(run.id)
-        assert whole.calls(run.id) == broken.calls(run.id)
-
-
-async def test_a_run_that_ended_goes_on_with_a_larger_budget(store: Store) -> None:
-    run = samples.run(attempts=5)
-    first, _ = await work(store, run)
-    reference = store.reference(run.id)
-
-    store.set_budget(run.id, Budget(attempts=9))
-    another_device = FakeExecutor(warnings=("measured again",))
-    tree, reason = await work(store, store.run(run.id), another_device)
-
-    assert "9 attempts made" == reason
-    assert first.nodes == tree.nodes[:5]
-    assert 9 == len(store.nodes(run.id))
-    assert reference == store.reference(run.id), "it is measured once"
-
-
-async def test_a_run_that_goes_on_has_not_ended(store: Store) -> None:
-    run = samples.run(attempts=2)
-    await work(store, run)
-
-    larger = samples.run(attempts=4)
-    with pytest.raises(ModelRefused):
-        await work(store, larger, replies=samples.scripted(refuses_after(0))[0])
-
-    (summary,) = store.summaries()
-    assert summary.ended_reason is None
-
-
-async def test_a_finished_run_asks_nothing_and_keeps_its_reason(store: Store) -> None:
-    run = samples.run(attempts=3)
-    await work(store, run)
-    replies, model = samples.scripted()
-
-    tree, reason = await work(store, run, replies=replies)
-
-    assert ("3 attempts made", 3, []) == (reason, len(tree.nodes), model.asked)
-
-
-@pytest.mark.parametrize("parallel", [1, 4])
-async def test_cancelling_ends_all_work_and_loses_nothing(store: Store, parallel: int) -> None:
-    class Impatient(samples.Notes):
-        def stepped(self, attempt: int, step: str) -> None:
-            if (attempt, step) == (9, "judge"):
-                working.cancel()
-
-    run = samples.run("sampling", attempts=30, parallel=parallel)
-    replies, model = samples.scripted()
-    executor = FakeExecutor(delay_s=0.001)
-    working = asyncio.create_task(work(store, run, executor, replies, Impatient()))
-    with pytest.raises(asyncio.CancelledError):
-        await working
-
-    assert {asyncio.current_task()} == asyncio.all_tasks()
-    kept, calls = store.nodes(run.id), store.calls(run.id)
-    assert len(kept) >= 9 - parallel
-    assert 9 in store.unfinished(run.id)
-    assert len(model.asked) == len(calls)
-    tree, _ = await work(store, run, replies=replies)
-    assert 30 == len(tree.nodes)
-    assert kept == list(tree.nodes[: len(kept)])
-    assert 30 == len(model.asked), "one reply each: no stored one was asked for again"
-    assert_kept(calls, store.calls(run.id))
-
-
-async def test_what_is_judged_when_the_run_is_cancelled_is_kept(store: Store) -> None:
-    run = samples.run("sampling", attempts=1)
-
-    def cancelling(candidate: Candidate) -> Evaluation:
-        working.cancel()
-        return correct(0.5)
-
-    working = asyncio.create_task(work(store, run, FakeExecutor(cancelling)))
-    with pytest.raises(asyncio.CancelledError):
-        await working
-
-    assert [1] == [node.id for node in store.nodes(run.id)]
-
-
-def test_an_interrupt_from_the_keyboard_ends_the_run_and_it_goes_on_later(tmp_path: Path) -> None:
-    run = samples.run("sampling", attempts=12, parallel=2)
-    judged: list[Candidate] = []
-
-    def interrupting(candidate: Candidate) -> Evaluation:
-        judged.append(candidate)
-        if len(judged) == 5:
-            signal.raise_signal(signal.SIGINT)
-        return correct(0.5)
-
-    with Store.open(f"sqlite:///{tmp_path}/stark.db") as store:
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(work(store, run, FakeExecutor(interrupting, delay_s=0.001)))
-        kept = store.nodes(run.id)
-        assert 4 <= len(kept) < 12
-        tree, _ = asyncio.run(work(store, run))
-        assert kept == list(tree.nodes[: len(kept)])
-        assert 12 == len(tree.nodes)
-
-
-async def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/stark.db"
-    run = samples.run("sampling", attempts=3)
-    with Store.open(url) as one, Store.open(url) as other:
-        one.create_run(run)
-        with one.exclusive(run.id):
-            replies, model = samples.scripted()
-            with pytest.raises(StoreError, match="worked on by another process"):
-                await work(other, run, replies=replies)
-            assert [] == model.asked
-        tree, _ = await work(other, run)
-        assert 3 == len(tree.nodes)
-
-
-def assert_kept(earlier: list[Call], later: list[Call]) -> None:
-    """Every call that was stored is still there, unchanged."""
-    now = {(call.attempt, call.turn): call for call in later}
-    assert earlier == [now[call.attempt, call.turn] for call in earlier]

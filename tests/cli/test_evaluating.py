@@ -5,6 +5,9 @@ from pathlib import Path
 import pytest
 from conftest import BETTER, BROKEN, GOOD, Stark, candidate_source
 
+from stark.core.candidate import Candidate
+from stark.core.errors import JudgeUnavailable
+from stark.core.evaluation import Evaluation
 from stark.testing.executor import FakeExecutor
 
 
@@ -40,3 +43,24 @@ def test_json(stark: Stark, executor: FakeExecutor) -> None:
         candidate[key] for key in ("file", "language", "status")
     )
     assert pytest.approx(4.0) == candidate["speedups"]["eager"]["ratio"]
+
+
+def test_a_judge_that_cannot_be_had_is_told_in_a_sentence(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(candidate: Candidate) -> Evaluation:
+        raise JudgeUnavailable("the judge died")
+
+    executor = FakeExecutor(unavailable)
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
+
+    ended = stark("evaluate", "problem.py", "kernels")
+
+    assert (2, "error: the judge died\n") == (ended.code, ended.err)
+    assert executor.closed
+
+
+def test_a_language_can_be_named(stark: Stark, executor: FakeExecutor) -> None:
+    stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
+
+    assert ["cuda"] == [candidate.language for candidate in executor.evaluated]

@@ -69,11 +69,10 @@ async def _judge(
     try:
         with console.status(f"judging {len(candidates)} for {problem.name}"):
             reference = await executor.describe(problem)
-            async with asyncio.TaskGroup() as group:
-                tasks = {path: group.create_task(judge(path)) for path in candidates}
+            evaluations = await asyncio.gather(*map(judge, candidates))
     finally:
         await executor.close()
-    return reference, {path: task.result() for path, task in tasks.items()}
+    return reference, dict(zip(candidates, evaluations, strict=True))
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

@@ -13,8 +13,10 @@ import contextlib
 import ctypes
 import importlib
 import os
+import shutil
 import signal
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -24,6 +26,9 @@ from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 _PR_SET_CHILD_SUBREAPER = 36
+
+ENDING_S = 5.0
+"""How long killed children may take to end."""
 
 
 class Forkserver:
@@ -76,6 +81,16 @@ class Forkserver:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
+    def kill_all(self) -> None:
+        """End every child with all its processes."""
+        for pid in self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+        deadline = time.monotonic() + ENDING_S
+        while self.alive and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.005)
+
 
 def _become_runner(request: Message, descriptors: list[int], parent: int) -> None:
     control, output, *arena = descriptors
@@ -91,15 +106,22 @@ def _own_children() -> set[int]:
 
 
 def main() -> None:
-    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR [MODULE…]`."""
+    """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`.
+
+    Ends when the judge does, however that ended, and leaves nothing: no child, and no FOLDER.
+    """
+    _, descriptor, folder, *modules = sys.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
-    for module in sys.argv[2:]:
+    for module in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit("a preloaded module touched the device, so children could not use it")
-    Forkserver(Channel.from_descriptor(int(sys.argv[1]))).serve()
+    server = Forkserver(Channel.from_descriptor(int(descriptor)))
+    server.serve()
+    server.kill_all()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ class Forkserver:
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
+            start_new_session=True,  # it outlives a judge that is killed, to clean up after it
         )
         theirs.close()
 

@@ -20,6 +20,7 @@ from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
+from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
@@ -47,6 +48,26 @@ class Expected:
     drawn: Drawn
     outputs: list[ExpectedTensor]
     oracle_is_float64: bool
+
+
+class ReferenceDied(Exception):
+    """The running reference failed while a candidate was timed against it: a fault of ours."""
+
+
+class RunningReference:
+    """The reference in a child of its own. Its failure is never a candidate's."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Its answer. Raises ReferenceDied."""
+        try:
+            return self.child.ask(request, limit_s)
+        except ChildFailed as failure:
+            raise ReferenceDied(
+                f"the running reference {failure.kind}: {failure.error}"
+            ) from failure
 
 
 class SharedSet:
@@ -150,7 +171,7 @@ class PreparedReference:
         self.shared = SharedSet(self.program, drawn, outputs, self.folder / "candidate")
         self._own = SharedSet(self.program, drawn, outputs, self.folder / "reference")
         self._kept: dict[int, Expected] = {}
-        self._running: Child | None = None
+        self._running: RunningReference | None = None
         self._eager: Measurement | None = None
 
     @property
@@ -176,7 +197,7 @@ class PreparedReference:
             self._kept[seed] = expected
         return expected
 
-    def running(self, limits: Limits) -> Child:
+    def running(self, limits: Limits) -> RunningReference:
         """The reference in a child of its own, loaded and warm, run by the same code as any candidate."""
         if self._running is None:
             child = self.forkserver.fork(
@@ -200,7 +221,7 @@ class PreparedReference:
                 raise ProblemError(
                     f"{self.problem.name}: the reference does not run in a process of its own: {failure.error}"
                 ) from failure
-            self._running = child
+            self._running = RunningReference(child)
         return self._running
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
@@ -221,7 +242,7 @@ class PreparedReference:
     def close(self) -> None:
         """End the running reference and give the memory back."""
         if self._running is not None:
-            self._running.close()
+            self._running.child.close()
         self._kept.clear()
         for shared in (self.shared, self._own):
             shared.arena.close()

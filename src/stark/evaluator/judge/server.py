@@ -65,20 +65,13 @@ class Judge:
         self._pool = ThreadPoolExecutor(max_workers=builds + 2)
 
     def serve(self, requests: BinaryIO) -> None:
-        """Answer requests until the executor closes its end."""
+        """Answer requests until the executor closes its end; what is still in work then is given up."""
         self._say(Hello(device=self.sheet, versions=self.versions))
         for line in requests:
             request = request_adapter.validate_json(line)
             self._pool.submit(self._work, request)
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self.close()
-
-    def close(self) -> None:
-        """End all children."""
-        with self._device_lock:
-            if self._prepared is not None:
-                self._prepared.close()
         self.forkserver.close()
+        os._exit(0)
 
     def _work(self, request: Describe | Evaluate) -> None:
         """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge."""

@@ -10,16 +10,23 @@ import random
 import time
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Protocol
 
 from stark.core.measurement import Measurement, Speedup, speedup
-from stark.evaluator.judge.children import Child
+from stark.evaluator.candidate.wire import Message
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
 """About how long one sample should run, so that the cost of asking for it vanishes."""
 
 LARGEST_BLOCK = 50
 WARMUP_BLOCKS = 3
+LONG_MS = 500.0
+"""A call that takes so long is warm after three."""
+
 FEWEST_PAIRS = 8
+FEWEST_PAIRS_WHEN_SLOW = 3
+"""Enough for programs so slow that even these take three times the budget."""
+
 MOST_PAIRS = 100
 WIDE = 0.005
 """Half-width of the interval, relative, under which no more pairs are taken."""
@@ -31,11 +38,18 @@ FORGED_FACTOR, FORGED_MS = 1.5, 0.1
 """How far the wall clock may exceed what the device events claim before the wall clock counts."""
 
 
+class Asked(Protocol):
+    """A process that runs a program: a candidate's child, or the running reference."""
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Its answer to a request."""
+
+
 @dataclass
 class Timed:
     """One program being timed: its process, and what its blocks took so far."""
 
-    child: Child
+    child: Asked
     device_kind: str
     limit_s: float
     calls: int = 1
@@ -52,9 +66,10 @@ class Timed:
         self._block(1)
         estimate = min(first, self._block(1))
         self.calls = max(1, min(LARGEST_BLOCK, round(BLOCK_MS[self.device_kind] / estimate)))
-        for _ in range(WARMUP_BLOCKS):
+        more = WARMUP_BLOCKS if estimate < LONG_MS else 0
+        for _ in range(more):
             self._block(self.calls)
-        self.warmups = 3 + WARMUP_BLOCKS * self.calls
+        self.warmups = 3 + more * self.calls
         self.asking_ms = median(self._empty() for _ in range(5))
 
     def sample(self) -> None:
@@ -128,9 +143,10 @@ def time_pair(
         chance.shuffle(order)
         for program in order:
             program.sample()
-        if len(candidate.wall_ms) < FEWEST_PAIRS:
-            continue
-        if time.monotonic() > deadline or _narrow(_ratio(reference, candidate)):
+        pairs, over_s = len(candidate.wall_ms), time.monotonic() - deadline
+        if pairs >= FEWEST_PAIRS and (over_s > 0 or _narrow(_ratio(reference, candidate))):
+            break
+        if pairs >= FEWEST_PAIRS_WHEN_SLOW and over_s > 2 * budget_s:
             break
     by_wall = candidate.forged()
     warnings: tuple[str, ...] = ()

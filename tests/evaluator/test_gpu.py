@@ -1,0 +1,108 @@
+"""The judge on a CUDA device: guides' examples, memory over IPC, and faults that only a device has."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stark.core.evaluation import Correct
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
+from stark.languages import LANGUAGES
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+pytest.importorskip("torch")
+
+pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
+
+LIMITS = Limits(verify_s=8.0, timing_budget_s=0.5, memory_gb=8.0)
+
+PRECISE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+def get_inputs():
+    return [torch.randn(1024, 1024), torch.randn(1024, 1024)]
+
+def get_init_inputs():
+    return []
+"""
+
+LARGE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sigmoid(x)
+
+def get_inputs():
+    return [torch.rand(1 << 26)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def executor() -> AsyncIterator[Executor]:
+    judge = open_executor("local:cuda:0", LIMITS)
+    yield judge
+    await judge.close()
+
+
+@pytest.mark.parametrize(
+    "name", [entry.name for entry in LANGUAGES.values() if "cuda" in entry.device_kinds]
+)
+async def test_the_guides_examples_are_correct_and_faster(executor: Executor, name: str) -> None:
+    example = LANGUAGES[name].example
+
+    evaluation = await executor.evaluate(example.problem, example.candidate)
+
+    assert isinstance(evaluation, Correct), evaluation
+    assert evaluation.speedup_vs("eager").low > 1
+
+
+async def test_tf32_is_refused_where_the_reference_does_not_use_it(executor: Executor) -> None:
+    problem = Problem(name="product", source=PRECISE)
+    same = PRECISE.replace("class Model(", "class ModelNew(")
+    rough = same.replace("return a @ b", "return (a.half() @ b.half()).float()")
+    tf32 = same.replace(
+        "import torch\n", "import torch\ntorch.backends.cuda.matmul.allow_tf32 = True\n", 1
+    )
+
+    found = [
+        (await executor.evaluate(problem, as_candidate("triton", source))).status
+        for source in (same, tf32, rough)
+    ]
+
+    assert ["correct", "incorrect", "incorrect"] == found
+
+
+async def test_the_reference_against_itself_is_within_a_percent(executor: Executor) -> None:
+    problem = Problem(name="sigmoid", source=LARGE)
+    same = LARGE.replace("class Model(", "class ModelNew(")
+
+    evaluation = await executor.evaluate(problem, as_candidate("triton", same))
+
+    assert isinstance(evaluation, Correct)
+    assert 1.0 == pytest.approx(evaluation.speedup_vs("eager").ratio, abs=0.01)
+    assert "device_events" == evaluation.candidate.clock
+
+
+@pytest.mark.parametrize("name", ["loops forever in a kernel", "exhausts memory", "segfaults"])
+async def test_faults_leave_the_device_to_the_next(executor: Executor, name: str) -> None:
+    source, status = FAULTS[name]
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("triton", source))
+    honest = await executor.evaluate(PROBLEM, as_candidate("triton", FAULTS["honest"][0]))
+
+    assert status == evaluation.status
+    assert "correct" == honest.status
