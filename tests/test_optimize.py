@@ -8,13 +8,14 @@ import pytest
 
 import loop_samples as samples
 from stark.core.candidate import Candidate
+from stark.core.errors import UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Usage
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import correct
+from stark.testing.nodes import CPU, correct
 
 
 @pytest.fixture
@@ -169,3 +170,13 @@ async def test_unusable_replies_count_as_failed_attempts(store: Store) -> None:
     assert [2] * 7 == [node.usage.calls for node in tree.nodes], "asked once more, then given up"
     assert 14 == len(model.asked)
     assert [] == executor.evaluated
+
+
+async def test_a_language_that_the_device_cannot_run_is_refused_before_anything_is_paid(
+    store: Store,
+) -> None:
+    run = samples.run()
+
+    with pytest.raises(UsageError, match="do not run on the judge's Invented CPU"):
+        await samples.work(store, run, FakeExecutor(device=CPU))
+    assert [] == store.calls(run.id)

@@ -16,6 +16,7 @@ from typing import Protocol
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call, Message, Reply
 from stark.core.candidate import Candidate
+from stark.core.errors import UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -57,11 +58,22 @@ async def optimize(
         reference = store.reference(run.id)
         if reference is None:
             reference = await executor.describe(run.problem)
+            _check_device(run, reference)
             store.set_reference(run.id, reference)
         session = _Session(run, strategy, store, executor, replies, watch, reference)
         reason = await session.work()
         store.end_run(run.id, reason)
         return session.tree, reason
+
+
+def _check_device(run: Run, reference: Reference) -> None:
+    """Refuse before anything is paid what could never work."""
+    kind, fitting = reference.device.kind, language(run.language).device_kinds
+    if kind not in fitting:
+        raise UsageError(
+            f"{run.language} kernels do not run on the judge's {reference.device.name} ({kind}); choose "
+            f"another --language, or an --executor with {' or '.join(fitting)}"
+        )
 
 
 class _Session:

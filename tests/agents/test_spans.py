@@ -389,3 +389,11 @@ def test_invalid_escape_in_a_string_prints_no_warning() -> None:
 @pytest.mark.parametrize(("first", "last", "words"), [(3, 3, "line 3"), (3, 5, "lines 3-5")])
 def test_lines_in_words(first: int, last: int, words: str) -> None:
     assert words == lines_in_words(first, last)
+
+
+def test_a_span_that_no_statements_surround_gets_advice_and_no_crash() -> None:
+    source = '"""\\\n\nfirst\nsecond\n"""\n\nx = 1\n'
+
+    faults = [Layout(source).fault(1, last) for last in range(1, 6)]
+
+    assert all(isinstance(fault, str | None) for fault in faults)

@@ -5,7 +5,7 @@ import sys
 import time
 
 import pytest
-from conftest import Stark
+from cli_samples import Stark
 
 HEAVY = ("torch", "sqlalchemy", "pydantic", "pydantic_ai", "rich.live", "asyncio")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Stark
+from cli_samples import Stark
 
 from stark.cli import doctor
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import BETTER, BROKEN, GOOD, Stark, candidate_source
+from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
 
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable

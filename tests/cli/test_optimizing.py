@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import OPTIMIZE, Stark, verdict
+from cli_samples import OPTIMIZE, Stark, verdict
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import CPU
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
 
@@ -95,7 +96,7 @@ class InterruptedExecutor(FakeExecutor):
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executors = [InterruptedExecutor(verdict), FakeExecutor(verdict)]
+    executors = [InterruptedExecutor(verdict, device=CPU), FakeExecutor(verdict, device=CPU)]
     left = iter(executors)
     monkeypatch.setattr("stark.cli.optimizing.open_executor", lambda *_: next(left))
     stopped = stark(*THREE)
@@ -188,7 +189,8 @@ import sys
 import stark.cli.optimizing
 from stark.cli.app import main
 from stark.testing.executor import FakeExecutor
-stark.cli.optimizing.open_executor = lambda *_: FakeExecutor()
+from stark.testing.nodes import CPU
+stark.cli.optimizing.open_executor = lambda *_: FakeExecutor(device=CPU)
 code = main({[*THREE, "--json"]!r})
 print([name for name in ("torch", "pydantic_ai") if name in sys.modules], file=sys.stderr)
 sys.exit(code)

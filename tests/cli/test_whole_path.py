@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import BETTER, GOOD, Stark, candidate_source
+from cli_samples import BETTER, GOOD, Stark, candidate_source
 
 from stark.languages import language
 

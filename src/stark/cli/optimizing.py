@@ -66,8 +66,8 @@ def resume(
         executor = open_executor(run.executor, limits(settings))
         changed = {name: value for name, value in budget.items() if value is not None}
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
-        store.set_budget(run.id, run.budget)
-        store.reopen_run(run.id)
+        with store.exclusive(run.id):  # a run that is being worked on keeps its budget
+            store.set_budget(run.id, run.budget)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
 
 

@@ -11,7 +11,7 @@ request or of our own machinery:
         JudgeUnavailable            no judge answers (it could not start, or keeps dying)
         StoreError                  the run store cannot be opened, read or written
       ModelError                    a language model could not be asked
-        ModelRefused                it will not succeed on a retry (key, address, name, request)
+        ModelRefused                exit code 2: no retry would help (key, address, name, request)
         ModelUnreachable            retries are used up
       ReplyError                    a reply broke the rules of its role (one is sent back, then it counts)
       JudgeDied                     the judge process ended in the middle of a request (retried)

@@ -77,7 +77,7 @@ def _median_interval_rank(count: int, level: float = 0.95) -> int:
     """
     tail, rank = 0.0, 0
     for k in range(count // 2):
-        tail += math.comb(count, k) / 2.0**count
+        tail += math.comb(count, k) / 2**count
         if 1 - 2 * tail < level:
             break
         rank = k

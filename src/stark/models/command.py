@@ -82,13 +82,20 @@ class CommandModel:
         """Exit status, standard output and standard error of one run."""
         try:
             # A session of its own, so that whatever it starts can be ended with it.
-            process = await asyncio.create_subprocess_shell(
-                self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
+            starting = asyncio.ensure_future(
+                asyncio.create_subprocess_shell(
+                    self._command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
+                )
             )
+            # A cancellation in the middle of starting would leave a process that nobody ends.
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await _end(await starting)
+            raise
         except OSError as error:
             raise ModelRefused(f"the command behind {self.name} cannot start: {error}") from error
         try:

@@ -28,7 +28,7 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     latency_ms: float | None
-    """Of the fastest correct candidate."""
+    """Of the fastest correct candidate, by its paired speedup: latencies of two attempts come from two windows."""
 
     speedup_vs_eager: float | None
     """Of that same candidate."""
@@ -54,7 +54,10 @@ def summaries_query() -> Select[Any]:
             NodeRow.latency_ms,
             NodeRow.speedup_vs_eager,
             func.row_number()
-            .over(partition_by=NodeRow.run_id, order_by=(NodeRow.latency_ms, NodeRow.position))
+            .over(
+                partition_by=NodeRow.run_id,
+                order_by=(NodeRow.speedup_vs_eager.desc(), NodeRow.position),
+            )
             .label("rank"),
         )
         .where(NodeRow.latency_ms.is_not(None))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stark.core.candidate import Candidate
+from stark.core.device import Device
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
@@ -29,11 +30,13 @@ class FakeExecutor:
         self,
         evaluation: Callable[[Candidate], Evaluation] = invented,
         *,
+        device: Device = DEVICE,
         delay_s: float = 0.0,
         warnings: tuple[str, ...] = (),
     ) -> None:
         """`evaluation` may raise to fail a request; `warnings` are the reference's."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
+        self._device = device
         self.evaluated: list[Candidate] = []
         self.closed = False
 
@@ -42,7 +45,7 @@ class FakeExecutor:
         await asyncio.sleep(self._delay_s)
         spec = TensorSpec(shape=(4096, 1000), dtype="float32")
         return Reference(
-            device=DEVICE,
+            device=self._device,
             versions={"python": "3.11.7", "torch": "2.13.0"},
             inputs=(spec,),
             outputs=(spec,),

@@ -46,6 +46,17 @@ DEVICE = Device(
     launch_us=2.5,
 )
 
+CPU = Device(
+    kind="cpu",
+    name="Invented CPU",
+    architecture="x86_64",
+    processors=8,
+    memory_gb=32.0,
+    last_level_cache_mb=32.0,
+    bandwidth_gb_s=40.0,
+    peak_tflop_s={"fp32": 0.4},
+)
+
 ROOFLINE = Roofline(
     least_bytes=30_000_000, flops=0, arithmetic="fp32", memory_ms=0.01, compute_ms=0.0
 )

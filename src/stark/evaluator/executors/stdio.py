@@ -93,14 +93,21 @@ class JudgeProcess:
     async def _start(self) -> asyncio.subprocess.Process:
         self._said.clear()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=LONGEST_LINE,
-                start_new_session=True,
+            # Shielded: a cancellation in the middle of starting would hang, and leave a process.
+            starting = asyncio.ensure_future(
+                asyncio.create_subprocess_exec(
+                    *self.command,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    limit=LONGEST_LINE,
+                    start_new_session=True,
+                )
             )
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await _ended(await starting)
+            raise
         except OSError as error:
             raise JudgeUnavailable(f"the judge cannot be started: {error}") from error
         errors = asyncio.create_task(self._keep_stderr(process))

@@ -103,8 +103,7 @@ def first_errors(text: str) -> str:
     starts = [i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\s*[:#]", line)]
     if not starts:
         return "\n".join(lines[:ERROR_LINES])
-    head = [lines[0]] if starts[0] > 0 else []
-    return "\n".join([*head, *lines[starts[0] : starts[0] + ERROR_LINES]])
+    return "\n".join(lines[starts[0] : starts[0] + ERROR_LINES])
 
 
 def _speaks(error: str) -> bool:

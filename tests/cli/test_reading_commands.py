@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import BETTER, OPTIMIZE, Stark, candidate_source
+from cli_samples import BETTER, OPTIMIZE, Stark, candidate_source
 
 from stark.testing.executor import FakeExecutor
 
@@ -34,7 +34,7 @@ def test_show_draws_the_tree(stark: Stark) -> None:
     ]
     assert any(words[:3] == ["└─", "2", "debug"] for words in lines)
     assert any(words[:5] == ["└─", "3", "code", "★", "best"] for words in lines)
-    assert "Invented GPU" in ended.out
+    assert "Invented CPU" in ended.out
 
 
 def test_show_one_attempt_in_full(stark: Stark) -> None:
