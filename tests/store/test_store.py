@@ -252,10 +252,10 @@ def test_summaries_say_how_each_run_stands(begun: Store) -> None:
     assert newer == RunSummary(
         id="newer", attempts=0, correct=0, latency_ms=None, speedup_vs_eager=None, **common
     )
-    # The fastest candidate and its own speedup, though a slower one was measured at more.
-    assert older.speedup_vs_eager == pytest.approx(4.0)
-    assert older.model_copy(update={"speedup_vs_eager": 4.0}) == RunSummary(
-        id=RUN, attempts=3, correct=2, latency_ms=0.25, speedup_vs_eager=4.0, **common
+    # The larger paired speedup is the best, as in the tree, though another's latency was lower.
+    assert older.speedup_vs_eager == pytest.approx(6.0)
+    assert older.model_copy(update={"speedup_vs_eager": 6.0}) == RunSummary(
+        id=RUN, attempts=3, correct=2, latency_ms=0.5, speedup_vs_eager=6.0, **common
     )
 
 
