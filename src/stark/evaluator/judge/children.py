@@ -33,6 +33,18 @@ INHERITED = (
 """Environment variables that a child gets; everything else, keys above all, stays out."""
 
 
+FORKSERVER_ENVIRONMENT = {
+    # Importing tvm_ffi must not look for a device: a process that did cannot be forked from.
+    "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
+    # malloc keeps what it once had, as in any process that has run for a while. Otherwise the luck of
+    # the heap's layout decides whether large tensors are faulted in page by page on every call, which made
+    # one and the same program up to three times slower from one process to the next.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+
+
 class ChildFailed(Exception):
     """A child did not answer properly: data about the candidate."""
 
@@ -63,8 +75,7 @@ class Forkserver:
                 str(descriptor),
                 *preload,
             ],
-            # Importing tvm_ffi must not look for a device: a process that did cannot be forked from.
-            env=child_environment(self.folder, {"TVM_FFI_DISABLE_TORCH_C_DLPACK": "1"}),
+            env=child_environment(self.folder, FORKSERVER_ENVIRONMENT),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
