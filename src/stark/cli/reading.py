@@ -72,8 +72,7 @@ def _view(asked: str, settings: Settings) -> RunView:
     """A run of the store, or the one in a recording's file."""
     path = Path(asked)
     if path.suffix == ".json" and path.is_file():
-        recording = read_recording(path)
-        return RunView(recording.run, recording.reference, recording.nodes, recording.calls)
+        return RunView.of_recording(read_recording(path))
     with Store.open(settings.store) as store:
         return RunView.of_store(store, asked)
 

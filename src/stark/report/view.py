@@ -10,6 +10,7 @@ from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
+from stark.recording import Recording
 from stark.search.tree import Tree
 from stark.store import Store
 
@@ -35,6 +36,11 @@ class RunView:
         return cls(
             run, store.reference(run.id), tuple(store.nodes(run.id)), tuple(store.calls(run.id))
         )
+
+    @classmethod
+    def of_recording(cls, recording: Recording) -> RunView:
+        """The run that was recorded."""
+        return cls(recording.run, recording.reference, recording.nodes, recording.calls)
 
     @cached_property
     def tree(self) -> Tree:
