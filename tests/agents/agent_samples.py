@@ -132,11 +132,11 @@ CRASH = Crashed(
 
 
 class Taught(Language):
-    """A language whose guide is two lines, so that no guide's change touches the snapshots."""
+    """A language whose guide is short, so that no guide's change touches the snapshots."""
 
     @property
     def guide(self) -> str:
-        return "One Python file that defines `ModelNew`.\nCosts $0 to learn."
+        return "# Taught\n\n## The form\nOne Python file that defines `ModelNew`.\n\n## Traps\nCosts $0 to learn."
 
 
 LANGUAGE = Taught(**vars(LANGUAGES["cuda"]))

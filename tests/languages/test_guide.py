@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from stark.languages.guide import fenced
+import pytest
+
+from stark.languages.guide import fenced, section
 
 TEXT = """\
 Text with `code`.
@@ -24,3 +26,12 @@ def test_blocks_are_found_by_their_whole_info_string():
     assert ["two\n\n"] == fenced(TEXT, "python")
     assert ["plain\n"] == fenced(TEXT, "")
     assert [] == fenced(TEXT, "cpp")
+
+
+def test_a_section_is_what_stands_under_its_heading() -> None:
+    guide = "# Title\n\n## One\nfirst\n\n## Two\nsecond\n"
+
+    assert "first" == section(guide, "One")
+    assert "second" == section(guide, "Two")
+    with pytest.raises(ValueError, match="no section 'Three'"):
+        section(guide, "Three")

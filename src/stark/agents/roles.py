@@ -41,6 +41,7 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
     node = brief.window.node
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
+        "form": brief.language.form,
         "start": start_text(node, numbered_lines=True),
         "children": attempts_text(brief.window.children, with_source=False),
         "leaderboard": leaders_text(brief.window, with_source=False),

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from stark.core.candidate import Candidate
 from stark.core.problem import Problem
-from stark.languages.guide import fenced
+from stark.languages.guide import fenced, section
 from stark.languages.reading import binds
 from stark.languages.tools import Tool
 
@@ -61,6 +61,11 @@ class Language:
     def guide(self) -> str:
         """What a model is taught about the language: the form, one worked example, the traps."""
         return files("stark.languages").joinpath(f"{self.name}.md").read_text(encoding="utf-8")
+
+    @property
+    def form(self) -> str:
+        """The guide's rules for every candidate: what a plan must not ask to break."""
+        return section(self.guide, "The form")
 
     @property
     def example(self) -> Example:

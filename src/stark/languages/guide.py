@@ -18,3 +18,11 @@ def fenced(text: str, info: str) -> list[str]:
                 blocks.append("".join(lines))
             opened = None
     return blocks
+
+
+def section(guide: str, title: str) -> str:
+    """The text under a second-level heading, without the heading. Raises ValueError if there is none."""
+    _, found, rest = guide.partition(f"\n## {title}\n")
+    if not found:
+        raise ValueError(f"the guide has no section {title!r}")
+    return rest.partition("\n## ")[0].strip()
