@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from stark.core.evaluation import Correct
 from stark.core.node import ROOT, Selection
 from stark.search.tree import Tree
 from stark.testing.nodes import correct, failing, random_tree, unusable, working
@@ -198,3 +199,19 @@ def test_the_indexes_agree_with_the_nodes(seed: int) -> None:
     works = [node for node in tree.nodes if node.works]
     fastest = sorted(works, key=lambda node: (-(node.speedup_vs_eager or 0.0), node.id))
     assert [node.id for node in fastest] == [id for id in tree.fastest_first() if id != ROOT]
+
+
+def test_a_noisy_measurement_does_not_win_by_luck() -> None:
+    sure = working(1, latency_ms=0.5)
+    lucky = working(2, latency_ms=0.4)
+    assert isinstance(lucky.evaluation, Correct)
+    samples = tuple(0.2 if n % 2 else 0.9 for n in range(8)) + (0.4,)
+    scattered = lucky.evaluation.candidate.model_copy(update={"samples_ms": samples})
+    noisy = lucky.model_copy(
+        update={"evaluation": lucky.evaluation.model_copy(update={"candidate": scattered})}
+    )
+
+    tree = Tree.replay(1.0, [sure, noisy])
+
+    assert (noisy.speedup_vs_eager or 0) > (sure.speedup_vs_eager or 0)
+    assert sure == tree.best

@@ -69,7 +69,7 @@ class PlainLines:
 
     def __init__(self, console: Console, run: Run) -> None:
         self._console, self._run = console, run
-        self._best: float | None = None
+        self._tree: Tree | None = None
 
     async def __aenter__(self) -> Self:
         run = self._run
@@ -82,7 +82,7 @@ class PlainLines:
 
     def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
         """Say what is to be beaten."""
-        self._best = tree.best.speedup_vs_eager if tree.best else None
+        self._tree = tree
         self._say(f"device: {reference.device.name}")
         self._say(f"reference: {reference_line(reference)}")
         if tree.nodes:
@@ -106,12 +106,10 @@ class PlainLines:
         if not isinstance(node.evaluation, Correct):
             self._say(f"attempt {node.id}: {status(node.evaluation)}: {evidence(node.evaluation)}")
             return
-        speedup = node.evaluation.speedup_vs("eager")
-        best = self._best is None or speedup.ratio > self._best
-        self._best = speedup.ratio if best else self._best
+        best = self._tree is not None and self._tree.best == node
         self._say(
-            f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, {speedup}"
-            f"{', the best so far' if best else ''}"
+            f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "
+            f"{node.evaluation.speedup_vs('eager')}{', the best so far' if best else ''}"
         )
 
     def _say(self, line: str) -> None:

@@ -2,7 +2,8 @@
 
 Ranked by the paired speedup against eager, not by latency: latencies of different attempts were
 measured in different windows, between which the machine may have drifted. Each speedup compares
-samples taken next to each other, so the drift cancels. Ties go to the older attempt.
+samples taken next to each other, so the drift cancels. Of its interval the lower end counts, so
+that a noisy measurement does not win by luck. Ties go to the older attempt.
 """
 
 from __future__ import annotations

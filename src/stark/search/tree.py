@@ -47,7 +47,7 @@ class Tree:
         self._last_attempt = 0
         self._leaves: set[int] = {ROOT}
         self._ranking: list[tuple[float, int]] = [(-1.0, ROOT)]
-        """(minus the speedup against eager, id) of all that works, fastest first."""
+        """(minus the assured speedup, id) of all that works, fastest first."""
 
     @classmethod
     def replay(cls, root_latency_ms: float, nodes: Iterable[Node]) -> Tree:
@@ -85,7 +85,7 @@ class Tree:
         begun = self._pending.get(node.id)
         if begun is not None and begun != Selection(parent=node.parent, action=node.action):
             raise ValueError(f"attempt {node.id} finished as another than it began: {begun}")
-        speedup = node.speedup_vs_eager
+        speedup = node.assured_speedup
 
         if begun is not None:
             self.abandon(node.id)
@@ -134,7 +134,8 @@ class Tree:
         """The ids of all that works, the root included, fastest first and the older first on ties.
 
         Ranked by the paired speedup against eager, by which the root has exactly 1: latencies of
-        two attempts come from two windows, and the machine may have drifted in between.
+        two attempts come from two windows, and the machine may have drifted in between. Of the
+        speedup's interval the lower end counts (`Node.assured_speedup`).
         """
         return (id for _, id in self._ranking)
 
