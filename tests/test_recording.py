@@ -13,6 +13,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import ModelRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
+from stark.core.run import RoleModel
 from stark.core.usage import Budget
 from stark.optimize import optimize
 from stark.recording import Recording, read_recording, record, write_recording
@@ -230,3 +231,16 @@ async def test_a_larger_budget_than_the_recording_is_refused(store: Store) -> No
 
     with pytest.raises(RecordingError, match=f"holds no attempt {ATTEMPTS + 1}"):
         await followed(recording, invented, budget=Budget(attempts=ATTEMPTS + 1))
+
+
+async def test_a_recording_names_a_commands_model_and_not_the_command(store: Store) -> None:
+    run = samples.run("sampling", 1)
+    spec = "exec[by hand]:KEY=secret /home/me/answer.sh\nand more"
+    run = run.model_copy(update={"models": {role: RoleModel(model=spec) for role in run.models}})
+    store.create_run(run)
+    replies, _ = samples.scripted()
+    await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, samples.Notes())
+
+    models = record(store, run).run.models
+
+    assert {"exec[by hand]"} == {entry.model for entry in models.values()}

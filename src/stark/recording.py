@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +14,7 @@ from stark.core.call import Call
 from stark.core.errors import RecordingError, UsageError
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
-from stark.core.run import Run
+from stark.core.run import RoleModel, Run
 from stark.store import Store
 
 
@@ -54,12 +56,22 @@ def record(store: Store, run: Run) -> Recording:
                 f"`stark resume {run.id}`, then record it"
             )
     return Recording(
-        run=run,
+        run=run.model_copy(update={"models": _without_commands(run.models)}),
         reference=reference,
         selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
         nodes=tuple(nodes),
         calls=tuple(call for call in store.calls(run.id) if call.attempt in finished),
     )
+
+
+def _without_commands(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:
+    """A model behind a command keeps its name; the command may hold paths and secrets of this machine."""
+    return {
+        role: entry.model_copy(
+            update={"model": re.sub(r"^(exec\b[^:]*):.*", r"\1", entry.model, flags=re.DOTALL)}
+        )
+        for role, entry in models.items()
+    }
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -205,7 +205,7 @@ def test_a_noisy_measurement_does_not_win_by_luck() -> None:
     sure = working(1, latency_ms=0.5)
     lucky = working(2, latency_ms=0.4)
     assert isinstance(lucky.evaluation, Correct)
-    samples = tuple(0.2 if n % 2 else 0.9 for n in range(8)) + (0.4,)
+    samples = (0.9, 0.2, 0.9, 0.2, 0.4, 0.9, 0.2, 0.9, 0.2)
     scattered = lucky.evaluation.candidate.model_copy(update={"samples_ms": samples})
     noisy = lucky.model_copy(
         update={"evaluation": lucky.evaluation.model_copy(update={"candidate": scattered})}
