@@ -113,3 +113,14 @@ def missed(cut: int, pairs: int) -> float:
     """How often the median lies outside [x(cut), x(pairs - 1 - cut)]: fair coins decide each side."""
     ways = 2 * sum(math.comb(pairs, k) for k in range(cut + 1))
     return ways / float(2**pairs)
+
+
+def test_the_resolution_widens_the_interval_of_short_programs() -> None:
+    coarse = {"resolution_ms": 0.001}
+    short, long = measured(*[0.01] * 9), measured(*[10.0] * 9)
+
+    blurred = speedup("eager", short.model_copy(update=coarse), short)
+    sharp = speedup("eager", long.model_copy(update=coarse), long)
+
+    assert pytest.approx((1 / 1.1, 1.0, 1.1)) == (blurred.low, blurred.ratio, blurred.high)
+    assert 1.0 == pytest.approx(sharp.low, abs=1e-3)

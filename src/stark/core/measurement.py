@@ -26,6 +26,10 @@ class Measurement(Frozen):
     cache: Literal["cold", "warm"]
     """Whether the device's last-level cache was overwritten before each call."""
 
+    resolution_ms: float = Field(default=0.0, ge=0)
+    """How far two processes that run the same program may steadily differ, as the judge's own runs of the
+    reference against itself found. More samples do not average it away."""
+
     @property
     def latency_ms(self) -> float:
         """The median time of one call in milliseconds."""
@@ -50,7 +54,8 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
     The i-th samples of both were taken next to each other, so slow drift of the machine
     cancels in their ratio. The ratio is the median of the pairs' log ratios; the interval is
     the distribution-free confidence interval of a median by order statistics (95 % or, with
-    few pairs, the widest there is), so it needs no random numbers and no normality.
+    few pairs, the widest there is), so it needs no random numbers and no normality. It is widened
+    by the measurements' resolution relative to the shorter latency.
 
     Raises ValueError when the two do not have the same number of samples.
     """
@@ -61,11 +66,13 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
         for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)
     )
     cut = _median_interval_rank(len(ratios))
+    shorter_ms = min(reference.latency_ms, candidate.latency_ms)
+    unsure = 1 + max(reference.resolution_ms, candidate.resolution_ms) / shorter_ms
     return Speedup(
         reference=reference_name,
         ratio=math.exp(median(ratios)),
-        low=math.exp(ratios[cut]),
-        high=math.exp(ratios[-1 - cut]),
+        low=math.exp(ratios[cut]) / unsure,
+        high=math.exp(ratios[-1 - cut]) * unsure,
     )
 
 

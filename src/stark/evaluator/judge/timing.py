@@ -34,6 +34,10 @@ WIDE = 0.005
 SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
 
+RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
+"""Two processes that run the same program on a GPU steadily differ by up to 1.2 microseconds a call, by where
+their memory happens to lie (`docs/judge.md`). On a CPU nothing was seen beyond what the interval covers."""
+
 FORGED_FACTOR, FORGED_MS = 1.5, 0.1
 """How far the wall clock may exceed what the device events claim before the wall clock counts."""
 
@@ -93,6 +97,7 @@ class Timed:
             warmups=self.warmups,
             clock="judge_wall" if by_wall else "device_events",
             cache="warm" if self.device_kind == "cpu" else "cold",
+            resolution_ms=RESOLUTION_MS[self.device_kind],
         )
 
     def forged(self) -> bool:
@@ -160,7 +165,13 @@ def time_pair(
 
 
 def _ratio(reference: Timed, candidate: Timed) -> Speedup:
-    return speedup("reference", reference.measurement(False), candidate.measurement(False))
+    """The ratio so far, with the part of its interval that more samples make narrower."""
+    exact = {"resolution_ms": 0.0}
+    return speedup(
+        "reference",
+        reference.measurement(False).model_copy(update=exact),
+        candidate.measurement(False).model_copy(update=exact),
+    )
 
 
 def _narrow(ratio: Speedup) -> bool:
