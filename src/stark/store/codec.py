@@ -98,6 +98,7 @@ def node_values(node: Node) -> Json:
         "status": node.evaluation.status,
         "latency_ms": node.latency_ms,
         "speedup_vs_eager": node.speedup_vs_eager,
+        "assured_speedup": node.assured_speedup,
         "tokens": node.usage.tokens,
         "dollars": node.usage.dollars,
     }

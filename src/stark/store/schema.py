@@ -199,5 +199,6 @@ class NodeRow(Base):
     status: Mapped[str]
     latency_ms: Mapped[float | None]
     speedup_vs_eager: Mapped[float | None]
+    assured_speedup: Mapped[float | None]
     tokens: Mapped[int | None]
     dollars: Mapped[float | None]

@@ -28,7 +28,7 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     latency_ms: float | None
-    """Of the fastest correct candidate, by its paired speedup: latencies of two attempts come from two windows."""
+    """Of the fastest correct candidate, by the lower end of its speedup's interval, as in the tree."""
 
     speedup_vs_eager: float | None
     """Of that same candidate."""
@@ -56,7 +56,7 @@ def summaries_query() -> Select[Any]:
             func.row_number()
             .over(
                 partition_by=NodeRow.run_id,
-                order_by=(NodeRow.speedup_vs_eager.desc(), NodeRow.position),
+                order_by=(NodeRow.assured_speedup.desc(), NodeRow.position),
             )
             .label("rank"),
         )

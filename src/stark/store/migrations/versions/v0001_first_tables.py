@@ -110,6 +110,7 @@ def _create_nodes() -> None:
         sa.Column("status", sa.String(), nullable=False),
         sa.Column("latency_ms", sa.Double(), nullable=True),
         sa.Column("speedup_vs_eager", sa.Double(), nullable=True),
+        sa.Column("assured_speedup", sa.Double(), nullable=True),
         sa.Column("tokens", sa.Integer(), nullable=True),
         sa.Column("dollars", sa.Double(), nullable=True),
         sa.PrimaryKeyConstraint("position", name="pk_nodes"),
