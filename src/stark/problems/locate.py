@@ -52,7 +52,7 @@ def _number(name: str) -> int:
 def _level_folder(spec: str, level: str, kernelbench: Path | None) -> Path:
     if kernelbench is None:
         raise ProblemError(
-            f"{spec} names a KernelBench problem; say where a checkout of KernelBench is, or make one with `{CLONE}`."
+            f"{spec} names a KernelBench problem; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
         )
     root = kernelbench.expanduser()
     if not root.is_dir():
