@@ -1,11 +1,12 @@
 """Draws the README's picture of a run: `stark show` of a recording, as an SVG.
 
-Use: `python scripts/picture.py examples/recordings/gated_causal_conv.cpp.json docs/run.svg`
+Use: `python scripts/picture.py examples/recordings/gated_causal_conv.triton.json docs/run.svg`
 """
 
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -21,9 +22,17 @@ COLUMNS = 118
 
 def main(recording: Path, picture: Path) -> None:
     """Render and write."""
-    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console = Console(
+        record=True,
+        width=COLUMNS,
+        file=io.StringIO(),
+        force_terminal=True,
+        markup=False,
+        highlight=False,
+    )
     console.print(run_text(RunView.of_recording(read_recording(recording)), COLUMNS))
-    picture.write_text(console.export_svg(title="stark show", theme=MONOKAI))
+    drawn = console.export_svg(title="stark show", theme=MONOKAI)
+    picture.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
 if __name__ == "__main__":
