@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,38 @@ async def test_a_judge_of_another_version_is_refused() -> None:
 def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
     with pytest.raises(UsageError, match="is no executor"):
         open_executor(notation)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_a_judge_leaves_nothing_behind(
+    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
+    assert isinstance(executor, StdioExecutor)
+    await executor.describe(PROBLEM)
+    (folder,) = tmp_path.glob("stark-judge-*")
+
+    (judge,) = executor._judges
+    assert judge._process is not None
+    if killed:
+        os.killpg(judge._process.pid, signal.SIGKILL)
+    await executor.close()
+
+    for _ in range(100):
+        if not folder.exists() and not started_in(folder):
+            break
+        await asyncio.sleep(0.05)
+    assert not folder.exists()
+    assert [] == started_in(folder)
+
+
+def started_in(folder: Path) -> list[str]:
+    """The processes whose command line names a judge's folder."""
+    command_lines = (path.read_bytes() for path in processes() if path.exists())
+    return [line.decode() for line in command_lines if str(folder).encode() in line]
+
+
+def processes() -> list[Path]:
+    return list(Path("/proc").glob("[0-9]*/cmdline"))

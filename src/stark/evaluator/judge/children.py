@@ -73,6 +73,7 @@ class Forkserver:
                 "-m",
                 "stark.evaluator.candidate.forkserver",
                 str(descriptor),
+                str(self.folder),
                 *preload,
             ],
             env=child_environment(self.folder, FORKSERVER_ENVIRONMENT),
