@@ -29,7 +29,7 @@ gaps between a call's first launches are not timed. A call whose launches take l
 
 
 class Runner:
-    """One program in one process. `load` needs `import`; `call` and `time` need `load`."""
+    """One program in one process: `attach` and `import` (or `import` alone), then `load`, then `call` and `time`."""
 
     def __init__(self, channel: Channel, arena: int | None) -> None:
         self.channel = channel
@@ -42,10 +42,13 @@ class Runner:
         self.outputs: list[torch.Tensor] = []
         self.returned: Any = None
         self.flush = torch.empty(0)
+        self.init_arguments: list[Any] = []
+        self.state: dict[str, torch.Tensor] = {}
 
     def serve(self) -> None:
         """Answer requests until the judge hangs up."""
         answers: dict[str, Callable[[Message], Message]] = {
+            "attach": self._attach,
             "import": self._import,
             "load": self._load,
             "call": self._call,
@@ -95,8 +98,8 @@ class Runner:
             raise AttributeError(f"the file defines no class {request['class']}")
         return {}
 
-    def _load(self, request: Message) -> Message:
-        """Build the module under the judge's seed and give it the reference's weights by name."""
+    def _attach(self, request: Message) -> Message:
+        """Open the device and map what the judge shares. Comes before any of the program's own code runs."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -108,17 +111,22 @@ class Runner:
             )
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
-        state = {name: slot.view(block) for name, slot in given["state"].items()}
+        self.init_arguments = given["init_arguments"]
+        self.state = {name: slot.view(block) for name, slot in given["state"].items()}
         tensors = [slot.view(block) for slot in given["inputs"]]
         self.inputs = pytree.tree_map_only(
             TensorAt, lambda place: tensors[place.index], given["arguments"]
         )
         self.outputs = [slot.view(block) for slot in given["outputs"]]
+        return {}
+
+    def _load(self, request: Message) -> Message:
+        """Build the module under the judge's seed and give it the reference's weights by name."""
         torch.manual_seed(request["seed"])
         with self.device:
-            model = getattr(self.module, request["class"])(*given["init_arguments"])
+            model = getattr(self.module, request["class"])(*self.init_arguments)
         model = model.to(self.device)
-        found = model.load_state_dict(state, strict=False)
+        found = model.load_state_dict(self.state, strict=False)
         self.model = model
         gc.disable()  # a collection in the middle of a timed block would be timed
         return {

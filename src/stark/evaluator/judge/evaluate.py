@@ -29,7 +29,13 @@ from stark.core.evaluation import (
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
 from stark.evaluator.judge.oracle import Comparison, compare
-from stark.evaluator.judge.prepared import Expected, PreparedReference, visible
+from stark.evaluator.judge.prepared import (
+    Expected,
+    PreparedReference,
+    Trial,
+    load_request,
+    visible,
+)
 from stark.evaluator.judge.timing import Timed, time_pair
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
@@ -138,8 +144,9 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
     with attempt.during("load"):
         prepared.shared.fill_weights()
         limit = attempt.limits.load_s
+        prepared.shared.attach(child, prepared.flush_bytes, limit)
         child.ask({"do": "import", "path": str(path), "class": "ModelNew"}, limit)
-        loaded = child.ask(prepared.shared.load_request("ModelNew", prepared.flush_bytes), limit)
+        loaded = child.ask(load_request("ModelNew"), limit)
     for found, meaning in (
         ("unexpected", "ModelNew lacks weights that the reference has"),
         ("missing", "ModelNew has weights that the reference lacks"),
@@ -153,12 +160,12 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
 def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accuracy:
     with attempt.during("verify"):
         comparisons = []
-        for seed in prepared.seeds:
-            expected = prepared.expected(seed)
+        for trial in prepared.trials:
+            expected = prepared.expected(trial)
             prepared.shared.fill_inputs(expected.drawn)
             _settle(prepared)
             answer = child.ask({"do": "call", "seed": 0}, attempt.limits.verify_s)
-            comparisons += _compare(prepared, expected, answer.get("forms"))
+            comparisons += _compare(prepared, expected, answer.get("forms"), trial)
     worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
     return Accuracy(
         relative_rms=worst.errors.relative_rms,
@@ -169,7 +176,9 @@ def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accu
     )
 
 
-def _compare(prepared: PreparedReference, expected: Expected, forms: object) -> list[Comparison]:
+def _compare(
+    prepared: PreparedReference, expected: Expected, forms: object, trial: Trial
+) -> list[Comparison]:
     """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
     shared = prepared.shared
     wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.output_specs]
@@ -182,7 +191,7 @@ def _compare(prepared: PreparedReference, expected: Expected, forms: object) -> 
     ]
     faults = [found.fault for found in comparisons if found.fault is not None]
     if faults:
-        raise Verdict(Incorrect(error="\n".join(faults)))
+        raise Verdict(Incorrect(error=str(trial) + "\n".join(faults)))
     changed = shared.changed_input(expected.drawn)
     if changed is not None:
         raise Verdict(
@@ -197,7 +206,8 @@ def _time(
     attempt: Attempt, child: Child, prepared: PreparedReference, accuracy: Accuracy
 ) -> Correct:
     """Time in pairs with the running reference, then check what the last timed call returned."""
-    expected = prepared.expected(prepared.seeds[0])
+    trial = prepared.nominal[0]
+    expected = prepared.expected(trial)
     prepared.shared.fill_inputs(expected.drawn)
     _settle(prepared)
     kind, limits = prepared.device.type, attempt.limits
@@ -206,10 +216,10 @@ def _time(
             Timed(prepared.running(limits), kind, limits.time_s),
             Timed(child, kind, limits.time_s),
             limits.timing_budget_s,
-            random.Random(prepared.seeds[0]),
+            random.Random(trial.seed),
         )
         answer = child.ask({"do": "collect"}, limits.time_s)
-        _compare(prepared, expected, answer.get("forms"))
+        _compare(prepared, expected, answer.get("forms"), trial)
     return Correct(
         accuracy=accuracy,
         candidate=candidate,

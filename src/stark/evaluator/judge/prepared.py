@@ -5,6 +5,7 @@ Everything here is kept warm between candidates of the same problem. Knows no ca
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import shutil
@@ -19,26 +20,40 @@ from stark.core.errors import ProblemError
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
-from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
+from stark.evaluator.judge.regimes import REGIMES, changed
 from stark.evaluator.judge.roofline import roofline
+from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import Timed, time_alone
 from stark.evaluator.protocol import Limits
 
-SEEDS = 3
-"""How many sets of inputs every candidate is verified on."""
+NOMINAL_TRIALS = 2
+"""How many sets of the problem's own inputs every candidate is verified on, beside the regimes."""
 
 KEPT_BYTES = {"cuda": 8 << 30, "cpu": 1 << 30}
 """Expected values are kept between candidates while they are smaller than this in all."""
 
-DEVICE_SHARE = 0.8
-"""Share of the device's memory that a candidate may take; the rest is the judge's."""
-
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
+
+
+REGIME_ERROR_LIMIT = 1e-2
+"""A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Which inputs to verify on: a secret seed, and the regime that its draw is put into."""
+
+    seed: int
+    regime: str | None = None
+    """None for the problem's own inputs as they are drawn."""
+
+    def __str__(self) -> str:
+        return f"with {self.regime} inputs, " if self.regime else ""
 
 
 @dataclass(frozen=True)
@@ -70,85 +85,6 @@ class RunningReference:
             ) from failure
 
 
-class SharedSet:
-    """An arena with places for inputs, weights and outputs, and the file that tells a child about them."""
-
-    def __init__(
-        self, program: Program, drawn: Drawn, outputs: list[torch.Tensor], folder: Path
-    ) -> None:
-        self.program = program
-        state = program.model.state_dict()
-        inputs, end = lay_out(drawn.tensors)
-        weights, end = lay_out(list(state.values()), end)
-        results, end = lay_out(
-            [
-                torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
-                for o in outputs
-            ],
-            end,
-        )
-        self.arena = Arena(end, program.device)
-        self.inputs = [slot.view(self.arena.block) for slot in inputs]
-        self.outputs = [slot.view(self.arena.block) for slot in results]
-        named: dict[str, Slot] = dict(zip(state, weights, strict=True))
-        self._weights = {name: slot.view(self.arena.block) for name, slot in named.items()}
-        self.setup = folder / "setup.pt"
-        torch.save(
-            {
-                "init_arguments": program.init_arguments,
-                "arguments": drawn.arguments,
-                "inputs": inputs,
-                "state": named,
-                "outputs": results,
-            },
-            self.setup,
-        )
-
-    def fill_weights(self) -> None:
-        """Write the reference's weights; a candidate that ran before may have changed them."""
-        for name, value in self.program.model.state_dict().items():
-            self._weights[name].copy_(value)
-
-    def fill_inputs(self, drawn: Drawn) -> None:
-        """Write inputs, and poison the outputs so that what is not written cannot pass."""
-        for place, value in zip(self.inputs, drawn.tensors, strict=True):
-            place.copy_(value)
-        self.poison()
-
-    def poison(self) -> None:
-        """NaN, or the type's largest value where it has no NaN, in every output."""
-        for output in self.outputs:
-            if output.is_floating_point() or output.is_complex():
-                output.fill_(float("nan"))
-            elif output.dtype == torch.bool:
-                output.logical_not_()
-            else:
-                output.fill_(torch.iinfo(output.dtype).max)
-
-    def changed_input(self, drawn: Drawn) -> int | None:
-        """The index of an input that no longer holds what was written, or None."""
-        for index, (place, value) in enumerate(zip(self.inputs, drawn.tensors, strict=True)):
-            if not torch.equal(place, value) and not torch.allclose(
-                place, value, 0, 0, equal_nan=True
-            ):
-                return index
-        return None
-
-    def load_request(self, name: str, flush_bytes: int) -> dict[str, object]:
-        """What a child needs to build `name` and map this set."""
-        return {
-            "do": "load",
-            "class": name,
-            "device": str(self.program.device),
-            "setup": str(self.setup),
-            "seed": CONSTRUCTION_SEED,
-            "arena_size": self.arena.size,
-            "arena_handle": self.arena.handle,
-            "memory_fraction": DEVICE_SHARE,
-            "flush_bytes": flush_bytes,
-        }
-
-
 class PreparedReference:
     """Raises ProblemError when the problem cannot be used."""
 
@@ -158,9 +94,9 @@ class PreparedReference:
         self.problem, self.device, self.sheet = problem, device, sheet
         self.forkserver = forkserver
         self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=forkserver.folder))
-        self.seeds = [secrets.randbits(48) for _ in range(SEEDS)]
         self.program = Program(problem, self.folder, device)
-        drawn = self.program.draw(self.seeds[0])
+        self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
+        drawn = self.program.draw(self.nominal[0].seed)
         outputs = self.program.run(drawn)
         self.warnings = self._check_determined(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, sheet)
@@ -170,7 +106,8 @@ class PreparedReference:
         (self.folder / "reference").mkdir()
         self.shared = SharedSet(self.program, drawn, outputs, self.folder / "candidate")
         self._own = SharedSet(self.program, drawn, outputs, self.folder / "reference")
-        self._kept: dict[int, Expected] = {}
+        self._kept: dict[Trial, Expected] = {}
+        self._regimes: list[Trial] | None = None
         self._running: RunningReference | None = None
         self._eager: Measurement | None = None
 
@@ -179,23 +116,58 @@ class PreparedReference:
         """Twice the last-level cache: writing this much leaves nothing else in it."""
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
-    def expected(self, seed: int) -> Expected:
-        """Inputs and expected values for a seed; kept between candidates where they are small enough."""
-        if seed in self._kept:
-            return self._kept[seed]
-        drawn = self.program.draw(seed)
+    @property
+    def trials(self) -> list[Trial]:
+        """What every candidate is verified on: the problem's own inputs, then the regimes that make sense here."""
+        if self._regimes is None:
+            every = list(REGIMES) if self._keeps_all else list(REGIMES)[:1]
+            tried = [Trial(secrets.randbits(48), regime) for regime in every]
+            self._regimes = [trial for trial in tried if self._makes_sense(trial)]
+        return [*self.nominal, *self._regimes]
+
+    def expected(self, trial: Trial) -> Expected:
+        """Inputs and expected values for a trial; kept between candidates where they are small enough."""
+        if trial in self._kept:
+            return self._kept[trial]
+        drawn = self.program.draw(trial.seed)
         if _specs(drawn.tensors) != self.input_specs:
             raise ProblemError(
                 f"{self.problem.name}: get_inputs returns other shapes every time; make them fixed"
             )
+        if trial.regime is not None:
+            drawn = changed(drawn, trial.regime, trial.seed)
         eager = self.program.run(drawn)
         oracle, is_float64 = self._oracle(drawn, eager)
         pairs = zip(oracle, eager, strict=True)
         expected = Expected(drawn, [expect(o, e) for o, e in pairs], is_float64)
-        total = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *oracle, *eager])
-        if total * SEEDS <= KEPT_BYTES[self.device.type]:
-            self._kept[seed] = expected
+        if self._keeps_all:
+            self._kept[trial] = expected
         return expected
+
+    @property
+    def _keeps_all(self) -> bool:
+        """Whether the expected values of all trials fit into what may be kept."""
+        one = sum(_bytes(spec) for spec in self.input_specs)
+        one += sum(3 * _bytes(spec) for spec in self.output_specs)  # float64 and its own precision
+        return one * (NOMINAL_TRIALS + len(REGIMES)) <= KEPT_BYTES[self.device.type]
+
+    def _makes_sense(self, trial: Trial) -> bool:
+        """Whether the reference is finite and accurate on these inputs."""
+        try:
+            outputs = self.expected(trial).outputs
+        except (ProblemError, torch.OutOfMemoryError):
+            self._kept.pop(trial, None)
+            return False
+        sound = all(
+            bool(output.oracle.isfinite().all())
+            and not output.eager_errors.unlike
+            and output.eager_errors.relative_rms < REGIME_ERROR_LIMIT
+            for output in outputs
+            if output.oracle.is_floating_point()
+        )
+        if not sound:
+            self._kept.pop(trial, None)
+        return sound
 
     def running(self, limits: Limits) -> RunningReference:
         """The reference in a child of its own, loaded and warm, run by the same code as any candidate."""
@@ -209,13 +181,12 @@ class PreparedReference:
                 arena=self._own.arena.descriptor,
             )
             self._own.fill_weights()
-            self._own.fill_inputs(self.program.draw(self.seeds[0]))
+            self._own.fill_inputs(self.program.draw(self.nominal[0].seed))
+            self._own.attach(child, self.flush_bytes, limits.load_s)
             try:
-                child.ask(
-                    {"do": "import", "path": str(self.program.path), "class": "Model"},
-                    limits.load_s,
-                )
-                child.ask(self._own.load_request("Model", self.flush_bytes), limits.load_s)
+                path = str(self.program.path)
+                child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
+                child.ask(load_request("Model"), limits.load_s)
                 child.ask({"do": "call", "seed": 0}, limits.verify_s)
             except ChildFailed as failure:
                 raise ProblemError(
@@ -276,6 +247,11 @@ class PreparedReference:
         return any(o.is_floating_point() for o in outputs) and not self._oracle(drawn, outputs)[1]
 
 
+def load_request(name: str) -> Message:
+    """Asks a child to build this class of its program."""
+    return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
+
+
 def visible() -> str:
     """Which devices the children see: the same as the judge."""
     return os.environ.get(
@@ -287,3 +263,8 @@ def _specs(tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch.")) for t in tensors
     )
+
+
+def _bytes(spec: TensorSpec) -> int:
+    dtype: torch.dtype = getattr(torch, spec.dtype)
+    return math.prod(spec.shape) * dtype.itemsize

@@ -1,0 +1,65 @@
+"""Inputs unlike the problem's own, on which a kernel must still compute the same function.
+
+A problem that draws from [0, 1) never tells a ReLU from the identity; one that draws a narrow normal never
+tells a softmax that overflows. A regime changes the floating-point inputs of a drawn set and leaves all others
+alone. Whether the reference itself makes sense on the result is for the caller to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from stark.evaluator.judge.inputs import Drawn
+
+Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
+
+LARGE, TINY = 64.0, 1e-3
+
+
+def mixed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """Every element by lot: as it is, negated, large, tiny, or exactly zero."""
+    factors = torch.tensor([1.0, -1.0, LARGE, -TINY, 0.0], device=drawn.device, dtype=drawn.dtype)
+    lots = torch.randint(len(factors), drawn.shape, generator=chance, device=drawn.device)
+    return drawn * factors[lots]
+
+
+def large(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """All values many times their size."""
+    return drawn * LARGE
+
+
+def tiny(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """All values a small fraction of their size."""
+    return drawn * TINY
+
+
+def shifted(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """All values moved down by several of their typical sizes, so that signs change."""
+    return drawn - 3 * drawn.abs().mean()
+
+
+def heavy_tailed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """Multiplied by a log-normal factor: a few values far larger than all others."""
+    spread = torch.randn(drawn.shape, generator=chance, device=drawn.device, dtype=torch.float32)
+    return drawn * spread.mul_(1.5).exp_().to(drawn.dtype)
+
+
+REGIMES: dict[str, Change] = {
+    "mixed": mixed,
+    "large": large,
+    "tiny": tiny,
+    "shifted": shifted,
+    "heavy-tailed": heavy_tailed,
+}
+"""The first one alone is tried where a problem is too large for all."""
+
+
+def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
+    """A drawn set with its floating-point tensors in another regime."""
+    device = drawn.tensors[0].device if drawn.tensors else torch.device("cpu")
+    chance = torch.Generator(device).manual_seed(seed)
+    change = REGIMES[regime]
+    tensors = [change(t, chance) if t.is_floating_point() else t for t in drawn.tensors]
+    return Drawn(tensors, drawn.arguments)
