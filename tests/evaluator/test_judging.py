@@ -85,12 +85,22 @@ async def test_a_build_error_is_the_compilers_own(executor: Executor) -> None:
     assert not first.startswith("/")
 
 
-async def test_weights_are_given_by_name(executor: Executor) -> None:
+async def test_weights_of_other_names_are_matched_by_order(executor: Executor) -> None:
     renamed = HONEST.replace("self.scale", "self.other")
 
     evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", renamed))
 
-    assert any("ModelNew lacks weights" in warning for warning in evaluation.warnings)
+    assert "correct" == evaluation.status
+    assert any("matched by order" in warning for warning in evaluation.warnings)
+
+
+async def test_a_candidate_without_the_weights_is_told_so(executor: Executor) -> None:
+    without = HONEST.replace("nn.Parameter(torch.randn(features))", "torch.randn(features)")
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", without))
+
+    assert "incorrect" == evaluation.status  # the initial values are not what it is judged with
+    assert any("lacks weights" in warning for warning in evaluation.warnings)
 
 
 async def test_a_candidate_sees_no_secrets_and_no_network(executor: Executor) -> None:

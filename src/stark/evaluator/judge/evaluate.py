@@ -40,6 +40,9 @@ from stark.evaluator.judge.timing import Timed, time_pair
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
 
+CHECKED_SHARE = 0.25
+"""Share of the timed samples whose result is held against the oracle; the last one always is."""
+
 
 class Verdict(Exception):
     """Ends an evaluation early with what was decided."""
@@ -147,6 +150,10 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
         prepared.shared.attach(child, prepared.flush_bytes, limit)
         child.ask({"do": "import", "path": str(path), "class": "ModelNew"}, limit)
         loaded = child.ask(load_request("ModelNew"), limit)
+    if loaded.get("by_order"):
+        attempt.warnings.append(
+            "ModelNew names its weights otherwise than the reference; they were matched by order"
+        )
     for found, meaning in (
         ("unexpected", "ModelNew lacks weights that the reference has"),
         ("missing", "ModelNew has weights that the reference lacks"),
@@ -205,29 +212,59 @@ def _compare(
 def _time(
     attempt: Attempt, child: Child, prepared: PreparedReference, accuracy: Accuracy
 ) -> Correct:
-    """Time in pairs with the running reference, then check what the last timed call returned."""
-    trial = prepared.nominal[0]
-    expected = prepared.expected(trial)
-    prepared.shared.fill_inputs(expected.drawn)
-    _settle(prepared)
+    """Time in pairs with the running reference, on inputs that change before every sample."""
     kind, limits = prepared.device.type, attempt.limits
     with attempt.during("time"):
+        inputs = TimedInputs(attempt, child, prepared)
+        inputs.turn()
         reference, candidate, warnings = time_pair(
             Timed(prepared.running(limits), kind, limits.time_s),
             Timed(child, kind, limits.time_s),
             limits.timing_budget_s,
-            random.Random(trial.seed),
+            random.Random(prepared.nominal[0].seed),
+            inputs.turn,
         )
-        answer = child.ask({"do": "collect"}, limits.time_s)
-        _compare(prepared, expected, answer.get("forms"), trial)
+        inputs.check()
     return Correct(
         accuracy=accuracy,
         candidate=candidate,
         references={"eager": reference},
         device=prepared.sheet,
         roofline=prepared.roofline,
-        warnings=warnings,
+        warnings=(*warnings, *prepared.warnings),
     )
+
+
+class TimedInputs:
+    """What a candidate is timed on: new contents at the same addresses for every sample, results looked at now and then.
+
+    A result that was kept from an earlier call is wrong for the next contents, and the candidate
+    cannot know which samples are looked at.
+    """
+
+    def __init__(self, attempt: Attempt, child: Child, prepared: PreparedReference) -> None:
+        self._attempt, self._child, self._prepared = attempt, child, prepared
+        self._chance = random.Random(prepared.timed[0].seed)
+        self._turns = 0
+
+    @property
+    def _trial(self) -> Trial:
+        return self._prepared.timed[self._turns % len(self._prepared.timed)]
+
+    def turn(self) -> None:
+        """Look at the last sample's result by chance, then write the next inputs for both programs."""
+        known = self._prepared.keeps_all  # otherwise a look costs far more than the sample
+        if self._turns and known and self._chance.random() < CHECKED_SHARE:
+            self.check()
+        self._turns += 1
+        self._prepared.refresh(self._trial)
+        _settle(self._prepared)
+
+    def check(self) -> None:
+        """Hold what the last timed call returned against the oracle; ends the evaluation if it is wrong."""
+        answer = self._child.ask({"do": "collect"}, self._attempt.limits.time_s)
+        expected = self._prepared.expected(self._trial)
+        _compare(self._prepared, expected, answer.get("forms"), self._trial)
 
 
 def _settle(prepared: PreparedReference) -> None:

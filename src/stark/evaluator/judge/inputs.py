@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import secrets
 import sys
 import traceback
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from stark.evaluator.candidate.arena import TensorAt
 
 CONSTRUCTION_SEED = 42
 """KernelBench builds both models under this seed; candidates that rely on it get the same weights."""
+
+
+PERTURBATION = 0.1
+"""Largest relative change that a parameter gets after construction."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Program:
         with self._blaming("Model"), device:
             torch.manual_seed(CONSTRUCTION_SEED)
             self.model: torch.nn.Module = self.module.Model(*self.init_arguments).to(device)
+        self._perturb_weights()
 
     def draw(self, seed: int) -> Drawn:
         """Fresh inputs, made on the device: drawing there is up to a hundred times faster than on the host."""
@@ -81,6 +87,18 @@ class Program:
         upcast = [t.double() if t.is_floating_point() else t for t in drawn.tensors]
         with torch.no_grad():
             return tensors_of(twin(*drawn.filled(upcast)))
+
+    def _perturb_weights(self) -> None:
+        """Change every parameter a little and for good, so that nothing computed from the initial ones is right.
+
+        By a factor, so that what must be positive stays so, and an initial 0 by an addition. Buffers
+        stay: they hold masks and statistics, whose values may mean something to forward.
+        """
+        torch.manual_seed(secrets.randbits(48))
+        for weight in self.model.parameters():
+            if weight.is_floating_point():
+                noise = torch.empty_like(weight).uniform_(-PERTURBATION, PERTURBATION)
+                weight.data.copy_(torch.where(weight == 0, noise, weight * (1 + noise)))
 
     def _import(self) -> ModuleType:
         name = f"problem_{self.problem.digest}"

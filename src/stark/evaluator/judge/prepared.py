@@ -22,6 +22,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
@@ -39,6 +40,9 @@ KEPT_BYTES = {"cuda": 8 << 30, "cpu": 1 << 30}
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
 
+
+TIMED_TRIALS = 2
+"""How many sets of inputs take turns while a candidate is timed; none of them was verified on before."""
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
@@ -96,6 +100,7 @@ class PreparedReference:
         self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=forkserver.folder))
         self.program = Program(problem, self.folder, device)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
+        self.timed = [Trial(secrets.randbits(48)) for _ in range(TIMED_TRIALS)]
         drawn = self.program.draw(self.nominal[0].seed)
         outputs = self.program.run(drawn)
         self.warnings = self._check_determined(drawn, outputs)
@@ -107,49 +112,66 @@ class PreparedReference:
         self.shared = SharedSet(self.program, drawn, outputs, self.folder / "candidate")
         self._own = SharedSet(self.program, drawn, outputs, self.folder / "reference")
         self._kept: dict[Trial, Expected] = {}
-        self._regimes: list[Trial] | None = None
         self._running: RunningReference | None = None
         self._eager: Measurement | None = None
+        self.trials = [*self.nominal, *self._sensible_regimes()]
+        self.warnings += self._degenerate()
 
     @property
     def flush_bytes(self) -> int:
         """Twice the last-level cache: writing this much leaves nothing else in it."""
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
-    @property
-    def trials(self) -> list[Trial]:
-        """What every candidate is verified on: the problem's own inputs, then the regimes that make sense here."""
-        if self._regimes is None:
-            every = list(REGIMES) if self._keeps_all else list(REGIMES)[:1]
-            tried = [Trial(secrets.randbits(48), regime) for regime in every]
-            self._regimes = [trial for trial in tried if self._makes_sense(trial)]
-        return [*self.nominal, *self._regimes]
-
-    def expected(self, trial: Trial) -> Expected:
-        """Inputs and expected values for a trial; kept between candidates where they are small enough."""
+    def drawn(self, trial: Trial) -> Drawn:
+        """A trial's inputs; the same every time."""
         if trial in self._kept:
-            return self._kept[trial]
+            return self._kept[trial].drawn
         drawn = self.program.draw(trial.seed)
         if _specs(drawn.tensors) != self.input_specs:
             raise ProblemError(
                 f"{self.problem.name}: get_inputs returns other shapes every time; make them fixed"
             )
-        if trial.regime is not None:
-            drawn = changed(drawn, trial.regime, trial.seed)
+        return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
+
+    def expected(self, trial: Trial) -> Expected:
+        """Inputs and expected values for a trial; kept between candidates where they are small enough."""
+        if trial in self._kept:
+            return self._kept[trial]
+        drawn = self.drawn(trial)
         eager = self.program.run(drawn)
         oracle, is_float64 = self._oracle(drawn, eager)
         pairs = zip(oracle, eager, strict=True)
         expected = Expected(drawn, [expect(o, e) for o, e in pairs], is_float64)
-        if self._keeps_all:
+        if self.keeps_all:
             self._kept[trial] = expected
         return expected
 
+    def _sensible_regimes(self) -> list[Trial]:
+        """The regimes to verify in: those in which the reference itself makes sense."""
+        every = list(REGIMES) if self.keeps_all else list(REGIMES)[:1]
+        tried = [Trial(secrets.randbits(48), regime) for regime in every]
+        return [trial for trial in tried if self._makes_sense(trial)]
+
+    def _degenerate(self) -> tuple[str, ...]:
+        """Which answers that need no work pass on every trial, in a sentence."""
+        first, *rest = self.trials
+        expected = self.expected(first)
+        solvers = null_solvers(expected.drawn, expected.outputs)
+        left = passing(expected.drawn, expected.outputs, solvers)
+        for trial in rest:
+            if left:
+                expected = self.expected(trial)
+                left = passing(expected.drawn, expected.outputs, left)
+        if not left:
+            return ()
+        return (f"the problem is degenerate: {' and '.join(left)} would pass as its answer",)
+
     @property
-    def _keeps_all(self) -> bool:
+    def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into what may be kept."""
         one = sum(_bytes(spec) for spec in self.input_specs)
         one += sum(3 * _bytes(spec) for spec in self.output_specs)  # float64 and its own precision
-        return one * (NOMINAL_TRIALS + len(REGIMES)) <= KEPT_BYTES[self.device.type]
+        return one * (NOMINAL_TRIALS + TIMED_TRIALS + len(REGIMES)) <= KEPT_BYTES[self.device.type]
 
     def _makes_sense(self, trial: Trial) -> bool:
         """Whether the reference is finite and accurate on these inputs."""
@@ -194,6 +216,12 @@ class PreparedReference:
                 ) from failure
             self._running = RunningReference(child)
         return self._running
+
+    def refresh(self, trial: Trial) -> None:
+        """Write a trial's inputs, at the same addresses as ever, for the candidate and the running reference."""
+        drawn = self.drawn(trial)
+        self.shared.fill_inputs(drawn)
+        self._own.fill_inputs(drawn)
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""

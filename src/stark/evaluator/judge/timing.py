@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -135,16 +136,22 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
 
 
 def time_pair(
-    reference: Timed, candidate: Timed, budget_s: float, chance: random.Random
+    reference: Timed,
+    candidate: Timed,
+    budget_s: float,
+    chance: random.Random,
+    before_pair: Callable[[], None] = lambda: None,
 ) -> tuple[Measurement, Measurement, tuple[str, ...]]:
     """Time both in one window, in pairs of random order, until the interval is narrow or the time is up.
 
+    `before_pair` is called before each; it may change the inputs of both, and is not timed.
     Returns the reference's measurement, the candidate's, and warnings.
     """
     reference.warm_up()
     candidate.warm_up()
     deadline = time.monotonic() + budget_s
     while len(candidate.wall_ms) < MOST_PAIRS:
+        before_pair()
         order = [reference, candidate]
         chance.shuffle(order)
         for program in order:

@@ -1,0 +1,135 @@
+"""Ways to be right on the problem's own inputs without computing its function, on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from stark.core.evaluation import Correct, Incorrect
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
+from stark.testing.candidates import PROBLEM, as_candidate
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def problem(result: str, inputs: str = "[torch.rand(64, 64)]") -> Problem:
+    return Problem(
+        name="made_up",
+        source=(
+            "import torch\nimport torch.nn as nn\n\nclass Model(nn.Module):\n"
+            f"    def forward(self, x):\n        return {result}\n\n"
+            f"def get_inputs():\n    return {inputs}\n\ndef get_init_inputs():\n    return []\n"
+        ),
+    )
+
+
+def answering(asked: Problem, result: str, own: str) -> str:
+    source = asked.source.replace("class Model(", "class ModelNew(")
+    return source.replace(f"return {result}\n", f"return {own}\n", 1)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def executor() -> AsyncIterator[Executor]:
+    judge = open_executor("local:cpu", Limits(timing_budget_s=0.2))
+    yield judge
+    await judge.close()
+
+
+@pytest.mark.parametrize(
+    ("result", "own", "status"),
+    [
+        ("torch.relu(x)", "torch.where(x > 0, x, 0 * x)", "correct"),
+        ("torch.relu(x)", "x * 1", "incorrect"),
+        ("torch.relu(x)", "x.abs()", "incorrect"),
+        ("torch.relu(x)", "x.clamp(0, 1)", "incorrect"),
+        (
+            "torch.softmax(x, 1)",
+            "(x - x.amax(1, True)).exp() / (x - x.amax(1, True)).exp().sum(1, True)",
+            "correct",
+        ),
+        ("torch.softmax(x, 1)", "x.exp() / x.exp().sum(1, True)", "incorrect"),
+        (
+            "torch.sigmoid(x)",
+            "0.5 + 0.25 * x - x**3 / 48 + x**5 / 480 - 17 * x**7 / 80640",
+            "incorrect",
+        ),
+        ("torch.log(x)", "x.log()", "correct"),
+    ],
+)
+async def test_a_function_is_computed_on_any_input(
+    executor: Executor, result: str, own: str, status: str
+) -> None:
+    asked = problem(result)
+
+    found = await executor.evaluate(asked, as_candidate("cpp", answering(asked, result, own)))
+
+    assert status == found.status, found
+
+
+async def test_the_regime_of_a_failure_is_named(executor: Executor) -> None:
+    asked = problem("torch.relu(x)")
+    identity = as_candidate("cpp", answering(asked, "torch.relu(x)", "x * 1"))
+
+    found = await executor.evaluate(asked, identity)
+
+    assert isinstance(found, Incorrect)
+    assert found.error.startswith("with mixed inputs, output 0:")
+
+
+async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) -> None:
+    result = "torch.softmax(x[:, :1], 1)"
+    asked = problem(result)
+
+    reference = await executor.describe(asked)
+    found = await executor.evaluate(
+        asked, as_candidate("cpp", answering(asked, result, "torch.ones_like(x[:, :1])"))
+    )
+
+    assert ["the problem is degenerate: the mean in every element would pass as its answer"] == [
+        *reference.warnings
+    ]
+    assert isinstance(found, Correct)
+    assert found.warnings[-1] == reference.warnings[0]
+
+
+REMEMBERS = """
+import torch
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+        self.calls, self.kept = 0, None
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls < 20 or self.kept is None:
+            self.kept = torch.relu(x) * self.scale
+        return self.kept
+"""
+
+
+async def test_a_result_kept_while_it_is_timed_is_found_out(executor: Executor) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", REMEMBERS))
+
+    assert isinstance(found, Incorrect), found
+    assert "time" in found.seconds
+
+
+async def test_constants_made_from_initial_weights_are_wrong(executor: Executor) -> None:
+    folded = REMEMBERS.replace(
+        "self.calls, self.kept = 0, None", "self.folded = self.scale.detach().clone()"
+    )
+    forward = folded.index("        self.calls += 1")
+    source = folded[:forward] + "        return torch.relu(x) * self.folded\n"
+
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
+
+    assert isinstance(found, Incorrect), found
