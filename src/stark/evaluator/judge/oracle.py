@@ -64,6 +64,9 @@ class Comparison:
     """The verdict on one output tensor."""
 
     errors: Errors
+    reference_errors: Errors
+    """Of the reference's own answer."""
+
     budget: float
     allclose: bool
     fault: str | None
@@ -111,7 +114,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor, index: int) -> Compa
         torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
         for ours, theirs in _chunks(result, expected.eager)
     )
-    return Comparison(errors, budget, close, fault)
+    return Comparison(errors, allowed, budget, close, fault)
 
 
 def _compare_exactly(result: torch.Tensor, eager: torch.Tensor, index: int) -> Comparison:
@@ -125,7 +128,8 @@ def _compare_exactly(result: torch.Tensor, eager: torch.Tensor, index: int) -> C
             f"expected {eager[at].item()}, got {result[at].item()}"
         )
     share = count / max(result.numel(), 1)
-    return Comparison(Errors(share, share, count), 0.0, count == 0, fault)
+    exact = Errors(0.0, 0.0, 0)
+    return Comparison(Errors(share, share, count), exact, 0.0, count == 0, fault)
 
 
 def _describe(

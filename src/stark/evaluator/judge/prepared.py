@@ -48,6 +48,9 @@ REGIME_ERROR_LIMIT = 1e-2
 """A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
 
 
+NO_FLOAT64 = "the reference does not run in float64, so candidates are held against its own outputs"
+
+
 @dataclass(frozen=True)
 class Trial:
     """Which inputs to verify on: a secret seed, and the regime that its draw is put into."""
@@ -66,7 +69,6 @@ class Expected:
 
     drawn: Drawn
     outputs: list[ExpectedTensor]
-    oracle_is_float64: bool
 
 
 class ReferenceDied(Exception):
@@ -103,7 +105,9 @@ class PreparedReference:
         self.timed = [Trial(secrets.randbits(48)) for _ in range(TIMED_TRIALS)]
         drawn = self.program.draw(self.nominal[0].seed)
         outputs = self.program.run(drawn)
-        self.warnings = self._check_determined(drawn, outputs)
+        self._check_determined(drawn, outputs)
+        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
+        self.warnings: tuple[str, ...] = () if self.oracle_is_float64 else (NO_FLOAT64,)
         self.roofline = roofline(self.program, drawn, outputs, sheet)
         self.output_specs = _specs(outputs)
         self.input_specs = _specs(drawn.tensors)
@@ -139,9 +143,9 @@ class PreparedReference:
             return self._kept[trial]
         drawn = self.drawn(trial)
         eager = self.program.run(drawn)
-        oracle, is_float64 = self._oracle(drawn, eager)
-        pairs = zip(oracle, eager, strict=True)
-        expected = Expected(drawn, [expect(o, e) for o, e in pairs], is_float64)
+        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
+        pairs = zip(oracle or eager, eager, strict=True)
+        expected = Expected(drawn, [expect(o, e) for o, e in pairs])
         if self.keeps_all:
             self._kept[trial] = expected
         return expected
@@ -247,16 +251,16 @@ class PreparedReference:
             shared.arena.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> tuple[list[torch.Tensor], bool]:
-        """Outputs in float64 where the reference can run so, otherwise its own outputs."""
+    def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
+        """Outputs in float64, or None where the reference cannot run or does not fit in it."""
         try:
             oracle = self.program.run_float64(drawn)
         except (RuntimeError, TypeError, ValueError):
-            return eager, False
-        same_form = [o.shape for o in oracle] == [e.shape for e in eager]
-        return (oracle, True) if same_form else (eager, False)
+            return None
+        return oracle if [o.shape for o in oracle] == [e.shape for e in eager] else None
 
-    def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> tuple[str, ...]:
+    def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
+        """Raises ProblemError for a reference that draws random numbers."""
         again = self.program.run(drawn, seed=1)
         for first, second in zip(outputs, again, strict=True):
             error = expect(first, second).eager_errors
@@ -265,14 +269,6 @@ class PreparedReference:
                     f"{self.problem.name}: forward returns something else on every call (dropout in training "
                     "mode, or random numbers?); call self.eval() at the end of Model.__init__"
                 )
-        if self._cannot_run_in_float64(drawn, outputs):
-            return (
-                "the reference does not run in float64, so candidates are held against its own outputs",
-            )
-        return ()
-
-    def _cannot_run_in_float64(self, drawn: Drawn, outputs: list[torch.Tensor]) -> bool:
-        return any(o.is_floating_point() for o in outputs) and not self._oracle(drawn, outputs)[1]
 
 
 def load_request(name: str) -> Message:
