@@ -45,7 +45,7 @@ async def test_every_strategy_runs_to_its_budget(store: Store, name: str, parall
 
 
 async def test_the_method_uses_all_its_roles_and_both_kinds_of_plan(store: Store) -> None:
-    tree, _ = await samples.work(store, samples.run(attempts=30))
+    tree, _ = await samples.work(store, samples.run(attempts=100))
 
     assert {"code", "debug"} == {node.role for node in tree.nodes}
     assert {"edit", "rewrite"} == {node.plan.action for node in tree.nodes if node.plan}

@@ -13,21 +13,13 @@ from stark.languages import LANGUAGES
 CPP = LANGUAGES["cpp"]
 
 COMPARE = """
-import json, pathlib, sys, time
+import json, pathlib, sys
 import torch
 
 def run(path):
     scope = {"__name__": "loaded"}
     exec(compile(pathlib.Path(path).read_text(), path, "exec"), scope)
     return scope
-
-def milliseconds(model, inputs):
-    samples = []
-    for _ in range(30):
-        begin = time.perf_counter()
-        model(*inputs)
-        samples.append(time.perf_counter() - begin)
-    return sorted(samples)[len(samples) // 2] * 1e3
 
 problem, candidate = run(sys.argv[1]), run(sys.argv[2])
 reference = problem["Model"](*problem["get_init_inputs"]())
@@ -38,15 +30,13 @@ with torch.no_grad():
     want, got = reference(*inputs).double(), ours(*inputs).double()
     report = {
         "error": ((got - want).square().mean() / want.square().mean()).sqrt().item(),
-        "eager_ms": milliseconds(reference, inputs),
-        "ours_ms": milliseconds(ours, inputs),
     }
 print(json.dumps(report))
 """
 
 
 @pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing()))
-def test_the_guides_example_builds_matches_eager_and_is_faster(tmp_path: Path):
+def test_the_guides_example_builds_and_matches_eager(tmp_path: Path):
     for name, source in zip(("problem", "candidate"), CPP.example, strict=True):
         (tmp_path / f"{name}.py").write_text(source.source)
     build_dir = tmp_path / "build"
@@ -60,7 +50,6 @@ def test_the_guides_example_builds_matches_eager_and_is_faster(tmp_path: Path):
     assert 0 == done.returncode, done.stderr
     report = json.loads(done.stdout)
     assert report["error"] < 2e-6
-    assert report["ours_ms"] < report["eager_ms"]
     assert 1 == len(list(build_dir.rglob("*.so")))
 
 
