@@ -149,3 +149,26 @@ async def test_nested_and_integer_outputs_are_judged(executor: Executor) -> None
 
     assert "correct" == right_one.status, right_one
     assert "incorrect" == wrong_one.status
+
+
+async def test_what_a_candidate_prints_is_kept(executor: Executor) -> None:
+    speaking = HONEST.replace(
+        "    def forward(self, x):", "    def forward(self, x):\n        print('hello')"
+    )
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", speaking))
+
+    assert evaluation.output.startswith("hello")
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["torch.exp(x * 100)", "tuple(x + i for i in range(40))", "x.double() * 1e200"],
+)
+async def test_the_reference_itself_is_correct(executor: Executor, result: str) -> None:
+    asked = problem(f"return {result}")
+    same = asked.source.replace("class Model(", "class ModelNew(")
+
+    evaluation = await executor.evaluate(asked, as_candidate("cpp", same))
+
+    assert "correct" == evaluation.status, evaluation

@@ -85,6 +85,8 @@ class Language:
             return f"The file does not parse: line {error.lineno}: {error.msg}."
         except ValueError as error:
             return f"The file does not parse: {error}."
+        except (RecursionError, MemoryError):
+            return "The file does not parse: it nests too deeply."
         if not binds(tree, "ModelNew"):
             return "The file does not define a class ModelNew at its top level."
         return self.rule(tree)

@@ -87,6 +87,16 @@ FAULTS: dict[str, tuple[str, str]] = {
     "segfaults": (_module("        import ctypes\n        ctypes.string_at(0)"), "crashed"),
     "exits": (_module("        import os\n        os._exit(0)"), "crashed"),
     "exits politely": (_module("        raise SystemExit(0)"), "crashed"),
+    "raises half a character": (_module("        raise ValueError('\\ud800')"), "crashed"),
+    "dies by an unnamed signal": (
+        _module("        import os\n        os.kill(os.getpid(), 40)"),
+        "crashed",
+    ),
+    "nests too deeply": (_module(imports="x = " + "-" * 100_000 + "1"), "build_failed"),
+    "leaves the channel to another": (
+        _module("        import os\n        os.system('sleep 30 &')\n        os._exit(0)"),
+        "crashed",
+    ),
     "loops forever": (_module("        while True:\n            pass"), "timed_out"),
     "loops forever on import": (_module(imports="while True:\n    pass"), "timed_out"),
     "loops forever in a kernel": (_module(_ENDLESS_KERNEL), "timed_out"),

@@ -107,3 +107,29 @@ def started_in(folder: Path) -> list[str]:
 
 def processes() -> list[Path]:
     return list(Path("/proc").glob("[0-9]*/cmdline"))
+
+
+KILLER = """
+import os, signal
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        os.kill(os.getppid(), signal.SIGKILL)
+"""
+
+
+async def test_a_candidate_that_ends_every_judge_is_told_from_its_neighbours() -> None:
+    pytest.importorskip("torch")
+    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+
+    killer, neighbour = await asyncio.gather(
+        executor.evaluate(PROBLEM, as_candidate("cpp", KILLER)), executor.evaluate(PROBLEM, honest)
+    )
+
+    assert "crashed" == killer.status
+    assert "Without this candidate it works." in str(killer)
+    assert "correct" == neighbour.status
+    await executor.close()

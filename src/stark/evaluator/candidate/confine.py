@@ -41,12 +41,18 @@ def confine(
     empty = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, empty), (1, output), (2, output)):
         os.dup2(source, target)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_LIMIT_BYTES, FILE_LIMIT_BYTES))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
+    _bound(resource.RLIMIT_CORE, 0)
+    _bound(resource.RLIMIT_FSIZE, FILE_LIMIT_BYTES)
+    _bound(resource.RLIMIT_NOFILE, OPEN_FILES)
     if memory_bytes is not None:
-        bound = _mapped_bytes() + memory_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+        _bound(resource.RLIMIT_AS, _mapped_bytes() + memory_bytes)
+
+
+def _bound(limit: int, wanted: int) -> None:
+    """Lower a limit; a machine that already has a lower one keeps it."""
+    _, hard = resource.getrlimit(limit)
+    value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(limit, (value, value))
 
 
 def _mapped_bytes() -> int:

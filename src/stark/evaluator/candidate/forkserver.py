@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import io
 import os
 import shutil
 import signal
@@ -71,15 +72,22 @@ class Forkserver:
 
     def _reap(self) -> None:
         """Note which children ended, and end what they left behind (it is reparented to this process)."""
+        self._collect()
+        deadline = time.monotonic() + ENDING_S
+        while (left := _own_children() - self.alive) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)  # what is killed may have children of its own, which come here next
+            self._collect()
+
+    def _collect(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = found
                 if pid in self.alive:
                     self.alive.remove(pid)
                     self.ended[pid] = os.waitstatus_to_exitcode(status)
-        for pid in _own_children() - self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
     def kill_all(self) -> None:
         """End every child with all its processes."""
@@ -94,9 +102,16 @@ class Forkserver:
 
 def _become_runner(request: Message, descriptors: list[int], parent: int) -> None:
     control, output, *arena = descriptors
+    for descriptor in descriptors:
+        os.set_inheritable(
+            descriptor, False
+        )  # what the program starts must not hold the channel open
     confine(
         Path(request["folder"]), request["environment"], request["memory_bytes"], output, parent
     )
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
     Runner(Channel.from_descriptor(control), arena[0] if arena else None).serve()
 
 
@@ -111,6 +126,8 @@ def main() -> None:
     Ends when the judge does, however that ended, and leaves nothing: no child, and no FOLDER.
     """
     _, descriptor, folder, *modules = sys.argv
+    if not Path(folder).is_absolute():
+        sys.exit(f"{folder} is no absolute path, so it cannot be a judge's folder")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
     for module in modules:

@@ -22,6 +22,7 @@ from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
+LONGEST_ERROR = 15_000
 
 HEAD_START_CYCLES = 200_000
 """How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
@@ -75,15 +76,15 @@ class Runner:
     def _describe(self, error: BaseException) -> str:
         """The error with the frames that lie in the program's own file, bounded to a few kilobytes."""
         frames = [
-            f"  line {frame.lineno}, in {frame.name}: {frame.line}"
+            f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
             for frame in traceback.extract_tb(error.__traceback__)
             if frame.filename == str(self.path)
         ]
         if isinstance(error, SyntaxError):
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
-        if len(text) > 48_000:
-            text = text[:40_000] + "\n…\n" + text[-8_000:]
+        if len(text) > LONGEST_ERROR:  # escaped, a character may take six bytes of a message
+            text = text[: LONGEST_ERROR - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
 
     def _import(self, request: Message) -> Message:
@@ -190,7 +191,7 @@ class Runner:
                 output.copy_(leaf)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return {"forms": forms[:32]}
+        return {"forms": forms if forms == wanted else forms[:32]}
 
 
 def _form(leaf: object) -> str:

@@ -56,8 +56,10 @@ class Channel:
         if not data:
             raise ChannelClosed("the other side closed")
         try:
+            # Through UTF-8 once more: escaped half characters would fail wherever they are written later.
             message = json.loads(data)
-        except ValueError as error:
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
+        except (ValueError, RecursionError) as error:
             raise ChannelClosed("the other side sent something that is no message") from error
         if not isinstance(message, dict):
             raise ChannelClosed("the other side sent something that is no message")

@@ -82,6 +82,9 @@ class FolderExecutor:
             pause = min(pause * 1.2, longest)
         answer = answer_adapter.validate_json(result.read_bytes())
         if isinstance(answer, ProblemRefused):
+            result.unlink(
+                missing_ok=True
+            )  # the problem, or the machine, may be mended by the next time
             raise ProblemError(answer.error)
         return answer
 
@@ -123,27 +126,33 @@ async def serve_folder(
 
 
 async def _serve_one(folder: Path, name: str, executor: Executor) -> str:
-    """Answer one request; returns what was answered in a word."""
+    """Answer one request; returns what was answered in a word. The claim ends with it, however it ends."""
     path = folder / "requests" / f"{name}.json"
-    answer: Answer
     try:
-        request = request_adapter.validate_json(path.read_bytes())
+        answer, word = await _answered(path, name, executor)
+        _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
+        return word
+    except ValidationError:
+        path.rename(path.with_suffix(".unreadable"))
+        return "is no request of this version of STARK; install the same version on both sides"
+    finally:
+        (folder / "claims" / name).unlink(missing_ok=True)
+
+
+async def _answered(path: Path, name: str, executor: Executor) -> tuple[Answer, str]:
+    request = _request_in(path)
+    try:
         if isinstance(request, Describe):
-            answer = Described(id=name, reference=await executor.describe(request.problem))
-            word = "described"
-        else:
-            evaluation = await executor.evaluate(request.problem, request.candidate)
-            answer = Evaluated(id=name, evaluation=evaluation)
-            word = evaluation.status
+            reference = await executor.describe(request.problem)
+            return Described(id=name, reference=reference), "described"
+        evaluation = await executor.evaluate(request.problem, request.candidate)
+        return Evaluated(id=name, evaluation=evaluation), evaluation.status
     except ProblemError as error:
-        answer, word = ProblemRefused(id=name, error=str(error)), "problem refused"
-    except ValidationError as error:
-        raise UsageError(
-            f"{path} is no request of this version of STARK; install the same version on both sides"
-        ) from error
-    _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
-    (folder / "claims" / name).unlink(missing_ok=True)
-    return word
+        return ProblemRefused(id=name, error=str(error)), "problem refused"
+
+
+def _request_in(path: Path) -> Describe | Evaluate:
+    return request_adapter.validate_json(path.read_bytes())
 
 
 def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:

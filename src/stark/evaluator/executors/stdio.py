@@ -1,7 +1,7 @@
 """Judges behind commands that carry standard input and output, with restart: the engine of `local` and `command`.
 
 A judge that dies takes nothing with it: what it was working on is sent again to a fresh one, and no
-candidate is blamed.
+candidate is blamed, unless judges die over it alone and a fresh one does its problem without it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Crashed, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.protocol import (
@@ -59,15 +59,19 @@ class JudgeProcess:
 
     async def ask(self, request: Describe | Evaluate) -> Answer:
         """Send a request and wait for its answer. Raises JudgeDied, or JudgeUnavailable if none can be started."""
-        process = await self._running()
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.waiting[request.id] = answer
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.waiting[request.id] = waiting  # counts as work while the judge starts
         try:
+            process = await self._running()
             assert process.stdin is not None
             process.stdin.write(request.model_dump_json().encode() + b"\n")
             with contextlib.suppress(ConnectionError):  # its death also ends the wait
                 await process.stdin.drain()
-            return await answer
+            answer = await waiting
+            if isinstance(answer, JudgeFailed):
+                await process.wait()  # it is about to end, and must not get the next request
+                raise JudgeDied(answer.error)
+            return answer
         finally:
             self.waiting.pop(request.id, None)
 
@@ -145,8 +149,11 @@ class JudgeProcess:
         with contextlib.suppress(ValidationError, ValueError):
             while line := await process.stdout.readline():
                 answer = answer_adapter.validate_json(line)
-                if not isinstance(answer, Hello) and answer.id in self.waiting:
-                    self.waiting[answer.id].set_result(answer)
+                if isinstance(answer, Hello):
+                    continue
+                future = self.waiting.get(answer.id)
+                if future is not None and not future.done():
+                    future.set_result(answer)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await _ended(process)
@@ -177,6 +184,7 @@ class StdioExecutor:
         self._judges = [JudgeProcess(command) for command in commands]
         self._limits = limits or Limits()
         self._count = itertools.count(1)
+        self._again = asyncio.Lock()
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
@@ -201,21 +209,36 @@ class StdioExecutor:
         return str(next(self._count))
 
     async def _ask(self, request: Describe | Evaluate) -> Answer:
+        """Ask until it is answered; what was on a judge that died is asked again, one at a time.
+
+        A death costs everything that was in flight there, so only a request that dies on its own
+        again and again is looked at more closely.
+        """
         reason = ""
         for _ in range(TRIES):
-            judge = min(self._judges, key=lambda judge: len(judge.waiting))
             try:
-                answer = await judge.ask(request)
+                async with self._again if reason else contextlib.nullcontext():
+                    answer = await self._least_busy().ask(request)
             except JudgeDied as death:
                 reason = str(death)
                 continue
-            match answer:
-                case ProblemRefused():
-                    raise ProblemError(answer.error)
-                case JudgeFailed():
-                    reason = answer.error
-                case _:
-                    return answer
-        raise JudgeUnavailable(
-            f"the judge died {TRIES} times over the same request; its last words:\n{reason}"
-        )
+            if isinstance(answer, ProblemRefused):
+                raise ProblemError(answer.error)
+            return answer
+        died = f"the judge died {TRIES} times over the same request; its last words:\n{reason}"
+        if isinstance(request, Evaluate) and await self._works_without(request):
+            crashed = Crashed(phase="verify", error=f"{died}\nWithout this candidate it works.")
+            return Evaluated(id=request.id, evaluation=crashed)
+        raise JudgeUnavailable(died)
+
+    async def _works_without(self, request: Evaluate) -> bool:
+        """Whether a fresh judge can do the same problem's reference: then the candidate is what ends judges."""
+        probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
+        try:
+            async with self._again:
+                return isinstance(await self._least_busy().ask(probe), Described)
+        except JudgeDied:
+            return False
+
+    def _least_busy(self) -> JudgeProcess:
+        return min(self._judges, key=lambda judge: len(judge.waiting))

@@ -204,10 +204,10 @@ class Child:
             return ChildFailed("crashed", "the process closed its channel to the judge")
         if code >= 0:
             return ChildFailed("crashed", f"the process exited with code {code}")
-        name = signal.Signals(-code).name
         if -code == signal.SIGKILL:
-            return ChildFailed("out_of_memory", "the process was killed, most likely for memory")
-        return ChildFailed("crashed", f"the process died by signal {name}")
+            return ChildFailed("out_of_memory", "the process was killed by SIGKILL, as for memory")
+        known = {entry.value: entry.name for entry in signal.Signals}
+        return ChildFailed("crashed", f"the process died by signal {known.get(-code, -code)}")
 
 
 class _Output:

@@ -158,7 +158,8 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
         ("unexpected", "ModelNew lacks weights that the reference has"),
         ("missing", "ModelNew has weights that the reference lacks"),
     ):
-        if names := loaded.get(found):
+        names = loaded.get(found)
+        if isinstance(names, list) and names:
             attempt.warnings.append(
                 f"{meaning} ({', '.join(map(str, names))}); weights are matched by name"
             )
@@ -230,7 +231,7 @@ def _time(
             Timed(prepared.running(limits), kind, limits.time_s),
             Timed(child, kind, limits.time_s),
             limits.timing_budget_s,
-            random.Random(prepared.nominal[0].seed),
+            random.SystemRandom(),
             inputs.turn,
         )
         inputs.check()
@@ -255,7 +256,7 @@ class TimedInputs:
 
     def __init__(self, attempt: Attempt, child: Child, prepared: PreparedReference) -> None:
         self._attempt, self._child, self._prepared = attempt, child, prepared
-        self._chance = random.Random(prepared.timed[0].seed)
+        self._chance = random.SystemRandom()
         self._turns = 0
 
     @property

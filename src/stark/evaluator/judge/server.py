@@ -75,13 +75,19 @@ class Judge:
 
     def _work(self, request: Describe | Evaluate) -> None:
         """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge."""
+        answered = False
         try:
             self._say(self._answer(request))
+            answered = True
         except ProblemError as error:
-            self._say(ProblemRefused(id=request.id, error=str(error)))
+            self._say(ProblemRefused(id=request.id, error=_sayable(str(error))))
+            answered = True
         except BaseException:
-            self._say(JudgeFailed(id=request.id, error=traceback.format_exc(limit=-6)))
-            os._exit(FAULT_EXIT)
+            trace = traceback.format_exc(limit=-6)
+            self._say(JudgeFailed(id=request.id, error=_sayable(trace)))
+        finally:
+            if not answered:
+                os._exit(FAULT_EXIT)
 
     def _answer(self, request: Describe | Evaluate) -> Answer:
         if isinstance(request, Describe):
@@ -136,6 +142,11 @@ class Judge:
         with self._out_lock:
             self._out.write(answer.model_dump_json().encode() + b"\n")
             self._out.flush()
+
+
+def _sayable(text: str) -> str:
+    """Text that can be written as UTF-8, whatever an exception put into it."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _identity(device: torch.device) -> str:

@@ -6,6 +6,7 @@ the judge's own wall clock around each block bounds them. On a CPU the judge's w
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from typing import Protocol
 
 from stark.core.measurement import Measurement, Speedup, speedup
 from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.children import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
 """About how long one sample should run, so that the cost of asking for it vanishes."""
 
-LARGEST_BLOCK = 50
+LARGEST_BLOCK = {"cuda": 50, "cpu": 5000}
 WARMUP_BLOCKS = 3
 LONG_MS = 500.0
 """A call that takes so long is warm after three."""
@@ -37,7 +39,7 @@ SPIN_S = 0.002
 
 RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
 """Two processes that run the same program on a GPU steadily differ by up to 1.2 microseconds a call, by where
-their memory happens to lie (`docs/judge.md`). On a CPU nothing was seen beyond what the interval covers."""
+their memory happens to lie (`docs/judge.md`)."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.1
 """How far the wall clock may exceed what the device events claim before the wall clock counts."""
@@ -70,7 +72,9 @@ class Timed:
         first = self._block(1)
         self._block(1)
         estimate = min(first, self._block(1))
-        self.calls = max(1, min(LARGEST_BLOCK, round(BLOCK_MS[self.device_kind] / estimate)))
+        self.calls = max(
+            1, min(LARGEST_BLOCK[self.device_kind], round(BLOCK_MS[self.device_kind] / estimate))
+        )
         more = WARMUP_BLOCKS if estimate < LONG_MS else 0
         for _ in range(more):
             self._block(self.calls)
@@ -84,7 +88,8 @@ class Timed:
             self._ask(1, empty=False)
         times, wall = self._ask(self.calls, empty=False)
         if self.device_kind == "cpu":
-            self.wall_ms.append(max(wall - self.asking_ms, 1e-6) / self.calls)
+            net = wall - self.asking_ms
+            self.wall_ms.append((net if net > 0 else wall) / self.calls)
         else:
             self.wall_ms.append(max(wall / self.calls - self.asking_ms, 1e-6))
             self.event_ms.append(max(median(times), 1e-6))
@@ -120,8 +125,18 @@ class Timed:
         begin = time.perf_counter()
         answer = self.child.ask({"do": "time", "calls": calls, "empty": empty}, self.limit_s)
         wall = (time.perf_counter() - begin) * 1e3
-        times = [float(t) for t in answer.get("times_ms", [])]
-        return times, wall
+        return _times(answer.get("times_ms")), wall
+
+
+def _times(answer: object) -> list[float]:
+    """The times that a child claims, if they can be times at all. Raises ChildFailed."""
+    claimed = answer if isinstance(answer, list) else [None]
+    times = [
+        float(t) for t in claimed if isinstance(t, int | float) and math.isfinite(t) and t >= 0
+    ]
+    if len(times) < len(claimed):
+        raise ChildFailed("crashed", "the process answered with something that is no time")
+    return times
 
 
 def time_alone(program: Timed, budget_s: float) -> Measurement:
@@ -149,6 +164,7 @@ def time_pair(
     """
     reference.warm_up()
     candidate.warm_up()
+    candidate.asking_ms = reference.asking_ms  # what is subtracted is never the candidate's word
     deadline = time.monotonic() + budget_s
     while len(candidate.wall_ms) < MOST_PAIRS:
         before_pair()
