@@ -55,7 +55,7 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
     cancels in their ratio. The ratio is the median of the pairs' log ratios; the interval is
     the distribution-free confidence interval of a median by order statistics (95 % or, with
     few pairs, the widest there is), so it needs no random numbers and no normality. It is widened
-    by the measurements' resolution relative to the shorter latency.
+    by the measurements' resolution relative to the latency, the larger of the two.
 
     Raises ValueError when the two do not have the same number of samples.
     """
@@ -66,8 +66,7 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
         for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)
     )
     cut = _median_interval_rank(len(ratios))
-    shorter_ms = min(reference.latency_ms, candidate.latency_ms)
-    unsure = 1 + max(reference.resolution_ms, candidate.resolution_ms) / shorter_ms
+    unsure = 1 + max(one.resolution_ms / one.latency_ms for one in (reference, candidate))
     return Speedup(
         reference=reference_name,
         ratio=math.exp(median(ratios)),

@@ -36,6 +36,7 @@ from stark.evaluator.judge.prepared import (
     load_request,
     visible,
 )
+from stark.evaluator.judge.roofline import implausible
 from stark.evaluator.judge.timing import Timed, time_pair
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
@@ -235,13 +236,14 @@ def _time(
             inputs.turn,
         )
         inputs.check()
+    doubts = implausible(candidate.latency_ms, reference.latency_ms, prepared.roofline)
     return Correct(
         accuracy=accuracy,
         candidate=candidate,
         references={"eager": reference},
         device=prepared.sheet,
         roofline=prepared.roofline,
-        warnings=(*warnings, *prepared.warnings),
+        warnings=(*warnings, *doubts, *prepared.warnings),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import secrets
 import shutil
 import tempfile
@@ -224,8 +225,10 @@ class PreparedReference:
     def refresh(self, trial: Trial) -> None:
         """Write a trial's inputs, at the same addresses as ever, for the candidate and the running reference."""
         drawn = self.drawn(trial)
-        self.shared.fill_inputs(drawn)
-        self._own.fill_inputs(drawn)
+        both = [self.shared, self._own]
+        random.shuffle(both)  # what is written last lies in the cache
+        for one in both:
+            one.fill_inputs(drawn)
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""

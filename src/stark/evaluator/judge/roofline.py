@@ -16,6 +16,9 @@ from stark.evaluator.judge.inputs import Drawn, Program
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
 MATRIX = {"cuda": 8192, "cpu": 1024}
 REPEATS = 4
+
+PLAUSIBLE_SHARE = 0.8
+"""Of the roofline's time: below it, noise and a bandwidth measured too low explain nothing any more."""
 LAUNCHES = 500
 
 
@@ -83,6 +86,19 @@ def roofline(
         arithmetic=max(times_ms, key=lambda kind: times_ms[kind], default="fp32"),
         memory_ms=least_bytes / bandwidth / 1e6,
         compute_ms=sum(times_ms.values()),
+    )
+
+
+def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
+    """A warning where a time lies below what the bytes and operations need, and the reference's does not.
+
+    No verdict yet: a function that reads only part of its inputs may honestly need less than is counted.
+    """
+    if not (latency_ms < PLAUSIBLE_SHARE * limit.floor_ms <= eager_ms):
+        return ()
+    return (
+        f"{latency_ms:.4g} ms is {limit.floor_ms / latency_ms:.1f} times faster than the roofline of "
+        f"{limit.floor_ms:.4g} ms: do not believe it before it is explained",
     )
 
 

@@ -38,7 +38,8 @@ SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
 
 RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
-"""Two processes that run the same program on a GPU steadily differ by up to 1.2 microseconds a call, by where
+RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.1}
+"""Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
 their memory happens to lie (`docs/judge.md`)."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.1
@@ -97,13 +98,15 @@ class Timed:
     def measurement(self, by_wall: bool) -> Measurement:
         """What was measured, on the chosen clock."""
         by_wall = by_wall or not self.event_ms
+        samples_ms = tuple(self.wall_ms if by_wall else self.event_ms)
+        kind = self.device_kind
         return Measurement(
-            samples_ms=tuple(self.wall_ms if by_wall else self.event_ms),
+            samples_ms=samples_ms,
             calls_per_sample=self.calls,
             warmups=self.warmups,
             clock="judge_wall" if by_wall else "device_events",
-            cache="warm" if self.device_kind == "cpu" else "cold",
-            resolution_ms=RESOLUTION_MS[self.device_kind],
+            cache="warm" if kind == "cpu" else "cold",
+            resolution_ms=RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms),
         )
 
     def forged(self) -> bool:
