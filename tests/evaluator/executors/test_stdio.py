@@ -26,8 +26,8 @@ async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
     await asyncio.sleep(0.3)
 
     (judge,) = executor._judges
-    assert judge._process is not None
-    os.killpg(judge._process.pid, signal.SIGKILL)
+    assert judge.process is not None
+    os.killpg(judge.process.pid, signal.SIGKILL)
 
     assert all(isinstance(found, Correct) for found in await asyncio.gather(*waiting))
     await executor.close()
@@ -50,6 +50,42 @@ async def test_a_judge_that_cannot_start_says_why() -> None:
     with pytest.raises(JudgeUnavailable, match="no such partition"):
         await executor.describe(PROBLEM)
     await executor.close()
+
+
+async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others() -> None:
+    pytest.importorskip("torch")
+    healthy = [sys.executable, "-m", "stark.evaluator.judge", "--device", "cpu"]
+    executor = StdioExecutor([["sh", "-c", "exit 7"], healthy], Limits(timing_budget_s=0.1))
+
+    reference = await executor.describe(PROBLEM)
+
+    assert reference.eager.latency_ms > 0
+    await executor.close()
+
+
+async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
+    executor = StdioExecutor([["sh", "-c", "sleep 2; exit 7"]])
+    waiting = asyncio.create_task(executor.describe(PROBLEM))
+    await asyncio.sleep(0.1)
+
+    await executor.close()
+
+    with pytest.raises(JudgeUnavailable):
+        await waiting
+    with pytest.raises(JudgeUnavailable, match="was closed"):
+        await executor.describe(PROBLEM)
+
+
+async def test_a_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
+    executor = StdioExecutor([["sh", "-c", f"sleep 600; echo {tmp_path}"]])
+    waiting = asyncio.create_task(executor.describe(PROBLEM))
+    await asyncio.sleep(0.3)
+    assert 1 == len(started_in(tmp_path))
+
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+    assert [] == started_in(tmp_path)
 
 
 async def test_a_command_that_does_not_exist() -> None:
@@ -86,9 +122,9 @@ async def test_a_judge_leaves_nothing_behind(
     (folder,) = tmp_path.glob("stark-judge-*")
 
     (judge,) = executor._judges
-    assert judge._process is not None
+    assert judge.process is not None
     if killed:
-        os.killpg(judge._process.pid, signal.SIGKILL)
+        os.killpg(judge.process.pid, signal.SIGKILL)
     await executor.close()
 
     for _ in range(100):
@@ -125,11 +161,14 @@ async def test_a_candidate_that_ends_every_judge_is_told_from_its_neighbours() -
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
     honest = as_candidate("cpp", FAULTS["honest"][0])
 
-    killer, neighbour = await asyncio.gather(
-        executor.evaluate(PROBLEM, as_candidate("cpp", KILLER)), executor.evaluate(PROBLEM, honest)
+    killer, neighbour, another = await asyncio.gather(
+        executor.evaluate(PROBLEM, as_candidate("cpp", KILLER)),
+        executor.evaluate(PROBLEM, honest),
+        executor.evaluate(PROBLEM, as_candidate("cpp", KILLER + "# another")),
     )
 
-    assert "crashed" == killer.status
-    assert "Without this candidate it works." in str(killer)
+    for found in (killer, another):
+        assert "crashed" == found.status
+        assert "Without this candidate it works." in str(found)
     assert "correct" == neighbour.status
     await executor.close()

@@ -1,190 +1,111 @@
 """Judges behind commands that carry standard input and output, with restart: the engine of `local` and `command`.
 
-A judge that dies takes nothing with it: what it was working on is sent again to a fresh one, and no
+A judge that dies takes nothing with it: what it was working on is sent again to a fresh one, alone, and no
 candidate is blamed, unless judges die over it alone and a fresh one does its problem without it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import os
-import signal
-from collections import deque
-from collections.abc import Sequence
-
-from pydantic import ValidationError
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
 from stark.core.evaluation import Crashed, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
 from stark.evaluator.protocol import (
-    PROTOCOL,
     Answer,
     Describe,
     Described,
     Evaluate,
     Evaluated,
-    Hello,
-    JudgeFailed,
     Limits,
     ProblemRefused,
-    answer_adapter,
 )
 
-TRIES = 3
-"""How often a request is sent before its judge counts as unavailable."""
-
-START_S = 180.0
-"""Importing torch and measuring the device take seconds; a remote queue may take longer."""
-
-LONGEST_LINE = 256 << 20
-STDERR_LINES = 20
-CLOSE_S = 10.0
+TRIES_ALONE = 3
+"""How often a request that was in flight when its judge died is sent to a judge of its own."""
 
 
-class JudgeProcess:
-    """One judge at a time behind one command; started when first asked, started anew after a death."""
+class Turnstile:
+    """Lets many through side by side, or one alone: who asks to be alone waits for all inside and holds up the rest."""
+
+    def __init__(self) -> None:
+        self._gate = asyncio.Lock()
+        self._inside = 0
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @asynccontextmanager
+    async def through(self, alone: bool) -> AsyncIterator[None]:
+        """Be inside, with others or alone."""
+        async with self._gate:
+            if alone:
+                await self._empty.wait()
+                yield
+                return
+            self._inside += 1
+            self._empty.clear()
+        try:
+            yield
+        finally:
+            self._inside -= 1
+            if self._inside == 0:
+                self._empty.set()
+
+
+class Judge:
+    """The judge behind one command: started when first asked, and started anew after a death."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)
-        self.waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._process: asyncio.subprocess.Process | None = None
-        self._starting = asyncio.Lock()
-        self._readers: list[asyncio.Task[None]] = []
-        self._said: deque[str] = deque(maxlen=STDERR_LINES)
+        self.requests = 0
+        """How many wait for an answer; those that wait for it to start are among them."""
 
-    async def ask(self, request: Describe | Evaluate) -> Answer:
-        """Send a request and wait for its answer. Raises JudgeDied, or JudgeUnavailable if none can be started."""
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.waiting[request.id] = waiting  # counts as work while the judge starts
+        self.process: JudgeProcess | None = None
+        self._starting = asyncio.Lock()
+        self._turnstile = Turnstile()
+        self._closed = False
+
+    async def ask(self, request: Describe | Evaluate, alone: bool = False) -> Answer:
+        """Its answer. Raises JudgeDied, or JudgeUnavailable if no judge can be started."""
+        self.requests += 1
         try:
-            process = await self._running()
-            assert process.stdin is not None
-            process.stdin.write(request.model_dump_json().encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # its death also ends the wait
-                await process.stdin.drain()
-            answer = await waiting
-            if isinstance(answer, JudgeFailed):
-                await process.wait()  # it is about to end, and must not get the next request
-                raise JudgeDied(answer.error)
-            return answer
+            async with self._turnstile.through(alone):
+                return await (await self._running()).ask(request)
         finally:
-            self.waiting.pop(request.id, None)
+            self.requests -= 1
 
     async def close(self) -> None:
-        """Close the judge's input, which ends it, and make sure that it ended."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        try:
-            await asyncio.wait_for(_ended(process), CLOSE_S)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        await asyncio.gather(*self._readers, return_exceptions=True)
-
-    async def _running(self) -> asyncio.subprocess.Process:
+        """End it for good."""
+        self._closed = True
         async with self._starting:
-            if self._process is None or self._process.returncode is not None:
-                self._process = await self._start()
-            return self._process
+            if self.process is not None:
+                await self.process.close()
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        self._said.clear()
-        try:
-            # Shielded: a cancellation in the middle of starting would hang, and leave a process.
-            starting = asyncio.ensure_future(
-                asyncio.create_subprocess_exec(
-                    *self.command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    limit=LONGEST_LINE,
-                    start_new_session=True,
-                )
-            )
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await _ended(await starting)
-            raise
-        except OSError as error:
-            raise JudgeUnavailable(f"the judge cannot be started: {error}") from error
-        errors = asyncio.create_task(self._keep_stderr(process))
-        try:
-            await asyncio.wait_for(self._hello(process), START_S)
-        except (JudgeDied, TimeoutError) as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await _ended(process)
-            await errors
-            said = "\n".join(self._said) or str(error) or f"it said nothing for {START_S:g} s"
-            raise JudgeUnavailable(
-                f"the judge ({' '.join(self.command)}) does not start; `stark doctor` says what this machine lacks:\n{said}"
-            ) from error
-        self._readers = [errors, asyncio.create_task(self._read_answers(process))]
-        return process
-
-    async def _hello(self, process: asyncio.subprocess.Process) -> None:
-        """Read up to the judge's first message; what a login shell or a queue prints before it is passed over."""
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            if not line.startswith(b'{"kind":"hello"'):
-                continue
-            hello = answer_adapter.validate_json(line)
-            assert isinstance(hello, Hello)
-            if hello.protocol != PROTOCOL:
-                raise JudgeDied(
-                    f"it speaks protocol {hello.protocol}, not {PROTOCOL}: install the same version of STARK on both sides"
-                )
-            return
-        raise JudgeDied("it ended before it was ready")
-
-    async def _read_answers(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        with contextlib.suppress(ValidationError, ValueError):
-            while line := await process.stdout.readline():
-                answer = answer_adapter.validate_json(line)
-                if isinstance(answer, Hello):
-                    continue
-                future = self.waiting.get(answer.id)
-                if future is not None and not future.done():
-                    future.set_result(answer)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await _ended(process)
-        for future in self.waiting.values():
-            if not future.done():
-                future.set_exception(JudgeDied("\n".join(self._said) or "the judge ended"))
-
-    async def _keep_stderr(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stderr is not None
-        with contextlib.suppress(ValueError):
-            while line := await process.stderr.readline():
-                self._said.append(line.decode(errors="replace").rstrip())
-
-
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """Close a judge's input, which asks it to end, and wait until it did."""
-    assert process.stdin is not None
-    process.stdin.close()
-    with contextlib.suppress(ConnectionError):
-        await process.stdin.wait_closed()
-    await process.wait()
+    async def _running(self) -> JudgeProcess:
+        async with self._starting:
+            if self._closed:
+                raise JudgeUnavailable("the executor was closed while requests were waiting")
+            if self.process is not None and not self.process.alive:
+                await self.process.close()
+                self.process = None
+            if self.process is None:
+                self.process = await start_judge(self.command)
+            return self.process
 
 
 class StdioExecutor:
     """Several judges, each behind a command of its own; a request goes to the one with the least to do."""
 
     def __init__(self, commands: Sequence[Sequence[str]], limits: Limits | None = None) -> None:
-        self._judges = [JudgeProcess(command) for command in commands]
+        self._judges = [Judge(command) for command in commands]
         self._limits = limits or Limits()
         self._count = itertools.count(1)
-        self._again = asyncio.Lock()
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
@@ -209,23 +130,29 @@ class StdioExecutor:
         return str(next(self._count))
 
     async def _ask(self, request: Describe | Evaluate) -> Answer:
-        """Ask until it is answered; what was on a judge that died is asked again, one at a time.
+        """Ask until it is answered.
 
-        A death costs everything that was in flight there, so only a request that dies on its own
-        again and again is looked at more closely.
+        A death costs everything that was in flight there. What was is sent again with nothing beside
+        it, so that only what ends judges alone is looked at more closely.
         """
+        try:
+            answer = await self._ask_once(request)
+        except JudgeDied:
+            answer = await self._ask_alone(request)
+        if isinstance(answer, ProblemRefused):
+            raise ProblemError(answer.error)
+        return answer
+
+    async def _ask_alone(self, request: Describe | Evaluate) -> Answer:
         reason = ""
-        for _ in range(TRIES):
+        for _ in range(TRIES_ALONE):
             try:
-                async with self._again if reason else contextlib.nullcontext():
-                    answer = await self._least_busy().ask(request)
+                return await self._ask_once(request, alone=True)
             except JudgeDied as death:
                 reason = str(death)
-                continue
-            if isinstance(answer, ProblemRefused):
-                raise ProblemError(answer.error)
-            return answer
-        died = f"the judge died {TRIES} times over the same request; its last words:\n{reason}"
+        died = (
+            f"the judge died {TRIES_ALONE} times over the same request; its last words:\n{reason}"
+        )
         if isinstance(request, Evaluate) and await self._works_without(request):
             crashed = Crashed(phase="verify", error=f"{died}\nWithout this candidate it works.")
             return Evaluated(id=request.id, evaluation=crashed)
@@ -235,10 +162,18 @@ class StdioExecutor:
         """Whether a fresh judge can do the same problem's reference: then the candidate is what ends judges."""
         probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
         try:
-            async with self._again:
-                return isinstance(await self._least_busy().ask(probe), Described)
+            return isinstance(await self._ask_once(probe, alone=True), Described)
         except JudgeDied:
             return False
 
-    def _least_busy(self) -> JudgeProcess:
-        return min(self._judges, key=lambda judge: len(judge.waiting))
+    async def _ask_once(self, request: Describe | Evaluate, alone: bool = False) -> Answer:
+        """Ask the least busy judge; one that cannot be started is given up while others are left."""
+        while True:
+            judge = min(self._judges, key=lambda judge: judge.requests)
+            try:
+                return await judge.ask(request, alone)
+            except JudgeUnavailable:
+                if len(self._judges) == 1:
+                    raise
+                if judge in self._judges:
+                    self._judges.remove(judge)

@@ -1,0 +1,182 @@
+"""One running judge behind a command that carries standard input and output: start it, ask it, end it.
+
+A judge that died stays dead; what was asked of it ends with its death and of no other judge's. Starting
+another is for the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from stark.core.errors import JudgeDied, JudgeUnavailable
+from stark.evaluator.protocol import (
+    PROTOCOL,
+    Answer,
+    Describe,
+    Evaluate,
+    Hello,
+    JudgeFailed,
+    answer_adapter,
+)
+
+START_S = 180.0
+"""Importing torch and measuring the device take seconds; a remote queue may take longer."""
+
+LONGEST_LINE = 256 << 20
+STDERR_LINES = 20
+CLOSE_S = 10.0
+
+
+class JudgeProcess:
+    """A judge that was started with `start_judge`."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.pid = process.pid
+        self.alive = True
+        """Whether it may be asked; false as soon as it said that it failed, or ended."""
+
+        self._process = process
+        self._in, self._out = process.stdin, process.stdout
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._said: deque[str] = deque(maxlen=STDERR_LINES)
+        self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
+        self._answers: asyncio.Task[None] | None = None
+
+    async def ask(self, request: Describe | Evaluate) -> Answer:
+        """Send a request and wait for its answer. Raises JudgeDied."""
+        if not self.alive:
+            raise JudgeDied(self.last_words)
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = waiting
+        try:
+            self._in.write(request.model_dump_json().encode() + b"\n")
+            with contextlib.suppress(ConnectionError):  # its death also ends the wait
+                await self._in.drain()
+            answer = await waiting
+        finally:
+            self._waiting.pop(request.id, None)
+        if isinstance(answer, JudgeFailed):
+            raise JudgeDied(answer.error)
+        return answer
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to its standard error."""
+        return "\n".join(self._said) or "the judge ended"
+
+    async def greeted(self) -> None:
+        """Read up to the judge's first message; what a login shell or a queue prints before it is passed over."""
+        while line := await self._out.readline():
+            if not line.startswith(b'{"kind":"hello"'):
+                continue
+            hello = answer_adapter.validate_json(line)
+            assert isinstance(hello, Hello)
+            if hello.protocol != PROTOCOL:
+                raise JudgeDied(
+                    f"it speaks protocol {hello.protocol}, not {PROTOCOL}: install the same version of STARK on both sides"
+                )
+            self._answers = asyncio.create_task(self._read_answers())
+            return
+        raise JudgeDied("it ended before it was ready")
+
+    async def close(self) -> None:
+        """Close its input, which ends it, and make sure that it ended."""
+        self.alive = False
+        self._in.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), CLOSE_S)
+        except TimeoutError:
+            await self.kill()
+        await self._rest()
+
+    async def kill(self) -> None:
+        """End it at once with all that it started in its session."""
+        self.alive = False
+        self._kill()
+        await self._process.wait()
+        await self._rest()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def _read_answers(self) -> None:
+        """Hand every answer to whoever waits for it; at the end all others learn of the death."""
+        with contextlib.suppress(ValidationError, ValueError):
+            while line := await self._out.readline():
+                answer = answer_adapter.validate_json(line)
+                if isinstance(answer, Hello):
+                    continue
+                if isinstance(answer, JudgeFailed):
+                    self.alive = False  # it is about to end, and must not get the next request
+                future = self._waiting.get(answer.id)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        self.alive = False
+        self._kill()
+        await self._process.wait()
+        await asyncio.wait([self._errors], timeout=1.0)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(JudgeDied(self.last_words))
+
+    async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
+        with contextlib.suppress(ValueError):
+            while line := await stream.readline():
+                self._said.append(line.decode(errors="replace").rstrip())
+
+    async def _rest(self) -> None:
+        """Let the readers end; a process that it started may hold its error stream open for a moment."""
+        readers = [self._errors] if self._answers is None else [self._errors, self._answers]
+        _, late = await asyncio.wait(readers, timeout=CLOSE_S)
+        for reader in late:
+            reader.cancel()
+
+
+async def start_judge(command: Sequence[str]) -> JudgeProcess:
+    """A judge that is ready. Raises JudgeUnavailable with its own words when it does not get that far."""
+    judge = JudgeProcess(await _spawned(command))
+    try:
+        await asyncio.wait_for(judge.greeted(), START_S)
+    except (JudgeDied, TimeoutError) as error:
+        await judge.kill()
+        said = "\n".join(judge._said) or str(error) or f"it said nothing for {START_S:g} s"
+        raise JudgeUnavailable(
+            f"the judge ({' '.join(command)}) does not start; `stark doctor` says what this machine lacks:\n{said}"
+        ) from error
+    except BaseException:
+        await asyncio.shield(judge.kill())
+        raise
+    return judge
+
+
+async def _spawned(command: Sequence[str]) -> Process:
+    # Shielded: a cancellation in the middle of it would leave a process that nobody knows.
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=LONGEST_LINE,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        await JudgeProcess(await spawning).kill()
+        raise
+    except OSError as error:
+        raise JudgeUnavailable(f"the judge cannot be started: {error}") from error
