@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from stark.core.evaluation import Correct, Incorrect
+from stark.core.evaluation import Correct, Incorrect, Rejected
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.evaluator.protocol import Limits
@@ -133,3 +133,110 @@ async def test_constants_made_from_initial_weights_are_wrong(executor: Executor)
     found = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
 
     assert isinstance(found, Incorrect), found
+
+
+MEMO = """
+import torch
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+        self.kept = {}
+
+    def forward(self, x):
+        key = (x.data_ptr(), float(x[0, 0]))
+        if key not in self.kept:
+            self.kept[key] = torch.relu(x) * self.scale
+        return self.kept[key]
+"""
+
+
+async def test_a_memory_of_earlier_inputs_never_pays(executor: Executor) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", MEMO))
+
+    assert not isinstance(found, Correct) or found.speedup_vs().low < 1.2, found
+
+
+PATCHES_THE_RUNNER = """
+import torch
+import torch.nn as nn
+from stark.evaluator.candidate.runner import Runner
+
+def skipping(self, request):
+    calls = request["slots"][: max(1, len(request["slots"]) // 2)]
+    self.returned = [(slot, self.model(*self.inputs[slot])) for slot in calls]
+    return {"times_ms": []}
+
+def late(self, request):
+    self.waiting = request["slots"]
+    return {"times_ms": []}
+
+def collect_late(self, request):
+    self.returned = [(s, self.model(*self.inputs[s])) for s in getattr(self, "waiting", [])]
+    self.waiting = []
+    return honest_collect(self, request)
+
+def says_so(self, request):
+    return {"times_ms": [], "forms": ["float32[64, 256] on cpu"]}
+
+honest_answer, honest_collect = Runner._answer, Runner._collect
+instead = {INSTEAD}
+
+def answer(self, work, request):
+    other = instead.get(request["do"])
+    return honest_answer(self, work if other is None else lambda r: other(self, r), request)
+
+Runner._answer = answer
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return torch.relu(x) * self.scale
+"""
+
+
+@pytest.mark.parametrize(
+    "instead",
+    ["'time': skipping", "'time': late, 'collect': collect_late", "'time': says_so"],
+)
+async def test_a_patched_runner_never_pays(executor: Executor, instead: str) -> None:
+    found = await executor.evaluate(
+        PROBLEM, as_candidate("cpp", PATCHES_THE_RUNNER.replace("INSTEAD", instead))
+    )
+
+    assert not isinstance(found, Correct) or found.speedup_vs().low < 1.2, found
+
+
+ANSWERS_AHEAD = """
+import torch
+import torch.nn as nn
+from stark.evaluator.candidate.wire import Channel
+
+honest = Channel.send
+
+def twice(self, message, descriptors=()):
+    honest(self, message, descriptors)
+    honest(self, message, descriptors)
+
+Channel.send = twice
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        return torch.relu(x) * self.scale
+"""
+
+
+async def test_an_answer_to_nothing_that_was_asked_is_rejected(executor: Executor) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", ANSWERS_AHEAD))
+
+    assert isinstance(found, Rejected), found
+    assert "forged-answer" == found.rule

@@ -39,9 +39,10 @@ class Runner:
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
         self.model: Callable[..., Any] = _nothing_loaded
-        self.inputs: list[Any] = []
-        self.outputs: list[torch.Tensor] = []
-        self.returned: Any = None
+        self.inputs: list[list[Any]] = []
+        self.outputs: list[list[torch.Tensor]] = []
+        self.returned: list[tuple[int, Any]] = []
+        self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
         self.init_arguments: list[Any] = []
         self.state: dict[str, torch.Tensor] = {}
@@ -61,7 +62,8 @@ class Runner:
                 request, _ = self.channel.receive()
             except ChannelClosed:
                 return
-            self.channel.send(self._answer(answers[request["do"]], request))
+            answer = self._answer(answers[request["do"]], request)
+            self.channel.send({**answer, "nonce": request["nonce"]})
 
     def _answer(self, work: Callable[[Message], Message], request: Message) -> Message:
         """The boundary: whatever the program raises becomes the answer."""
@@ -114,11 +116,11 @@ class Runner:
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
-        tensors = [slot.view(block) for slot in given["inputs"]]
-        self.inputs = pytree.tree_map_only(
-            TensorAt, lambda place: tensors[place.index], given["arguments"]
-        )
-        self.outputs = [slot.view(block) for slot in given["outputs"]]
+        self.inputs = [
+            _filled(given["arguments"], [place.view(block) for place in places])
+            for places in given["inputs"]
+        ]
+        self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         return {}
 
     def _load(self, request: Message) -> Message:
@@ -148,50 +150,67 @@ class Runner:
         }
 
     def _call(self, request: Message) -> Message:
-        """One call on what the arena holds now; the results are copied to the arena's outputs."""
+        """One call on what one slot of the arena holds now; the results are copied to the slot's outputs."""
         torch.manual_seed(request["seed"])
-        self.returned = self.model(*self.inputs)
+        slot: int = request["slot"]
+        self.returned = [(slot, self.model(*self.inputs[slot]))]
         return self._collect(request)
 
     def _time(self, request: Message) -> Message:
-        """Many calls in a row; device times of each where the device has events, cold cache before each."""
-        calls: int = request["calls"]
+        """One call on each of the named slots, in their order; their results wait to be collected."""
+        slots: list[int] = request["slots"]
         if self.device.type == "cuda":
-            return {"times_ms": self._time_on_device(calls, request["empty"])}
-        if request["empty"]:
-            return {"times_ms": []}
-        for _ in range(calls):
-            self.returned = self.model(*self.inputs)
+            return {"times_ms": self._time_on_device(slots)}
+        self.returned = [(slot, self.model(*self.inputs[slot])) for slot in slots]
         return {"times_ms": []}
 
-    def _time_on_device(self, calls: int, empty: bool) -> list[float]:
-        marks = [
-            (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-            for _ in range(calls)
-        ]
-        for begin, end in marks:
+    def _time_on_device(self, slots: list[int]) -> list[float]:
+        """Device times of each call, cold cache before each.
+
+        Results are copied at once, on the stream that the program was called on: what other streams
+        have not finished by then is not there.
+        """
+        marks = []
+        for slot in slots:
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self.flush.zero_()
             torch.cuda._sleep(HEAD_START_CYCLES)
             begin.record()
-            if not empty:
-                self.returned = self.model(*self.inputs)
+            returned = self.model(*self.inputs[slot])
             end.record()
+            self._deliver(slot, returned)
+            marks.append((begin, end))
         torch.cuda.synchronize(self.device)
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
     def _collect(self, _: Message) -> Message:
-        """Copy what the last call returned to the arena, and say what form it had."""
-        returned = self.returned
-        self.returned = None
-        leaves = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
-        forms = [_form(leaf) for leaf in leaves]
-        wanted = [_form(output) for output in self.outputs]
-        if forms == wanted:
-            for output, leaf in zip(self.outputs, leaves, strict=True):
-                output.copy_(leaf)
+        """Copy what was returned and not copied yet, and say in what form it was: what is wrong in form comes first."""
+        returned, self.returned = self.returned, []
+        for slot, value in returned:
+            self._deliver(slot, value)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        return {"forms": forms if forms == wanted else forms[:32]}
+        odd, self.odd_forms = self.odd_forms, None
+        return {"forms": odd or [_form(output) for output in self.outputs[0]]}
+
+    def _deliver(self, slot: int, returned: object) -> None:
+        """Copy one call's results to its slot of the arena, if they have the right form."""
+        leaves = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+        outputs = self.outputs[slot]
+        forms = [_form(leaf) for leaf in leaves]
+        if forms != [_form(output) for output in outputs]:
+            self.odd_forms = self.odd_forms or forms[:32] or ["nothing"]
+            return
+        for output, leaf in zip(outputs, leaves, strict=True):
+            output.copy_(leaf)
+
+
+def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
+    """The argument list with tensors in the marked places."""
+    filled: list[Any] = pytree.tree_map_only(
+        TensorAt, lambda place: tensors[place.index], arguments
+    )
+    return filled
 
 
 def _form(leaf: object) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 import signal
 import subprocess
 import sys
@@ -48,7 +49,9 @@ FORKSERVER_ENVIRONMENT = {
 class ChildFailed(Exception):
     """A child did not answer properly: data about the candidate."""
 
-    def __init__(self, kind: Literal["crashed", "timed_out", "out_of_memory"], error: str) -> None:
+    def __init__(
+        self, kind: Literal["crashed", "timed_out", "out_of_memory", "forged"], error: str
+    ) -> None:
         super().__init__(error)
         self.kind = kind
         self.error = error
@@ -148,17 +151,30 @@ class Child:
     def ask(self, request: Message, limit_s: float) -> Message:
         """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
         deadline = time.monotonic() + limit_s
+        nonce = secrets.token_hex(8)
         try:
-            self._channel.send(request)
+            self._channel.send({**request, "nonce": nonce})
             answer = self._receive(deadline, limit_s)
         except ChannelClosed:
             raise self._ended() from None
+        if answer.get("nonce") != nonce:
+            raise ChildFailed("forged", "it sent an answer to a request that it had not been sent")
         if answer.get("ok") is not True:
             error = str(answer.get("error", "no reason given"))
             if answer.get("kind") == "out_of_memory":
                 raise ChildFailed("out_of_memory", error)
             raise ChildFailed("crashed", error)
         return answer
+
+    def pause(self) -> None:
+        """Stop all its threads until `resume`, so that nothing of it runs while another program is timed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it run again."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
 
     def close(self) -> str:
         """Kill the child with all its processes; returns what it printed, bounded."""

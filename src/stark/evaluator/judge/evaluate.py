@@ -7,12 +7,11 @@ raised, and is ours.
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import torch
 
 from stark.core.candidate import Candidate
 from stark.core.evaluation import (
@@ -24,25 +23,24 @@ from stark.core.evaluation import (
     Incorrect,
     OutOfMemory,
     Phase,
+    Rejected,
     TimedOut,
 )
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
-from stark.evaluator.judge.oracle import Comparison, compare
+from stark.evaluator.judge.contents import TimedContents
+from stark.evaluator.judge.inputs import Drawn
+from stark.evaluator.judge.oracle import Comparison, ExpectedTensor, compare
 from stark.evaluator.judge.prepared import (
     Expected,
     PreparedReference,
     Trial,
-    load_request,
-    visible,
 )
 from stark.evaluator.judge.roofline import implausible
-from stark.evaluator.judge.timing import Timed, time_pair
+from stark.evaluator.judge.running import load_request, visible
+from stark.evaluator.judge.timing import Asked, Timed, time_together
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
-
-CHECKED_SHARE = 0.25
-"""Share of the timed samples whose result is held against the oracle; the last one always is."""
 
 
 class Verdict(Exception):
@@ -84,6 +82,8 @@ class Attempt:
                 return OutOfMemory(phase=self.phase, error=failure.error)
             case "crashed":
                 return Crashed(phase=self.phase, error=failure.error)
+            case "forged":
+                return Rejected(rule="forged-answer", error=failure.error)
 
 
 def check_statically(attempt: Attempt) -> None:
@@ -188,14 +188,15 @@ def _verify_on(
 ) -> list[Comparison]:
     """One call on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
     expected = prepared.expected(trial)
-    prepared.shared.fill_inputs(expected.drawn)
-    _settle(prepared)
-    answer = child.ask({"do": "call", "seed": 0}, attempt.limits.verify_s)
-    return _compare(prepared, expected, answer.get("forms"), trial)
+    slot = secrets.randbelow(prepared.slots)
+    prepared.shared.fill_inputs(expected.drawn, slot)
+    prepared.settle()
+    answer = child.ask({"do": "call", "slot": slot, "seed": 0}, attempt.limits.verify_s)
+    return _compare(prepared, slot, expected, answer.get("forms"), str(trial))
 
 
 def _compare(
-    prepared: PreparedReference, expected: Expected, forms: object, trial: Trial
+    prepared: PreparedReference, slot: int, expected: Expected, forms: object, when: str
 ) -> list[Comparison]:
     """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
     shared = prepared.shared
@@ -205,12 +206,12 @@ def _compare(
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
     comparisons = [
         compare(output, expected.outputs[index], index)
-        for index, output in enumerate(shared.outputs)
+        for index, output in enumerate(shared.outputs[slot])
     ]
     faults = [found.fault for found in comparisons if found.fault is not None]
     if faults:
-        raise Verdict(Incorrect(error=str(trial) + "\n".join(faults)))
-    changed = shared.changed_input(expected.drawn)
+        raise Verdict(Incorrect(error=when + "\n".join(faults)))
+    changed = shared.changed_input(expected.drawn, slot)
     if changed is not None:
         raise Verdict(
             Incorrect(
@@ -223,71 +224,33 @@ def _compare(
 def _time(
     attempt: Attempt, child: Child, prepared: PreparedReference, accuracy: Accuracy
 ) -> Correct:
-    """Time in pairs with the running reference, on inputs that change before every sample."""
+    """Time in rounds with the running reference, on inputs that change before every sample."""
     kind, limits = prepared.device.type, attempt.limits
+
+    def timed(program: Asked) -> Timed:
+        return Timed(program, kind, limits.time_s, prepared.slots)
+
+    def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], forms: object) -> None:
+        _compare(prepared, slot, Expected(drawn, expected), forms, "while it was timed, ")
+
     with attempt.during("time"):
-        inputs = TimedInputs(attempt, child, prepared)
-        inputs.turn()
-        reference, candidate, warnings = time_pair(
-            Timed(prepared.running(limits), kind, limits.time_s),
-            Timed(child, kind, limits.time_s),
+        eager = prepared.running(limits)
+        candidate, references, warnings = time_together(
+            timed(child),
+            {"eager": timed(eager)},
             limits.timing_budget_s,
             random.SystemRandom(),
-            inputs.turn,
+            TimedContents(prepared, [eager.shared], accuracy.budget, check),
         )
-        inputs.check()
-    doubts = implausible(candidate.latency_ms, reference.latency_ms, prepared.roofline)
+    doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
     return Correct(
         accuracy=accuracy,
         candidate=candidate,
-        references={"eager": reference},
+        references=references,
         device=prepared.sheet,
         roofline=prepared.roofline,
         warnings=(*warnings, *doubts, *prepared.warnings),
     )
-
-
-class TimedInputs:
-    """What a candidate is timed on: new contents at the same addresses for every sample, results looked at now and then.
-
-    A result that was kept from an earlier call is wrong for the next contents, and the candidate
-    cannot know which samples are looked at. Where the problem is too large to keep its expected
-    values, the contents stay for the whole window and only the last result is looked at: drawing
-    gigabytes between two samples disturbs the one that follows (by 11 % on an H200).
-    """
-
-    def __init__(self, attempt: Attempt, child: Child, prepared: PreparedReference) -> None:
-        self._attempt, self._child, self._prepared = attempt, child, prepared
-        self._chance = random.SystemRandom()
-        self._turns = 0
-
-    @property
-    def _trial(self) -> Trial:
-        return self._prepared.timed[self._turns % len(self._prepared.timed)]
-
-    def turn(self) -> None:
-        """Look at the last sample's result by chance, then write the next inputs for both programs."""
-        if self._turns and not self._prepared.keeps_all:
-            return
-        if self._turns and self._chance.random() < CHECKED_SHARE:
-            self.check()
-        self._turns += 1
-        self._prepared.refresh(self._trial)
-        _settle(self._prepared)
-
-    def check(self) -> None:
-        """Hold what the last timed call returned against the oracle; ends the evaluation if it is wrong."""
-        answer = self._child.ask({"do": "collect"}, self._attempt.limits.time_s)
-        expected = self._prepared.expected(self._trial)
-        _compare(self._prepared, expected, answer.get("forms"), self._trial)
-
-
-def _settle(prepared: PreparedReference) -> None:
-    """What the judge wrote must be in memory before a child reads it, and the memory that it worked in be free."""
-    if prepared.device.type == "cuda":
-        torch.cuda.synchronize(prepared.device)
-        if not prepared.keeps_all:
-            torch.cuda.empty_cache()
 
 
 def architecture_of(prepared: PreparedReference) -> str | None:

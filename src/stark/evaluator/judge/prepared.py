@@ -6,11 +6,10 @@ Everything here is kept warm between candidates of the same problem. Knows no ca
 from __future__ import annotations
 
 import math
-import os
-import random
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +20,13 @@ from stark.core.errors import ProblemError
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
-from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.degenerate import null_solvers, passing
-from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
+from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
 from stark.evaluator.judge.roofline import roofline
+from stark.evaluator.judge.running import RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import Timed, time_alone
 from stark.evaluator.protocol import Limits
@@ -35,15 +34,16 @@ from stark.evaluator.protocol import Limits
 NOMINAL_TRIALS = 2
 """How many sets of the problem's own inputs every candidate is verified on, beside the regimes."""
 
-KEPT_BYTES = {"cuda": 8 << 30, "cpu": 1 << 30}
-"""Expected values are kept between candidates while they are smaller than this in all."""
+GPU_SHARES = {"expected": 0.06, "pool": 0.03, "slots": 0.015}
+CPU_BYTES = {"expected": 1 << 30, "pool": 512 << 20, "slots": 256 << 20}
+"""How much room is for expected values, which are kept between candidates only if all fit; for inputs to time on that are
+kept; and for the inputs and outputs that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
 
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
 
 
-TIMED_TRIALS = 2
-"""How many sets of inputs take turns while a candidate is timed; none of them was verified on before."""
+MOST_SLOTS = 50
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
@@ -72,26 +72,6 @@ class Expected:
     outputs: list[ExpectedTensor]
 
 
-class ReferenceDied(Exception):
-    """The running reference failed while a candidate was timed against it: a fault of ours."""
-
-
-class RunningReference:
-    """The reference in a child of its own. Its failure is never a candidate's."""
-
-    def __init__(self, child: Child) -> None:
-        self.child = child
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Its answer. Raises ReferenceDied."""
-        try:
-            return self.child.ask(request, limit_s)
-        except ChildFailed as failure:
-            raise ReferenceDied(
-                f"the running reference {failure.kind}: {failure.error}"
-            ) from failure
-
-
 class PreparedReference:
     """Raises ProblemError when the problem cannot be used."""
 
@@ -103,7 +83,6 @@ class PreparedReference:
         self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=forkserver.folder))
         self.program = Program(problem, self.folder, device)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
-        self.timed = [Trial(secrets.randbits(48)) for _ in range(TIMED_TRIALS)]
         drawn = self.program.draw(self.nominal[0].seed)
         outputs = self.program.run(drawn)
         self._check_determined(drawn, outputs)
@@ -112,11 +91,11 @@ class PreparedReference:
         self.roofline = roofline(self.program, drawn, outputs, sheet)
         self.output_specs = _specs(outputs)
         self.input_specs = _specs(drawn.tensors)
+        self._forms = drawn, [torch.empty_like(output, device="meta") for output in outputs]
         (self.folder / "candidate").mkdir()
-        (self.folder / "reference").mkdir()
-        self.shared = SharedSet(self.program, drawn, outputs, self.folder / "candidate")
-        self._own = SharedSet(self.program, drawn, outputs, self.folder / "reference")
+        self.shared = self._new_set(self.folder / "candidate")
         self._kept: dict[Trial, Expected] = {}
+        self._pool: list[Drawn] = []
         self._running: RunningReference | None = None
         self._eager: Measurement | None = None
         self.trials = [*self.nominal, *self._sensible_regimes()]
@@ -143,10 +122,7 @@ class PreparedReference:
         if trial in self._kept:
             return self._kept[trial]
         drawn = self.drawn(trial)
-        eager = self.program.run(drawn)
-        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
-        pairs = zip(oracle or eager, eager, strict=True)
-        expected = Expected(drawn, [expect(o, e) for o, e in pairs])
+        expected = Expected(drawn, self.expected_of(drawn))
         if self.keeps_all:
             self._kept[trial] = expected
         return expected
@@ -174,9 +150,38 @@ class PreparedReference:
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into what may be kept."""
-        one = sum(_bytes(spec) for spec in self.input_specs)
-        one += sum(3 * _bytes(spec) for spec in self.output_specs)  # float64 and its own precision
-        return one * (NOMINAL_TRIALS + TIMED_TRIALS + len(REGIMES)) <= KEPT_BYTES[self.device.type]
+        one = self._bytes_in + 3 * self._bytes_out  # float64 and its own precision
+        return one * (NOMINAL_TRIALS + len(REGIMES)) <= self._room("expected")
+
+    @property
+    def slots(self) -> int:
+        """How many sets of inputs and outputs lie side by side, so that every call of a block has its own.
+
+        On a CPU they are as many as half the last-level cache holds, so that small problems are timed
+        warm as ever, and one more for the untimed call before each block.
+        """
+        one = max(self._bytes_in + self._bytes_out, 1)
+        room = self._room("slots")
+        if self.device.type == "cuda":
+            return max(1, min(MOST_SLOTS, int(room / one))) if self.keeps_all else 1
+        cache = self.sheet.last_level_cache_mb * 2**20 / 2
+        if one <= cache / 8:
+            room = cache
+        return 1 + max(1, min(MOST_SLOTS, int(room / one)))
+
+    def _room(self, use: str) -> float:
+        """Bytes that the judge may fill for a use."""
+        if self.device.type == "cuda":
+            return GPU_SHARES[use] * self.sheet.memory_gb * 1e9
+        return CPU_BYTES[use]
+
+    @property
+    def _bytes_in(self) -> int:
+        return sum(_bytes(spec) for spec in self.input_specs)
+
+    @property
+    def _bytes_out(self) -> int:
+        return sum(_bytes(spec) for spec in self.output_specs)
 
     def _makes_sense(self, trial: Trial) -> bool:
         """Whether the reference is finite and accurate on these inputs."""
@@ -199,41 +204,37 @@ class PreparedReference:
     def running(self, limits: Limits) -> RunningReference:
         """The reference in a child of its own, loaded and warm, run by the same code as any candidate."""
         if self._running is None:
-            child = self.forkserver.fork(
-                self.folder / "reference",
-                child_environment(self.folder / "reference", {"CUDA_VISIBLE_DEVICES": visible()}),
-                memory_gb=1e6,
-                bound_address_space=False,
-                output_kb=limits.output_kb,
-                arena=self._own.arena.descriptor,
+            folder = self.folder / "reference"
+            folder.mkdir(exist_ok=True)
+            shared = self._new_set(folder)
+            drawn = self.program.draw(self.nominal[0].seed)
+            for slot in range(self.slots):
+                shared.fill_inputs(drawn, slot)
+            self._running = start_reference(
+                self.forkserver, self.program, shared, folder, self.flush_bytes, limits
             )
-            self._own.fill_weights()
-            self._own.fill_inputs(self.program.draw(self.nominal[0].seed))
-            self._own.attach(child, self.flush_bytes, limits.load_s)
-            try:
-                path = str(self.program.path)
-                child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
-                child.ask(load_request("Model"), limits.load_s)
-                child.ask({"do": "call", "seed": 0}, limits.verify_s)
-            except ChildFailed as failure:
-                raise ProblemError(
-                    f"{self.problem.name}: the reference does not run in a process of its own: {failure.error}"
-                ) from failure
-            self._running = RunningReference(child)
         return self._running
 
-    def refresh(self, trial: Trial) -> None:
-        """Write a trial's inputs, at the same addresses as ever, for the candidate and the running reference."""
-        drawn = self.drawn(trial)
-        both = [self.shared, self._own]
-        random.shuffle(both)  # what is written last lies in the cache
-        for one in both:
-            one.fill_inputs(drawn)
+    def timing_inputs(self) -> Iterator[Drawn]:
+        """Inputs to time on, none of them twice; those that fit are kept for the next candidate."""
+        yield from self._pool
+        while True:
+            drawn = self.drawn(Trial(secrets.randbits(48)))
+            pooled = (len(self._pool) + 1) * self._bytes_in
+            if self.keeps_all and pooled <= self._room("pool"):
+                self._pool.append(drawn)
+            yield drawn
+
+    def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
+        """What the reference makes of these inputs."""
+        eager = self.program.run(drawn)
+        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
+        return [expect(o, e) for o, e in zip(oracle or eager, eager, strict=True)]
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""
         if self._eager is None:
-            timed = Timed(self.running(limits), self.device.type, limits.time_s)
+            timed = Timed(self.running(limits), self.device.type, limits.time_s, self.slots)
             self._eager = time_alone(timed, limits.timing_budget_s)
         return Reference(
             device=self.sheet,
@@ -245,14 +246,25 @@ class PreparedReference:
             warnings=self.warnings,
         )
 
+    def settle(self) -> None:
+        """What the judge wrote must be in memory before a child reads it, and the memory that it worked in be free."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            if not self.keeps_all:
+                torch.cuda.empty_cache()
+
     def close(self) -> None:
         """End the running reference and give the memory back."""
         if self._running is not None:
-            self._running.child.close()
+            self._running.close()
         self._kept.clear()
-        for shared in (self.shared, self._own):
-            shared.arena.close()
+        self._pool.clear()
+        self.shared.arena.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _new_set(self, folder: Path) -> SharedSet:
+        drawn, outputs = self._forms
+        return SharedSet(self.program, drawn, outputs, folder, self.slots)
 
     def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where the reference cannot run or does not fit in it."""
@@ -272,18 +284,6 @@ class PreparedReference:
                     f"{self.problem.name}: forward returns something else on every call (dropout in training "
                     "mode, or random numbers?); call self.eval() at the end of Model.__init__"
                 )
-
-
-def load_request(name: str) -> Message:
-    """Asks a child to build this class of its program."""
-    return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
-
-
-def visible() -> str:
-    """Which devices the children see: the same as the judge."""
-    return os.environ.get(
-        "CUDA_VISIBLE_DEVICES", ",".join(map(str, range(torch.cuda.device_count())))
-    )
 
 
 def _specs(tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:

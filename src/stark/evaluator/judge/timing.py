@@ -1,7 +1,9 @@
-"""Paired timing of two running programs, and the checks on the clock that a candidate could bend.
+"""Programs timed together in one window, and the checks on clocks that a candidate could bend.
 
-On a GPU each call is timed by device events in the running process, which hostile code could forge;
-the judge's own wall clock around each block bounds them. On a CPU the judge's wall clock is the clock.
+Every call of a timed block has inputs of its own, and what is timed ends when the results are in the judge's
+memory: copying them counts as far as it takes longer than for the reference. On a GPU each call is timed by
+device events in the running process, which hostile code could forge; the judge's own wall clock around each block
+bounds them. On a CPU the judge's wall clock is the clock.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -21,18 +24,17 @@ from stark.evaluator.judge.children import ChildFailed
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
 """About how long one sample should run, so that the cost of asking for it vanishes."""
 
-LARGEST_BLOCK = {"cuda": 50, "cpu": 5000}
 WARMUP_BLOCKS = 3
 LONG_MS = 500.0
 """A call that takes so long is warm after three."""
 
-FEWEST_PAIRS = 8
-FEWEST_PAIRS_WHEN_SLOW = 3
+FEWEST_ROUNDS = 8
+FEWEST_ROUNDS_WHEN_SLOW = 3
 """Enough for programs so slow that even these take three times the budget."""
 
-MOST_PAIRS = 100
+MOST_ROUNDS = 100
 WIDE = 0.005
-"""Half-width of the interval, relative, under which no more pairs are taken."""
+"""Half-width of the interval, relative, under which no more rounds are taken."""
 
 SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
@@ -42,15 +44,24 @@ RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.1}
 """Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
 their memory happens to lie (`docs/judge.md`)."""
 
-FORGED_FACTOR, FORGED_MS = 1.5, 0.1
-"""How far the wall clock may exceed what the device events claim before the wall clock counts."""
+FORGED_FACTOR, FORGED_MS = 1.5, 0.01
+"""How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""
+
+LATE_SHARE = 0.1
+"""Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
 
 
 class Asked(Protocol):
-    """A process that runs a program: a candidate's child, or the running reference."""
+    """A process that runs a program: a candidate's child, or a running reference."""
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Its answer to a request."""
+
+    def pause(self) -> None:
+        """Stop it while another is timed."""
+
+    def resume(self) -> None:
+        """Let it run again."""
 
 
 @dataclass
@@ -60,145 +71,291 @@ class Timed:
     child: Asked
     device_kind: str
     limit_s: float
-    calls: int = 1
-    asking_ms: float = 0.0
-    """What one block costs the judge without any call in it, per block (CPU) or per call (GPU: the cache flush)."""
+    slots: int
+    """How many sets of inputs and outputs it shares with the judge."""
+
+    warmups: int = 0
+    forms: object = None
+    """In what form the last block's results came."""
+
+    block_ms: list[float] = field(default_factory=list)
+    """The judge's wall clock around each whole block."""
+
+    collect_ms: list[float] = field(default_factory=list)
+    """The judge's wall clock around having each block's results copied."""
 
     event_ms: list[float] = field(default_factory=list)
-    wall_ms: list[float] = field(default_factory=list)
-    warmups: int = 0
+    """On a GPU the median of each block's calls by device events."""
 
-    def warm_up(self) -> None:
-        """Run the program until it is warm, and choose how many calls make a sample."""
-        first = self._block(1)
-        self._block(1)
-        estimate = min(first, self._block(1))
-        self.calls = max(
-            1, min(LARGEST_BLOCK[self.device_kind], round(BLOCK_MS[self.device_kind] / estimate))
-        )
+    @property
+    def places(self) -> int:
+        """The largest block. On a CPU the last slot is kept for the untimed call before each."""
+        return self.slots - 1 if self.device_kind == "cpu" else self.slots
+
+    def warm_up(self) -> float:
+        """Run the program until it is warm; returns about how many milliseconds a call takes."""
+        first = self._call_ms([0])
+        self._call_ms([0])
+        estimate = min(first, self._call_ms([0]))
+        calls = self.calls_for(estimate)
         more = WARMUP_BLOCKS if estimate < LONG_MS else 0
         for _ in range(more):
-            self._block(self.calls)
-        self.warmups = 3 + more * self.calls
-        self.asking_ms = median(self._empty() for _ in range(5))
+            self._call_ms(list(range(calls)))
+        self.warmups = 3 + more * calls
+        return estimate
 
-    def sample(self) -> None:
+    def calls_for(self, call_ms: float) -> int:
+        """How many calls make a block that is long enough."""
+        return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
+
+    def sample(self, block: list[int]) -> None:
         """Take one sample. On a CPU an untimed call comes first: the other program ran last and left cold caches."""
         if self.device_kind == "cpu":
             time.sleep(SPIN_S)
-            self._ask(1, empty=False)
-        times, wall = self._ask(self.calls, empty=False)
-        if self.device_kind == "cpu":
-            net = wall - self.asking_ms
-            self.wall_ms.append((net if net > 0 else wall) / self.calls)
-        else:
-            self.wall_ms.append(max(wall / self.calls - self.asking_ms, 1e-6))
+            self._time([self.slots - 1])
+        times, wall_ms = self._time(block)
+        begin = time.perf_counter()
+        answer = self.child.ask({"do": "collect"}, self.limit_s)
+        self.collect_ms.append((time.perf_counter() - begin) * 1e3)
+        self.forms = answer.get("forms")
+        self.block_ms.append(wall_ms)
+        if self.device_kind == "cuda":
             self.event_ms.append(max(median(times), 1e-6))
 
-    def measurement(self, by_wall: bool) -> Measurement:
-        """What was measured, on the chosen clock."""
-        by_wall = by_wall or not self.event_ms
-        samples_ms = tuple(self.wall_ms if by_wall else self.event_ms)
-        kind = self.device_kind
+    def asking_ms(self) -> float:
+        """What one block costs the judge without any call in it."""
+        return median(self._time([])[1] for _ in range(5))
+
+    def _call_ms(self, block: list[int]) -> float:
+        """Milliseconds per call, at least a microsecond."""
+        times, wall = self._time(block)
+        self.child.ask({"do": "collect"}, self.limit_s)
+        return max(median(times) if times else wall / len(block), 1e-3)
+
+    def _time(self, block: list[int]) -> tuple[list[float], float]:
+        begin = time.perf_counter()
+        answer = self.child.ask({"do": "time", "slots": block}, self.limit_s)
+        wall = (time.perf_counter() - begin) * 1e3
+        wanted = len(block) if self.device_kind == "cuda" else 0
+        return _times(answer.get("times_ms"), wanted), wall
+
+
+@dataclass(frozen=True)
+class Round:
+    """What the candidate was just timed on: its slots in the order of its calls, and the form of its results."""
+
+    block: list[int]
+    forms: object
+
+
+class Contents(Protocol):
+    """What the programs are timed on."""
+
+    def turn(self, last: Round | None) -> None:
+        """Called before every round, untimed: may look at the last round's results and change the inputs."""
+
+    def end(self, last: Round) -> None:
+        """Called after the last round."""
+
+
+def time_alone(program: Timed, budget_s: float) -> Measurement:
+    """The latency of one program by itself, on whatever its slots hold."""
+    calls = program.calls_for(program.warm_up())
+    asking_ms = program.asking_ms()
+    deadline = time.monotonic() + budget_s
+    while len(program.block_ms) < FEWEST_ROUNDS or (
+        time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
+    ):
+        program.sample(list(range(calls)))
+    return _Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
+
+
+def time_together(
+    candidate: Timed,
+    references: Mapping[str, Timed],
+    budget_s: float,
+    chance: random.Random,
+    contents: Contents,
+) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
+    """Time all in one window, in rounds of random order, until the intervals are narrow or the time is up.
+
+    While a reference runs, the candidate is stopped. Returns the candidate's measurement, the
+    references' by name, and warnings. Raises whatever `contents` raises.
+    """
+    contents.turn(None)
+    everyone = [candidate, *references.values()]
+    window = _window(candidate, references)
+    last: Round | None = None
+    deadline = time.monotonic() + budget_s
+    while len(candidate.block_ms) < MOST_ROUNDS:
+        contents.turn(last)
+        block = chance.sample(range(candidate.places), window.calls)
+        chance.shuffle(everyone)
+        for program in everyone:
+            with _undisturbed(program, candidate):
+                program.sample(block)
+        last = Round(block, candidate.forms)
+        rounds, over_s = len(candidate.block_ms), time.monotonic() - deadline
+        if rounds >= FEWEST_ROUNDS and (over_s > 0 or window.narrow()):
+            break
+        if rounds >= FEWEST_ROUNDS_WHEN_SLOW and over_s > 2 * budget_s:
+            break
+    assert last is not None
+    contents.end(last)
+    return window.verdict()
+
+
+@dataclass(frozen=True)
+class _Late:
+    """What a block's results took beyond the reference's after the block: what surely was work, and what may have been."""
+
+    counted_ms: float
+    unsure_ms: float
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Programs timed side by side, and how their raw times become times of one call."""
+
+    candidate: Timed
+    references: Mapping[str, Timed]
+    calls: int
+    asking_ms: float
+    """What is subtracted is measured on a reference: it is never the candidate's word."""
+
+    def narrow(self) -> bool:
+        """Whether more rounds would tell little more."""
+        candidate = _exact(self.measurement(self.candidate, by_wall=False))
+        ratios = [
+            speedup(name, _exact(self.measurement(reference, by_wall=False)), candidate)
+            for name, reference in self.references.items()
+        ]
+        return all(_half_width(ratio) < WIDE for ratio in ratios)
+
+    def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
+        """The measurements, on the clock that can be believed."""
+        forged = self._forged()
+        warnings = [] if forged is None else [forged]
+        late = self._late()
+        if late.counted_ms:
+            warnings.append(
+                f"its results were ready {late.counted_ms / self.calls:.3g} ms a call after it said that it was "
+                "done; that counts as its time"
+            )
+        by_wall = forged is not None
+        return (
+            self.measurement(self.candidate, by_wall),
+            {name: self.measurement(one, by_wall) for name, one in self.references.items()},
+            tuple(warnings),
+        )
+
+    def measurement(self, program: Timed, by_wall: bool) -> Measurement:
+        """What was measured of one program, on the chosen clock."""
+        by_events = bool(program.event_ms) and not by_wall
+        samples_ms = tuple(program.event_ms if by_events else self._net_ms(program))
+        kind = program.device_kind
+        resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        if program is self.candidate and not by_events:
+            resolution_ms += self._late().unsure_ms / self.calls
         return Measurement(
             samples_ms=samples_ms,
             calls_per_sample=self.calls,
-            warmups=self.warmups,
-            clock="judge_wall" if by_wall else "device_events",
+            warmups=program.warmups,
+            clock="device_events" if by_events else "judge_wall",
             cache="warm" if kind == "cpu" else "cold",
-            resolution_ms=RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms),
+            resolution_ms=resolution_ms,
         )
 
-    def forged(self) -> bool:
-        """Whether its device events claim far less time than passed on the judge's clock."""
-        if not self.event_ms:
-            return False
-        return median(self.wall_ms) > FORGED_FACTOR * median(self.event_ms) + FORGED_MS
+    def _net_ms(self, program: Timed) -> list[float]:
+        """A call's time by the judge's clock, in each sample."""
+        overhead_ms = self._overhead_ms()
+        late_ms = self._late().counted_ms if program is self.candidate else 0.0
+        gross = [block / self.calls for block in program.block_ms]
+        return [
+            (wall - overhead_ms if wall > overhead_ms else wall) + late_ms / self.calls
+            for wall in gross
+        ]
 
-    def _block(self, calls: int) -> float:
-        """Milliseconds per call, at least a microsecond."""
-        times, wall = self._ask(calls, empty=False)
-        return max(median(times) if times else wall / calls, 1e-3)
+    def _overhead_ms(self) -> float:
+        """What a call costs the judge's clock beside itself: on a GPU the flush and the copying, on a CPU its share of the asking."""
+        first = next(iter(self.references.values()))
+        if not first.event_ms:
+            return self.asking_ms / self.calls
+        pairs = zip(first.block_ms, first.event_ms, strict=True)
+        return median(block / self.calls - event for block, event in pairs)
 
-    def _empty(self) -> float:
-        _, wall = self._ask(self.calls, empty=True)
-        return wall if self.device_kind == "cpu" else wall / self.calls
+    def _late(self) -> _Late:
+        """By how much the candidate's results came later than the reference's, once a block had ended."""
+        first = next(iter(self.references.values()))
+        ours, theirs = self.candidate.collect_ms, first.collect_ms
+        late = median(ours) - median(theirs)
+        noise = 3 * (_deviation(ours) + _deviation(theirs)) / math.sqrt(len(ours))
+        if late > max(noise, LATE_SHARE * median(self.candidate.block_ms)):
+            return _Late(counted_ms=late, unsure_ms=noise)
+        return _Late(counted_ms=0.0, unsure_ms=noise + max(late, 0.0))
 
-    def _ask(self, calls: int, empty: bool) -> tuple[list[float], float]:
-        begin = time.perf_counter()
-        answer = self.child.ask({"do": "time", "calls": calls, "empty": empty}, self.limit_s)
-        wall = (time.perf_counter() - begin) * 1e3
-        return _times(answer.get("times_ms")), wall
+    def _forged(self) -> str | None:
+        """A sentence where its device events claim far less time than passed on the judge's clock."""
+        if not self.candidate.event_ms:
+            return None
+        net_ms = self._net_ms(self.candidate)
+        claimed, seen = median(self.candidate.event_ms), median(net_ms)
+        noise = 3 * _deviation(net_ms) / math.sqrt(len(net_ms))
+        if seen <= FORGED_FACTOR * claimed + FORGED_MS + noise:
+            return None
+        return (
+            f"its device events claim {claimed:.4g} ms a call where the judge's clock saw {seen:.4g} ms, "
+            "so the judge's clock counts"
+        )
 
 
-def _times(answer: object) -> list[float]:
+def _window(candidate: Timed, references: Mapping[str, Timed]) -> _Window:
+    """Warm everyone up and choose a block: the same calls for all, so that all see the same inputs."""
+    estimates = []
+    for program in (candidate, *references.values()):
+        with _undisturbed(program, candidate):
+            estimates.append(program.warm_up())
+    first = next(iter(references.values()))
+    with _undisturbed(first, candidate):
+        asking_ms = first.asking_ms()
+    calls = candidate.calls_for(sum(estimates) / len(estimates))
+    return _Window(candidate, references, calls, asking_ms)
+
+
+@contextmanager
+def _undisturbed(program: Timed, candidate: Timed) -> Iterator[None]:
+    """The candidate stands still while another program runs."""
+    if program is candidate:
+        yield
+        return
+    candidate.child.pause()
+    try:
+        yield
+    finally:
+        candidate.child.resume()
+
+
+def _exact(measurement: Measurement) -> Measurement:
+    """Without the part of its interval that more samples do not make narrower."""
+    return measurement.model_copy(update={"resolution_ms": 0.0})
+
+
+def _half_width(ratio: Speedup) -> float:
+    return (ratio.high - ratio.low) / (2 * ratio.ratio)
+
+
+def _deviation(values: list[float]) -> float:
+    """The standard deviation as the median absolute deviation tells it."""
+    middle = median(values)
+    return 1.5 * median(abs(value - middle) for value in values)
+
+
+def _times(answer: object, wanted: int) -> list[float]:
     """The times that a child claims, if they can be times at all. Raises ChildFailed."""
     claimed = answer if isinstance(answer, list) else [None]
     times = [
         float(t) for t in claimed if isinstance(t, int | float) and math.isfinite(t) and t >= 0
     ]
-    if len(times) < len(claimed):
+    if len(times) < len(claimed) or len(times) != wanted:
         raise ChildFailed("crashed", "the process answered with something that is no time")
     return times
-
-
-def time_alone(program: Timed, budget_s: float) -> Measurement:
-    """The latency of one program by itself."""
-    program.warm_up()
-    deadline = time.monotonic() + budget_s
-    while len(program.wall_ms) < FEWEST_PAIRS or (
-        time.monotonic() < deadline and len(program.wall_ms) < 2 * FEWEST_PAIRS
-    ):
-        program.sample()
-    return program.measurement(by_wall=False)
-
-
-def time_pair(
-    reference: Timed,
-    candidate: Timed,
-    budget_s: float,
-    chance: random.Random,
-    before_pair: Callable[[], None] = lambda: None,
-) -> tuple[Measurement, Measurement, tuple[str, ...]]:
-    """Time both in one window, in pairs of random order, until the interval is narrow or the time is up.
-
-    `before_pair` is called before each; it may change the inputs of both, and is not timed.
-    Returns the reference's measurement, the candidate's, and warnings.
-    """
-    reference.warm_up()
-    candidate.warm_up()
-    candidate.asking_ms = reference.asking_ms  # what is subtracted is never the candidate's word
-    deadline = time.monotonic() + budget_s
-    while len(candidate.wall_ms) < MOST_PAIRS:
-        before_pair()
-        order = [reference, candidate]
-        chance.shuffle(order)
-        for program in order:
-            program.sample()
-        pairs, over_s = len(candidate.wall_ms), time.monotonic() - deadline
-        if pairs >= FEWEST_PAIRS and (over_s > 0 or _narrow(_ratio(reference, candidate))):
-            break
-        if pairs >= FEWEST_PAIRS_WHEN_SLOW and over_s > 2 * budget_s:
-            break
-    by_wall = candidate.forged()
-    warnings: tuple[str, ...] = ()
-    if by_wall:
-        warnings = (
-            f"its device events claim {median(candidate.event_ms):.4g} ms a call where the judge's clock saw "
-            f"{median(candidate.wall_ms):.4g} ms, so the judge's clock counts",
-        )
-    return reference.measurement(by_wall), candidate.measurement(by_wall), warnings
-
-
-def _ratio(reference: Timed, candidate: Timed) -> Speedup:
-    """The ratio so far, with the part of its interval that more samples make narrower."""
-    exact = {"resolution_ms": 0.0}
-    return speedup(
-        "reference",
-        reference.measurement(False).model_copy(update=exact),
-        candidate.measurement(False).model_copy(update=exact),
-    )
-
-
-def _narrow(ratio: Speedup) -> bool:
-    return (ratio.high - ratio.low) / (2 * ratio.ratio) < WIDE

@@ -1,0 +1,93 @@
+"""References in children of their own, run by the same code as any candidate. Knows no candidate."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from stark.core.errors import ProblemError
+from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Program
+from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.protocol import Limits
+
+
+class ReferenceDied(Exception):
+    """The running reference failed while a candidate was timed against it: a fault of ours."""
+
+
+class RunningReference:
+    """A program that is not judged: its failure is never a candidate's."""
+
+    def __init__(self, child: Child, shared: SharedSet) -> None:
+        self.child = child
+        self.shared = shared
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Its answer. Raises ReferenceDied."""
+        try:
+            return self.child.ask(request, limit_s)
+        except ChildFailed as failure:
+            raise ReferenceDied(
+                f"the running reference {failure.kind}: {failure.error}"
+            ) from failure
+
+    def pause(self) -> None:
+        """Stop it while another program is timed."""
+        self.child.pause()
+
+    def resume(self) -> None:
+        """Let it run again."""
+        self.child.resume()
+
+    def close(self) -> None:
+        """End it and give its memory back."""
+        self.child.close()
+        self.shared.arena.close()
+
+
+def start_reference(
+    forkserver: Forkserver,
+    program: Program,
+    shared: SharedSet,
+    folder: Path,
+    flush_bytes: int,
+    limits: Limits,
+) -> RunningReference:
+    """The problem's own Model, loaded and called once on what `shared` holds. Raises ProblemError."""
+    child = forkserver.fork(
+        folder,
+        child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible()}),
+        memory_gb=1e6,
+        bound_address_space=False,
+        output_kb=limits.output_kb,
+        arena=shared.arena.descriptor,
+    )
+    shared.fill_weights()
+    shared.attach(child, flush_bytes, limits.load_s)
+    try:
+        path = str(program.path)
+        child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
+        child.ask(load_request("Model"), limits.load_s)
+        child.ask({"do": "call", "slot": 0, "seed": 0}, limits.verify_s)
+    except ChildFailed as failure:
+        child.close()
+        raise ProblemError(
+            f"{program.problem.name}: the reference does not run in a process of its own: {failure.error}"
+        ) from failure
+    return RunningReference(child, shared)
+
+
+def load_request(name: str) -> Message:
+    """Asks a child to build this class of its program."""
+    return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
+
+
+def visible() -> str:
+    """Which devices the children see: the same as the judge."""
+    return os.environ.get(
+        "CUDA_VISIBLE_DEVICES", ",".join(map(str, range(torch.cuda.device_count())))
+    )
