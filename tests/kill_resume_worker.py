@@ -12,6 +12,7 @@ import sys
 
 import loop_samples as samples
 from stark.core.call import Message, Reply
+from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.optimize import optimize
 from stark.store import Store
@@ -39,6 +40,12 @@ class PaidReplies:
 class Telling(samples.Notes):
     def finished(self, node: Node) -> None:
         say(f"finished {node.id}")
+
+    def promoting(self, node: Node) -> None:
+        """The final check is not what is killed here."""
+
+    def promoted(self, node: Node, evaluation: Evaluation) -> None:
+        """Nor its end."""
 
 
 def say(line: str) -> None:

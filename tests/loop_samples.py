@@ -13,6 +13,7 @@ from typing import Any
 
 from stark.core.base import digest
 from stark.core.call import Message
+from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -135,6 +136,12 @@ class Notes:
 
     def finished(self, node: Node) -> None:
         self.events.append(f"finished {node.id}: {node.evaluation.status}")
+
+    def promoting(self, node: Node) -> None:
+        self.events.append(f"final check of {node.id}")
+
+    def promoted(self, node: Node, evaluation: Evaluation) -> None:
+        self.events.append(f"final check of {node.id}: {evaluation.status}")
 
 
 def _rewrite(mark: str) -> str:

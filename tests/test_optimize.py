@@ -9,7 +9,7 @@ import pytest
 import loop_samples as samples
 from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Usage
 from stark.store import Store
@@ -55,10 +55,12 @@ async def test_the_method_uses_all_its_roles_and_both_kinds_of_plan(store: Store
 class Uneven(FakeExecutor):
     """Takes longer for some candidates than for others, in turns of the event loop and not in time."""
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         for _ in range(int(candidate.digest[0], 16)):
             await asyncio.sleep(0)
-        return await super().evaluate(problem, candidate)
+        return await super().evaluate(problem, candidate, effort)
 
 
 @pytest.mark.parametrize("parallel", [1, 4])
@@ -123,6 +125,8 @@ async def test_a_watch_sees_an_attempt_pass_from_role_to_role_to_the_judge(store
         "1 code",
         "1 judge",
         "finished 1: correct",
+        "final check of 1",
+        "final check of 1: correct",
     ] == watch.events
 
 

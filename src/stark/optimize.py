@@ -24,13 +24,14 @@ from stark.core.run import Run
 from stark.core.usage import Usage
 from stark.evaluator.executors import Executor
 from stark.languages import language
+from stark.promotion import Watcher, promote
 from stark.replies import Replies
 from stark.search.tree import Tree
 from stark.store import Store
 from stark.strategies import Strategy
 
 
-class Watch(Protocol):
+class Watch(Watcher, Protocol):
     """Sees a run happen; the live display is one."""
 
     def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
@@ -52,7 +53,7 @@ class Watch(Protocol):
 async def optimize(
     run: Run, strategy: Strategy, store: Store, executor: Executor, replies: Replies, watch: Watch
 ) -> tuple[Tree, str]:
-    """Work on a run until its budget is used; returns the tree and which limit ended it."""
+    """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it."""
     with store.exclusive(run.id):
         store.reopen_run(run.id)
         reference = store.reference(run.id)
@@ -62,6 +63,7 @@ async def optimize(
             store.set_reference(run.id, reference)
         session = _Session(run, strategy, store, executor, replies, watch, reference)
         reason = await session.work()
+        await promote(run.id, run.problem, session.tree, store, executor, watch)
         store.end_run(run.id, reason)
         return session.tree, reason
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
 from stark.core.call import Call
 from stark.core.errors import RecordingError, UsageError
+from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import RoleModel, Run
@@ -31,6 +32,8 @@ class Recording(Frozen):
     """In the order in which they finished."""
 
     calls: tuple[Call, ...]
+    promotions: dict[int, Evaluation] = Field(default={})
+    """What the final check found, by attempt."""
 
     @property
     def models(self) -> str:
@@ -61,6 +64,7 @@ def record(store: Store, run: Run) -> Recording:
         selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
         nodes=tuple(nodes),
         calls=tuple(call for call in store.calls(run.id) if call.attempt in finished),
+        promotions=store.promotions(run.id),
     )
 
 

@@ -23,7 +23,7 @@ def test_correct_files_exit_0(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark("evaluate", "problem.py", "kernels")
 
     assert 0 == ended.code
-    assert {"cpp"} == {candidate.language for candidate in executor.evaluated}
+    assert {"cpp"} == {candidate.language for candidate in executor.promoted}
     assert "2.00x" in ended.out and "4.00x" in ended.out
     assert executor.closed
 
@@ -63,4 +63,11 @@ def test_a_judge_that_cannot_be_had_is_told_in_a_sentence(
 def test_a_language_can_be_named(stark: Stark, executor: FakeExecutor) -> None:
     stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
 
-    assert ["cuda"] == [candidate.language for candidate in executor.evaluated]
+    assert ["cuda"] == [candidate.language for candidate in executor.promoted]
+
+
+def test_an_effort_that_there_is_not(stark: Stark) -> None:
+    ended = stark("evaluate", "problem.py", "kernels", "--effort", "maximal")
+
+    assert 2 == ended.code
+    assert "use search or promote" in ended.out + ended.err

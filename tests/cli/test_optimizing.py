@@ -12,7 +12,7 @@ from cli_samples import OPTIMIZE, Stark, verdict
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU
@@ -86,11 +86,13 @@ def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecuto
 class InterruptedExecutor(FakeExecutor):
     """Is asked about a good candidate when someone ends the run."""
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         if "# good" in candidate.source:
             os.kill(os.getpid(), signal.SIGTERM)
             await asyncio.sleep(30)
-        return await super().evaluate(problem, candidate)
+        return await super().evaluate(problem, candidate, effort)
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(

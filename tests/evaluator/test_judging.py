@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from stark.core.errors import ProblemError
-from stark.core.evaluation import BuildFailed, Correct
+from stark.core.evaluation import BuildFailed, Correct, Incorrect
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.evaluator.protocol import Limits
@@ -172,3 +172,67 @@ async def test_the_reference_itself_is_correct(executor: Executor, result: str) 
     evaluation = await executor.evaluate(asked, as_candidate("cpp", same))
 
     assert "correct" == evaluation.status, evaluation
+
+
+SHAPED = Problem(
+    name="shaped",
+    source="""
+import torch
+import torch.nn as nn
+
+rows = 48
+columns = 200
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + 1
+
+def get_inputs():
+    return [torch.randn(rows, columns)]
+
+def get_init_inputs():
+    return []
+""",
+)
+
+
+async def test_promotion_measures_against_the_compiler_and_tries_other_shapes(
+    executor: Executor,
+) -> None:
+    source = SHAPED.source.replace("class Model(", "class ModelNew(")
+    only_here = source.replace("relu(x) + 1", "relu(x.reshape(48, 200)) + 1")
+
+    general = await executor.evaluate(SHAPED, as_candidate("cpp", source), "promote")
+    special = await executor.evaluate(SHAPED, as_candidate("cpp", only_here), "promote")
+
+    assert isinstance(general, Correct), general
+    assert ["eager", "compile"] == list(general.references)
+    assert "promote" == general.effort
+    assert general.generalizes is True
+    assert isinstance(special, Correct), special
+    assert special.generalizes is False
+    assert "shape-specialized: crashed with rows = 25" in special.warnings
+
+
+RACES = """
+import torch
+import torch.nn as nn
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        y = torch.relu(x) * self.scale
+        return y + 1 if self.calls == 12 else y
+"""
+
+
+async def test_promotion_calls_more_often_so_that_rare_faults_show(executor: Executor) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("cpp", RACES), "promote")
+
+    assert isinstance(found, Incorrect), found
+    assert "time" not in found.seconds

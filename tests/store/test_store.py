@@ -212,6 +212,22 @@ def test_labels_escape_what_a_database_cannot_hold(store: Store) -> None:
     assert [summary.ended_reason for summary in store.summaries()] == [r"stopped\x00 by \udc80"]
 
 
+def test_final_checks_come_back_and_are_what_a_list_shows(begun: Store) -> None:
+    begun.add_node(RUN, samples.node(1), elapsed_s=1.0)
+    begun.add_node(RUN, samples.node(2), elapsed_s=1.0)
+    assert {} == begun.promotions(RUN)
+
+    begun.add_promotion(RUN, 1, samples.correct(0.8))
+    begun.add_promotion(RUN, 2, Incorrect(error="only sometimes right"))
+
+    assert {1: samples.correct(0.8), 2: Incorrect(error="only sometimes right")} == (
+        begun.promotions(RUN)
+    )
+    assert [0.8] == [summary.latency_ms for summary in begun.summaries()]
+    with pytest.raises(StoreError):
+        begun.add_promotion(RUN, 1, samples.correct(0.1))
+
+
 def test_a_text_is_stored_once(begun: Store) -> None:
     def artifacts() -> int:
         with begun._database.reading("counting") as connection:

@@ -150,6 +150,12 @@ def evaluate(
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     kernelbench: KernelBenchOption = None,
+    effort: Annotated[
+        str,
+        typer.Option(
+            help="`promote` checks everything and measures against torch.compile too; `search` is what a search does with each attempt."
+        ),
+    ] = "promote",
     json: JsonOption = False,
 ) -> None:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
@@ -159,7 +165,7 @@ def evaluate(
     settings = load_settings(
         {"language": language, "executor": executor, "kernelbench": kernelbench}
     )
-    raise typer.Exit(judge(problem, candidates, settings, json))
+    raise typer.Exit(judge(problem, candidates, settings, effort, json))
 
 
 @app.command()

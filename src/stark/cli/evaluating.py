@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from rich.text import Text
 
@@ -14,7 +15,7 @@ from stark.cli.requests import device_kind, limits
 from stark.cli.settings import Settings
 from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import open_executor
@@ -24,11 +25,16 @@ from stark.report.document import evaluation_summary
 from stark.report.evaluations import Judged, judged_text
 
 
-def evaluate(problem_spec: str, paths: Sequence[Path], settings: Settings, as_json: bool) -> int:
+def evaluate(
+    problem_spec: str, paths: Sequence[Path], settings: Settings, effort: str, as_json: bool
+) -> int:
     """Judge every file; returns 0 if all are correct."""
+    chosen = _effort(effort)
     problem = load(problem_spec, settings.kernelbench)
     candidates = {path: _candidate(path, settings) for path in _files(paths)}
-    reference, evaluations = run_interruptibly(_judge(problem, candidates, settings, as_json))
+    reference, evaluations = run_interruptibly(
+        _judge(problem, candidates, settings, chosen, as_json)
+    )
     judged = [
         Judged(str(path), candidate, evaluations[path]) for path, candidate in candidates.items()
     ]
@@ -54,14 +60,18 @@ def evaluate(problem_spec: str, paths: Sequence[Path], settings: Settings, as_js
 
 
 async def _judge(
-    problem: Problem, candidates: dict[Path, Candidate], settings: Settings, as_json: bool
+    problem: Problem,
+    candidates: dict[Path, Candidate],
+    settings: Settings,
+    effort: Effort,
+    as_json: bool,
 ) -> tuple[Reference, dict[Path, Evaluation]]:
     """The reference, then all candidates at once: the executor keeps their order on each device."""
     console = consoles.progress(as_json)
     executor = open_executor(settings.executor, limits(settings))
 
     async def judge(path: Path) -> Evaluation:
-        evaluation = await executor.evaluate(problem, candidates[path])
+        evaluation = await executor.evaluate(problem, candidates[path], effort)
         if len(candidates) > 1 and not console.is_terminal:
             console.print(Text(f"{path}: {evaluation.status}"), soft_wrap=True)
         return evaluation
@@ -73,6 +83,14 @@ async def _judge(
     finally:
         await executor.close()
     return reference, dict(zip(candidates, evaluations, strict=True))
+
+
+def _effort(asked: str) -> Effort:
+    efforts: tuple[Effort, ...] = get_args(Effort)
+    for effort in efforts:
+        if asked == effort:
+            return effort
+    raise UsageError(f"there is no effort {asked!r}; use {' or '.join(efforts)}")
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

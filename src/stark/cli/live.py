@@ -18,13 +18,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
 from stark.optimize import Watch
 from stark.report.phrases import (
+    checked,
     duration,
     evidence,
     idea,
@@ -112,6 +113,14 @@ class PlainLines:
             f"{node.evaluation.speedup_vs('eager')}{', the best so far' if best else ''}"
         )
 
+    def promoting(self, node: Node) -> None:
+        """Say which."""
+        self._say(f"final check of attempt {node.id}")
+
+    def promoted(self, node: Node, evaluation: Evaluation) -> None:
+        """Say what came of it."""
+        self._say(f"final check of attempt {node.id}: {checked(evaluation)}")
+
     def _say(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
 
@@ -125,6 +134,7 @@ class LiveScreen:
         self._reference: Reference | None = None
         self._usage = Usage()
         self._steps: dict[int, tuple[str, float]] = {}
+        self._checking: tuple[str, float] | None = None
         self._began_s = time.monotonic()
         self._earlier_s = earlier_s
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -166,6 +176,14 @@ class LiveScreen:
     def finished(self, node: Node) -> None:
         """The tree shows it as finished."""
         self._steps.pop(node.id, None)
+
+    def promoting(self, node: Node) -> None:
+        """The line below the tree says which."""
+        self._checking = (f"final check of attempt {node.id}", time.monotonic())
+
+    def promoted(self, node: Node, evaluation: Evaluation) -> None:
+        """The result is told when the screen is gone."""
+        self._checking = None
 
     async def _redraw(self) -> None:
         while True:
@@ -209,6 +227,8 @@ class LiveScreen:
         )
 
     def _best(self, tree: Tree) -> Text:
+        if self._checking is not None:
+            return _spinning(*self._checking)
         best = tree.best
         if best is None or not isinstance(best.evaluation, Correct):
             return Text("no correct kernel yet", "dim")

@@ -73,7 +73,7 @@ class Session:
         return ended
 
     def _write_kernel(self, view: RunView, output: Path | None) -> Path | None:
-        best = view.tree.best
+        best = view.winner
         if best is None or view.reference is None:
             return None
         path = output or kernel_path(self._store_url, view.run.id)
@@ -91,9 +91,11 @@ class Session:
         say = self._results.print
         say(run_text(view, self._results.width))
         say(f"ended: {ended}\n")
-        best = view.tree.best
+        best = view.winner
         if best is None or path is None:
-            say(Text("No correct kernel was found.", "bold red"))
+            found = "None of the fastest kernels held in the final check."
+            lacking = "No correct kernel was found."
+            say(Text(found if view.promotions else lacking, "bold red"))
             say(
                 f"`stark show {view.run.id}` says why each attempt failed; "
                 f"`stark resume {view.run.id} --attempts N` goes on with a larger budget."

@@ -16,6 +16,9 @@ from stark.core.measurement import Measurement, Speedup, speedup
 
 Phase = Literal["static", "build", "load", "verify", "time"]
 
+Effort = Literal["search", "promote"]
+"""`search` does the least that ranks candidates safely; `promote` does everything, and a win counts only after it."""
+
 
 class Outcome(Frozen):
     """What every evaluation carries."""
@@ -111,6 +114,9 @@ class Correct(Outcome):
 
     device: Device
     roofline: Roofline
+    effort: Effort = "search"
+    generalizes: bool | None = None
+    """Whether it is also correct at other shapes than the problem's; None where that was not tried, or cannot be."""
 
     @property
     def latency_ms(self) -> float:

@@ -13,11 +13,11 @@ from pydantic import Field, TypeAdapter
 from stark.core.base import Frozen, digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised with every change that an older judge or executor would misread."""
 
 
@@ -57,6 +57,7 @@ class Evaluate(Frozen):
     problem: Problem
     candidate: Candidate
     limits: Limits = Limits()
+    effort: Effort = "search"
 
 
 Request = Annotated[Describe | Evaluate, Field(discriminator="kind")]

@@ -19,7 +19,7 @@ Document = dict[str, Any]
 def run_document(view: RunView) -> Document:
     """The run with all of its finished attempts; sources and model calls are in the attempts' own documents."""
     taken, mended = failures_repaired(view.tree)
-    best = view.tree.best
+    winner = view.winner
     reference = view.reference
     return {
         "run": view.run.model_dump(mode="json"),
@@ -28,7 +28,10 @@ def run_document(view: RunView) -> Document:
         "attempts": [
             attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
         ],
-        "best": None if best is None else best.id,
+        "best": None if winner is None else winner.id,
+        "final_checks": {
+            attempt: evaluation_summary(found) for attempt, found in view.promotions.items()
+        },
         "correct": sum(node.works for node in view.nodes),
         "failures_taken_up": taken,
         "failures_repaired": mended,

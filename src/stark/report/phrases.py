@@ -71,11 +71,18 @@ def origin(node: Node) -> str:
     return f"{'repair' if node.action == 'debug' else 'improve'} {start}"
 
 
+def checked(evaluation: Evaluation) -> str:
+    """What a final check found, in a line."""
+    if isinstance(evaluation, Correct):
+        return ", ".join(str(evaluation.speedup_vs(name)) for name in evaluation.references)
+    return f"{status(evaluation)}: {evidence(evaluation)}"
+
+
 def verdict(correct: Correct) -> str:
-    """The speedup against eager, and in words what its interval says."""
+    """The speedup against eager, and in words what its interval says; a win is one only after the final check."""
     speedup = correct.speedup_vs("eager")
     if speedup.low > 1:
-        return f"{speedup}: faster"
+        return f"{speedup}: {'faster' if correct.effort == 'promote' else 'faster, if it is confirmed'}"
     if speedup.high < 1:
         return f"{speedup}: slower than the reference"
     return f"{speedup}: no difference that can be measured"

@@ -14,6 +14,7 @@ from stark.core.run import Run
 from stark.report.phrases import (
     STATUS_STYLES,
     budget_line,
+    checked,
     first_line,
     idea,
     is_replay,
@@ -38,6 +39,8 @@ def run_text(view: RunView, columns: int) -> RenderableType:
         parts += ["", TreeTable(view.tree, view.run.problem.name).table(columns)]
     if any(node.works for node in view.nodes):
         parts += ["", _leaders(view)]
+    for attempt, found in view.promotions.items():
+        parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
     spent = usage_line(view.usage)
     if is_replay(view.run):
         spent = f"{view.usage.calls} recorded replies; no model was asked and nothing paid"
@@ -108,7 +111,7 @@ def facts() -> Table:
 
 def _leaders(view: RunView) -> Table:
     table = Table(
-        title="fastest correct kernels",
+        title="fastest correct kernels, as the search measured them",
         title_justify="left",
         title_style="bold",
         box=None,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from stark.core.call import Call
+from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
+from stark.promotion import winner
 from stark.recording import Recording
 from stark.search.tree import Tree
 from stark.store import Store
@@ -29,24 +32,42 @@ class RunView:
     calls: tuple[Call, ...]
     """Those of attempts in flight included: they are paid for too."""
 
+    promotions: Mapping[int, Evaluation] = field(default_factory=dict)
+    """What the final check found, by attempt."""
+
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> RunView:
         """The run of that id, prefix or `last`. Raises UsageError when none is meant, or several."""
         run = store.run(run_id)
         return cls(
-            run, store.reference(run.id), tuple(store.nodes(run.id)), tuple(store.calls(run.id))
+            run,
+            store.reference(run.id),
+            tuple(store.nodes(run.id)),
+            tuple(store.calls(run.id)),
+            store.promotions(run.id),
         )
 
     @classmethod
     def of_recording(cls, recording: Recording) -> RunView:
         """The run that was recorded."""
-        return cls(recording.run, recording.reference, recording.nodes, recording.calls)
+        return cls(
+            recording.run,
+            recording.reference,
+            recording.nodes,
+            recording.calls,
+            recording.promotions,
+        )
 
     @cached_property
     def tree(self) -> Tree:
         """The tree that the finished attempts make."""
         root_ms = self.reference.eager.latency_ms if self.reference else 0.0
         return Tree.replay(root_ms, self.nodes)
+
+    @cached_property
+    def winner(self) -> Node | None:
+        """The fastest attempt that held in the final check, with what that check measured."""
+        return winner(self.tree, self.promotions)
 
     @cached_property
     def usage(self) -> Usage:

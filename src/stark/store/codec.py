@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stark.core.call import Call
+from stark.core.evaluation import Correct, Evaluation, evaluation_adapter
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
@@ -102,6 +103,23 @@ def node_values(node: Node) -> Json:
         "tokens": node.usage.tokens,
         "dollars": node.usage.dollars,
     }
+
+
+def promotion_values(evaluation: Evaluation) -> Json:
+    """The row of a final check."""
+    found = evaluation.speedup_vs("eager") if isinstance(evaluation, Correct) else None
+    return {
+        "body": evaluation.model_dump(mode="json"),
+        "status": evaluation.status,
+        "latency_ms": evaluation.latency_ms if isinstance(evaluation, Correct) else None,
+        "speedup_vs_eager": found.ratio if found else None,
+        "assured_speedup": found.low if found else None,
+    }
+
+
+def read_evaluation(body: Json) -> Evaluation:
+    """What a final check found."""
+    return evaluation_adapter.validate_python(body)
 
 
 def read_node(attempt: int, parent: int, action: str, body: Json, source: str | None) -> Node:

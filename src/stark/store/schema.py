@@ -6,6 +6,7 @@
         calls       one row per answered question to a model
           messages    its prompt, one row per message
         nodes       one row per attempt finished; `position` is the order of completion
+        promotions  one row per node that went through the final check
 
 Each fact has one home. A `body` is the JSON of a core type without what has a home of its own
 (keys, large texts, the selection). The columns under "for queries" repeat facts of the body so
@@ -37,7 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration: what `VERSION_TABLE` holds in a store of this version."""
 
 VERSION_TABLE = "stark_schema"
@@ -202,3 +203,20 @@ class NodeRow(Base):
     assured_speedup: Mapped[float | None]
     tokens: Mapped[int | None]
     dollars: Mapped[float | None]
+
+
+class PromotionRow(Base):
+    """The final check of a finished attempt."""
+
+    __tablename__ = "promotions"
+    __table_args__ = (
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
+    )
+    run_id: Mapped[str] = mapped_column(primary_key=True)
+    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    body: Mapped[dict[str, Any]]
+    # for queries
+    status: Mapped[str]
+    latency_ms: Mapped[float | None]
+    speedup_vs_eager: Mapped[float | None]
+    assured_speedup: Mapped[float | None]

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from stark.core.call import Call
 from stark.core.errors import StoreError, UsageError
+from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
@@ -24,7 +25,15 @@ from stark.core.usage import Budget
 from stark.store import codec
 from stark.store.artifacts import keep
 from stark.store.database import Database
-from stark.store.schema import ArtifactRow, AttemptRow, CallRow, MessageRow, NodeRow, RunRow
+from stark.store.schema import (
+    ArtifactRow,
+    AttemptRow,
+    CallRow,
+    MessageRow,
+    NodeRow,
+    PromotionRow,
+    RunRow,
+)
 from stark.store.summary import RunSummary, read_summary, summaries_query
 
 
@@ -232,6 +241,22 @@ class Store:
         )
         with self._database.reading(f"reading the nodes of run {run_id}") as connection:
             return [codec.read_node(*row) for row in connection.execute(query)]
+
+    # Final checks
+
+    def add_promotion(self, run_id: str, attempt: int, evaluation: Evaluation) -> None:
+        """Store what the final check of a finished attempt found. Raises StoreError if one is stored already."""
+        values = codec.promotion_values(evaluation)
+        with self._database.writing(f"storing the final check of {attempt} of run {run_id}") as con:
+            con.execute(insert(PromotionRow).values(run_id=run_id, attempt=attempt, **values))
+
+    def promotions(self, run_id: str) -> dict[int, Evaluation]:
+        """What the final check of each attempt that had one found, by attempt."""
+        query = select(PromotionRow.attempt, PromotionRow.body).where(PromotionRow.run_id == run_id)
+        with self._database.reading(f"reading the final checks of run {run_id}") as connection:
+            return {
+                attempt: codec.read_evaluation(body) for attempt, body in connection.execute(query)
+            }
 
     def _change_run(self, run_id: str, **values: Any) -> None:
         with self._database.writing(f"changing run {run_id}") as connection:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, case, func, select
+from sqlalchemy import Row, Select, Subquery, and_, case, func, select
 
 from stark.core.base import Frozen
 from stark.store.codec import read_budget
-from stark.store.schema import NodeRow, RunRow
+from stark.store.schema import NodeRow, PromotionRow, RunRow
 
 
 class RunSummary(Frozen):
@@ -28,7 +28,7 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     latency_ms: float | None
-    """Of the fastest correct candidate, by the lower end of its speedup's interval, as in the tree."""
+    """Of the fastest correct candidate, by the lower end of its speedup's interval; of the final check where there was one."""
 
     speedup_vs_eager: float | None
     """Of that same candidate."""
@@ -48,21 +48,7 @@ def summaries_query() -> Select[Any]:
         .group_by(NodeRow.run_id)
         .subquery()
     )
-    ranked = (
-        select(
-            NodeRow.run_id,
-            NodeRow.latency_ms,
-            NodeRow.speedup_vs_eager,
-            func.row_number()
-            .over(
-                partition_by=NodeRow.run_id,
-                order_by=(NodeRow.assured_speedup.desc(), NodeRow.position),
-            )
-            .label("rank"),
-        )
-        .where(NodeRow.latency_ms.is_not(None))
-        .subquery()
-    )
+    ranked, checked = _ranked(NodeRow), _ranked(PromotionRow)
     return (
         select(
             RunRow.id,
@@ -71,12 +57,26 @@ def summaries_query() -> Select[Any]:
             RunRow.ended_reason,
             func.coalesce(counted.c.attempts, 0).label("attempts"),
             func.coalesce(counted.c.correct, 0).label("correct"),
-            ranked.c.latency_ms,
-            ranked.c.speedup_vs_eager,
+            func.coalesce(checked.c.latency_ms, ranked.c.latency_ms).label("latency_ms"),
+            func.coalesce(checked.c.speedup_vs_eager, ranked.c.speedup_vs_eager).label(
+                "speedup_vs_eager"
+            ),
         )
         .outerjoin(counted, counted.c.run_id == RunRow.id)
         .outerjoin(ranked, and_(ranked.c.run_id == RunRow.id, ranked.c.rank == 1))
+        .outerjoin(checked, and_(checked.c.run_id == RunRow.id, checked.c.rank == 1))
         .order_by(RunRow.number.desc())
+    )
+
+
+def _ranked(table: type[NodeRow | PromotionRow]) -> Subquery:
+    """The correct ones of each run, the fastest with rank 1."""
+    fastest_first = (table.assured_speedup.desc(), table.attempt)
+    rank = func.row_number().over(partition_by=table.run_id, order_by=fastest_first)
+    return (
+        select(table.run_id, table.latency_ms, table.speedup_vs_eager, rank.label("rank"))
+        .where(table.latency_ms.is_not(None))
+        .subquery()
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
@@ -38,6 +38,9 @@ class FakeExecutor:
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
         self._device = device
         self.evaluated: list[Candidate] = []
+        self.promoted: list[Candidate] = []
+        """Those of the final checks, which are not among `evaluated`."""
+
         self.closed = False
 
     async def describe(self, problem: Problem) -> Reference:
@@ -54,11 +57,16 @@ class FakeExecutor:
             warnings=self._warnings,
         )
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
-        """What the function makes of the candidate."""
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        """What the function makes of the candidate, whatever the effort."""
         await asyncio.sleep(self._delay_s)
-        self.evaluated.append(candidate)
-        return self._evaluation(candidate)
+        (self.evaluated if effort == "search" else self.promoted).append(candidate)
+        evaluation = self._evaluation(candidate)
+        if isinstance(evaluation, Correct):
+            return evaluation.model_copy(update={"effort": effort})
+        return evaluation
 
     async def close(self) -> None:
         """Note that it was closed."""

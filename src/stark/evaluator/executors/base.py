@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stark.core.candidate import Candidate
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
@@ -21,7 +21,9 @@ class Executor(Protocol):
         """Measure the reference."""
         ...
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         """Judge one candidate."""
         ...
 

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, UsageError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.base import Executor
@@ -60,9 +60,13 @@ class FolderExecutor:
         assert isinstance(answer, Described)
         return answer.reference
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         """Have a worker judge one candidate."""
-        request = Evaluate(id="", problem=problem, candidate=candidate, limits=self._limits)
+        request = Evaluate(
+            id="", problem=problem, candidate=candidate, limits=self._limits, effort=effort
+        )
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)
         return answer.evaluation
@@ -145,7 +149,7 @@ async def _answered(path: Path, name: str, executor: Executor) -> tuple[Answer, 
         if isinstance(request, Describe):
             reference = await executor.describe(request.problem)
             return Described(id=name, reference=reference), "described"
-        evaluation = await executor.evaluate(request.problem, request.candidate)
+        evaluation = await executor.evaluate(request.problem, request.candidate, request.effort)
         return Evaluated(id=name, evaluation=evaluation), evaluation.status
     except ProblemError as error:
         return ProblemRefused(id=name, error=str(error)), "problem refused"

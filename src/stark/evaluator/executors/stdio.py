@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
-from stark.core.evaluation import Crashed, Evaluation
+from stark.core.evaluation import Crashed, Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
@@ -113,10 +113,16 @@ class StdioExecutor:
         assert isinstance(answer, Described)
         return answer.reference
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         """Judge one candidate on the least busy judge."""
         request = Evaluate(
-            id=self._next(), problem=problem, candidate=candidate, limits=self._limits
+            id=self._next(),
+            problem=problem,
+            candidate=candidate,
+            limits=self._limits,
+            effort=effort,
         )
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from stark.core.candidate import Candidate
+from stark.core.errors import ProblemError
 from stark.core.evaluation import (
     Accuracy,
     BuildFailed,
     Correct,
     Crashed,
+    Effort,
     Evaluation,
     Incorrect,
     OutOfMemory,
@@ -37,7 +39,13 @@ from stark.evaluator.judge.prepared import (
     Trial,
 )
 from stark.evaluator.judge.roofline import implausible
-from stark.evaluator.judge.running import load_request, visible
+from stark.evaluator.judge.running import (
+    EAGER,
+    PROMOTED,
+    RunningReference,
+    load_request,
+    visible,
+)
 from stark.evaluator.judge.timing import Asked, Timed, time_together
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
@@ -57,6 +65,7 @@ class Attempt:
     def __init__(self, request: Evaluate) -> None:
         self.candidate: Candidate = request.candidate
         self.limits: Limits = request.limits
+        self.effort: Effort = request.effort
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
         self.phase: Phase = "static"
@@ -118,6 +127,28 @@ def run(attempt: Attempt, path: Path, prepared: PreparedReference) -> Evaluation
     return finished(attempt, evaluation, output)
 
 
+def generalizes(
+    request: Evaluate, path: Path, elsewhere: Iterable[tuple[str, PreparedReference]]
+) -> tuple[bool | None, tuple[str, ...]]:
+    """Whether a correct candidate is correct at other shapes too, and a sentence for each where it is not.
+
+    None if there are no others. `elsewhere` gives each with its change in words.
+    """
+    tried, failures = 0, []
+    for change, prepared in elsewhere:
+        attempt = Attempt(request.model_copy(update={"effort": "search"}))
+        child = _start(attempt, path, prepared)
+        tried += 1
+        try:
+            _load(attempt, child, path, prepared)
+            _verify(attempt, child, prepared)
+        except Verdict as verdict:
+            failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
+        finally:
+            child.close()
+    return (not failures if tried else None), tuple(failures)
+
+
 def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Evaluation:
     """The evaluation with what every status carries."""
     return evaluation.model_copy(
@@ -170,7 +201,7 @@ def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accu
     with attempt.during("verify"):
         comparisons = [
             found
-            for trial in prepared.trials
+            for trial in prepared.trials_for(attempt.effort)
             for found in _verify_on(trial, attempt, child, prepared)
         ]
     worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
@@ -186,13 +217,16 @@ def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accu
 def _verify_on(
     trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
 ) -> list[Comparison]:
-    """One call on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
+    """The calls on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
     expected = prepared.expected(trial)
-    slot = secrets.randbelow(prepared.slots)
-    prepared.shared.fill_inputs(expected.drawn, slot)
-    prepared.settle()
-    answer = child.ask({"do": "call", "slot": slot, "seed": 0}, attempt.limits.verify_s)
-    return _compare(prepared, slot, expected, answer.get("forms"), str(trial))
+    comparisons = []
+    for _ in range(trial.calls):
+        slot = secrets.randbelow(prepared.slots)
+        prepared.shared.fill_inputs(expected.drawn, slot)
+        prepared.settle()
+        answer = child.ask({"do": "call", "slot": slot, "seed": 0}, attempt.limits.verify_s)
+        comparisons += _compare(prepared, slot, expected, answer.get("forms"), str(trial))
+    return comparisons
 
 
 def _compare(
@@ -234,13 +268,15 @@ def _time(
         _compare(prepared, slot, Expected(drawn, expected), forms, "while it was timed, ")
 
     with attempt.during("time"):
-        eager = prepared.running(limits)
+        running = _references(attempt, prepared)
         candidate, references, warnings = time_together(
             timed(child),
-            {"eager": timed(eager)},
-            limits.timing_budget_s,
+            {name: timed(one) for name, one in running.items()},
+            limits.timing_budget_s * len(running),
             random.SystemRandom(),
-            TimedContents(prepared, [eager.shared], accuracy.budget, check),
+            TimedContents(
+                prepared, [one.shared for one in running.values()], accuracy.budget, check
+            ),
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
     return Correct(
@@ -249,8 +285,21 @@ def _time(
         references=references,
         device=prepared.sheet,
         roofline=prepared.roofline,
+        effort=attempt.effort,
         warnings=(*warnings, *doubts, *prepared.warnings),
     )
+
+
+def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
+    """What the candidate is timed against: eager first, and at `promote` the compilers that can run the problem."""
+    running = {EAGER: prepared.running(EAGER, attempt.limits)}
+    names = PROMOTED[prepared.device.type] if attempt.effort == "promote" else []
+    for name in names:
+        try:
+            running[name] = prepared.running(name, attempt.limits)
+        except ProblemError as error:
+            attempt.warnings.append(f"not measured against {name}: {error}")
+    return running
 
 
 def architecture_of(prepared: PreparedReference) -> str | None:

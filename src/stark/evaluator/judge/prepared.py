@@ -17,6 +17,7 @@ import torch
 
 from stark.core.device import Device
 from stark.core.errors import ProblemError
+from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
@@ -26,13 +27,16 @@ from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
 from stark.evaluator.judge.roofline import roofline
-from stark.evaluator.judge.running import RunningReference, start_reference
+from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import Timed, time_alone
 from stark.evaluator.protocol import Limits
 
 NOMINAL_TRIALS = 2
 """How many sets of the problem's own inputs every candidate is verified on, beside the regimes."""
+
+MORE_TRIALS, REPEATS = 3, 3
+"""Fresh draws at `promote`, and how often each is run: a race shows on some calls only."""
 
 GPU_SHARES = {"expected": 0.06, "pool": 0.03, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "pool": 512 << 20, "slots": 256 << 20}
@@ -60,6 +64,10 @@ class Trial:
     regime: str | None = None
     """None for the problem's own inputs as they are drawn."""
 
+    calls: int = 1
+    kept: bool = True
+    """Whether what is expected of it is of use to the next candidate."""
+
     def __str__(self) -> str:
         return f"with {self.regime} inputs, " if self.regime else ""
 
@@ -76,7 +84,12 @@ class PreparedReference:
     """Raises ProblemError when the problem cannot be used."""
 
     def __init__(
-        self, problem: Problem, device: torch.device, sheet: Device, forkserver: Forkserver
+        self,
+        problem: Problem,
+        device: torch.device,
+        sheet: Device,
+        forkserver: Forkserver,
+        only_nominal: bool = False,
     ) -> None:
         self.problem, self.device, self.sheet = problem, device, sheet
         self.forkserver = forkserver
@@ -96,10 +109,12 @@ class PreparedReference:
         self.shared = self._new_set(self.folder / "candidate")
         self._kept: dict[Trial, Expected] = {}
         self._pool: list[Drawn] = []
-        self._running: RunningReference | None = None
+        self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
-        self.trials = [*self.nominal, *self._sensible_regimes()]
-        self.warnings += self._degenerate()
+        regimes = [] if only_nominal else list(REGIMES) if self.keeps_all else list(REGIMES)[:1]
+        self.trials = [*self.nominal, *self._sensible(regimes)]
+        if not only_nominal:
+            self.warnings += self._degenerate()
 
     @property
     def flush_bytes(self) -> int:
@@ -123,15 +138,23 @@ class PreparedReference:
             return self._kept[trial]
         drawn = self.drawn(trial)
         expected = Expected(drawn, self.expected_of(drawn))
-        if self.keeps_all:
+        if self.keeps_all and trial.kept:
             self._kept[trial] = expected
         return expected
 
-    def _sensible_regimes(self) -> list[Trial]:
-        """The regimes to verify in: those in which the reference itself makes sense."""
-        every = list(REGIMES) if self.keeps_all else list(REGIMES)[:1]
-        tried = [Trial(secrets.randbits(48), regime) for regime in every]
-        return [trial for trial in tried if self._makes_sense(trial)]
+    def trials_for(self, effort: Effort) -> Iterator[Trial]:
+        """What a candidate is verified on; `promote` adds fresh draws, repeats them, and tries every regime."""
+        yield from self.trials
+        if effort == "promote":
+            for _ in range(MORE_TRIALS):
+                yield Trial(secrets.randbits(48), calls=REPEATS, kept=False)
+            tried = {trial.regime for trial in self.trials}
+            yield from self._sensible([regime for regime in REGIMES if regime not in tried])
+
+    def _sensible(self, regimes: list[str]) -> Iterator[Trial]:
+        """Trials in those of the regimes in which the reference itself makes sense."""
+        tried = (Trial(secrets.randbits(48), regime) for regime in regimes)
+        return (trial for trial in tried if self._makes_sense(trial))
 
     def _degenerate(self) -> tuple[str, ...]:
         """Which answers that need no work pass on every trial, in a sentence."""
@@ -201,19 +224,29 @@ class PreparedReference:
             self._kept.pop(trial, None)
         return sound
 
-    def running(self, limits: Limits) -> RunningReference:
-        """The reference in a child of its own, loaded and warm, run by the same code as any candidate."""
-        if self._running is None:
-            folder = self.folder / "reference"
+    def running(self, name: str, limits: Limits) -> RunningReference:
+        """A reference in a child of its own, loaded and warm, run by the same code as any candidate.
+
+        Raises ProblemError when it does not run, without trying again.
+        """
+        if name not in self._running:
+            folder = self.folder / name
             folder.mkdir(exist_ok=True)
             shared = self._new_set(folder)
             drawn = self.program.draw(self.nominal[0].seed)
             for slot in range(self.slots):
                 shared.fill_inputs(drawn, slot)
-            self._running = start_reference(
-                self.forkserver, self.program, shared, folder, self.flush_bytes, limits
-            )
-        return self._running
+            try:
+                self._running[name] = start_reference(
+                    name, self.forkserver, self.program, shared, folder, self.flush_bytes, limits
+                )
+            except ProblemError as error:
+                shared.arena.close()
+                self._running[name] = error
+        running = self._running[name]
+        if isinstance(running, ProblemError):
+            raise running
+        return running
 
     def timing_inputs(self) -> Iterator[Drawn]:
         """Inputs to time on, none of them twice; those that fit are kept for the next candidate."""
@@ -234,7 +267,7 @@ class PreparedReference:
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""
         if self._eager is None:
-            timed = Timed(self.running(limits), self.device.type, limits.time_s, self.slots)
+            timed = Timed(self.running(EAGER, limits), self.device.type, limits.time_s, self.slots)
             self._eager = time_alone(timed, limits.timing_budget_s)
         return Reference(
             device=self.sheet,
@@ -246,6 +279,10 @@ class PreparedReference:
             warnings=self.warnings,
         )
 
+    def forms_differ(self, other: PreparedReference) -> bool:
+        """Whether inputs or outputs have other shapes or types than another problem's."""
+        return (self.input_specs, self.output_specs) != (other.input_specs, other.output_specs)
+
     def settle(self) -> None:
         """What the judge wrote must be in memory before a child reads it, and the memory that it worked in be free."""
         if self.device.type == "cuda":
@@ -255,8 +292,9 @@ class PreparedReference:
 
     def close(self) -> None:
         """End the running reference and give the memory back."""
-        if self._running is not None:
-            self._running.close()
+        for running in self._running.values():
+            if isinstance(running, RunningReference):
+                running.close()
         self._kept.clear()
         self._pool.clear()
         self.shared.arena.close()

@@ -14,6 +14,13 @@ from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.protocol import Limits
 
+EAGER = "eager"
+COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotune"}
+"""References beside eager by name, and the mode of `torch.compile` that each is."""
+
+PROMOTED = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
+"""Which are measured at `promote`, by device: on a CPU tuning takes long and chooses what the default chooses."""
+
 
 class ReferenceDied(Exception):
     """The running reference failed while a candidate was timed against it: a fault of ours."""
@@ -50,6 +57,7 @@ class RunningReference:
 
 
 def start_reference(
+    name: str,
     forkserver: Forkserver,
     program: Program,
     shared: SharedSet,
@@ -57,10 +65,10 @@ def start_reference(
     flush_bytes: int,
     limits: Limits,
 ) -> RunningReference:
-    """The problem's own Model, loaded and called once on what `shared` holds. Raises ProblemError."""
+    """The problem's own Model, loaded, compiled if so named, and called once on what `shared` holds. Raises ProblemError."""
     child = forkserver.fork(
         folder,
-        child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible()}),
+        child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(), **_COMPILER}),
         memory_gb=1e6,
         bound_address_space=False,
         output_kb=limits.output_kb,
@@ -72,13 +80,21 @@ def start_reference(
         path = str(program.path)
         child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
         child.ask(load_request("Model"), limits.load_s)
-        child.ask({"do": "call", "slot": 0, "seed": 0}, limits.verify_s)
+        first_s = limits.verify_s
+        if name in COMPILED:
+            child.ask({"do": "compile", "mode": COMPILED[name]}, limits.load_s)
+            first_s = limits.build_s
+        child.ask({"do": "call", "slot": 0, "seed": 0}, first_s)
     except ChildFailed as failure:
         child.close()
         raise ProblemError(
-            f"{program.problem.name}: the reference does not run in a process of its own: {failure.error}"
+            f"{program.problem.name}: the {name} reference does not run in a process of its own: {failure.error}"
         ) from failure
     return RunningReference(child, shared)
+
+
+_COMPILER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""Inductor's own pool of compiling processes would outlive the call."""
 
 
 def load_request(name: str) -> Message:

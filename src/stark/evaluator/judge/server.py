@@ -9,6 +9,7 @@ import os
 import platform
 import threading
 import traceback
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,14 +18,23 @@ from typing import BinaryIO
 import torch
 
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Forkserver
-from stark.evaluator.judge.evaluate import Attempt, Verdict, build, check_statically, finished, run
+from stark.evaluator.judge.evaluate import (
+    Attempt,
+    Verdict,
+    build,
+    check_statically,
+    finished,
+    generalizes,
+    run,
+)
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.roofline import measure_device, synchronize
+from stark.evaluator.judge.variants import variants
 from stark.evaluator.protocol import (
     Answer,
     Describe,
@@ -41,6 +51,9 @@ FAULT_EXIT = 3
 """Exit code of a judge that met a fault of its own."""
 
 PROBE_S = 20.0
+
+SHAPES_TRIED = 2
+"""At how many other shapes a promoted candidate is tried."""
 
 
 class Judge:
@@ -107,9 +120,38 @@ class Judge:
         with self._device_lock:
             prepared = self._prepare(request.problem)
             evaluation = run(attempt, path, prepared)
+            if isinstance(evaluation, Correct) and attempt.effort == "promote":
+                evaluation = self._promoted(evaluation, request, path, prepared)
             if evaluation.status not in ("correct", "incorrect"):
                 self._probe()
         return evaluation
+
+    def _promoted(
+        self, correct: Correct, request: Evaluate, path: Path, prepared: PreparedReference
+    ) -> Correct:
+        found, warnings = generalizes(request, path, self._elsewhere(prepared))
+        return correct.model_copy(
+            update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
+        )
+
+    def _elsewhere(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
+        """The problem at other shapes, one after the other, each with what was changed."""
+        found = 0
+        for variant in variants(prepared.problem):
+            try:
+                other = PreparedReference(
+                    variant.problem, self.device, self.sheet, self.forkserver, only_nominal=True
+                )
+            except (ProblemError, torch.OutOfMemoryError):
+                continue  # the change makes no sense, or does not fit beside the problem itself
+            try:
+                if other.forms_differ(prepared):
+                    found += 1
+                    yield variant.change, other
+            finally:
+                other.close()
+            if found == SHAPES_TRIED:
+                return
 
     def _prepare(self, problem: Problem) -> PreparedReference:
         """The problem made ready; one is kept warm at a time. The caller holds the device."""

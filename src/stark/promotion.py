@@ -1,0 +1,60 @@
+"""The final check: the fastest candidates judged once more with everything, before anyone hears of a win.
+
+The search ranks candidates by measurements that are cheap, and the best of many is partly the luckiest. So the
+leaders are measured anew, against more references and on more inputs, and what is reported comes from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.node import Node
+from stark.core.problem import Problem
+from stark.evaluator.executors import Executor
+from stark.search.leaderboard import leaderboard
+from stark.search.tree import Tree
+from stark.store import Store
+
+MOST_CHECKED = 3
+"""How many leaders are checked at most; the check goes on while the next one may still be faster."""
+
+
+class Watcher(Protocol):
+    """Sees the final check happen."""
+
+    def promoting(self, node: Node) -> None:
+        """A leader goes before the judge once more."""
+
+    def promoted(self, node: Node, evaluation: Evaluation) -> None:
+        """What the judge found."""
+
+
+async def promote(
+    run_id: str, problem: Problem, tree: Tree, store: Store, executor: Executor, watch: Watcher
+) -> None:
+    """Check the leaders, fastest first, until no other could be faster than one that held; each is stored."""
+    checked = store.promotions(run_id)
+    for node in leaderboard(tree, MOST_CHECKED):
+        best = winner(tree, checked)
+        if best is not None and (best.assured_speedup or 0) >= (node.assured_speedup or 0):
+            return
+        if node.id in checked:
+            continue
+        assert node.candidate is not None
+        watch.promoting(node)
+        evaluation = await executor.evaluate(problem, node.candidate, "promote")
+        store.add_promotion(run_id, node.id, evaluation)
+        checked[node.id] = evaluation
+        watch.promoted(node, evaluation)
+
+
+def winner(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:
+    """The fastest node that held in the final check, with that check's evaluation; None if none did."""
+    held = [
+        tree.node(attempt).model_copy(update={"evaluation": evaluation})
+        for attempt, evaluation in checked.items()
+        if isinstance(evaluation, Correct)
+    ]
+    return max(held, key=lambda node: (node.assured_speedup or 0.0, -node.id), default=None)
