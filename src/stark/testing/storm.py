@@ -1,0 +1,125 @@
+"""A fault storm: every kind of candidate at random, many in flight, and judges killed while they work.
+
+Whoever evaluates must give each candidate its own status, lose none, blame none for another's fault, and be
+as large at the end as at the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import resource
+import signal
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.protocol import Limits
+from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+
+LIMITS = Limits(
+    build_s=3.0, load_s=20.0, verify_s=3.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.5
+)
+"""Short, so that those that never end do not make the storm long."""
+
+HONEST_SHARE = 0.4
+
+
+@dataclass
+class Storm:
+    """What a storm did."""
+
+    verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often each kind of candidate got each status."""
+
+    wrong: list[str] = field(default_factory=list)
+    """One line for each candidate that got another status than its own, or none."""
+
+    kills: int = 0
+    processes: list[int] = field(default_factory=list)
+    """How many processes belong to the executor: after a first candidate, and after each quarter of the storm."""
+
+    resident_mb: list[float] = field(default_factory=list)
+    """Their memory at the same moments."""
+
+
+async def storm(
+    executor: StdioExecutor,
+    language: str,
+    candidates: int,
+    kills: int,
+    in_flight: int,
+    chance: random.Random,
+) -> Storm:
+    """Send so many candidates through, `in_flight` at once, and kill a judge at so many random moments."""
+    found = Storm()
+    await _one(executor, language, "honest", 0, found)
+    _weigh(executor, found)
+    deadly = set(chance.sample(range(candidates), kills))
+    for quarter in range(4):
+        slots = asyncio.Semaphore(in_flight)
+        numbers = range(candidates * quarter // 4, candidates * (quarter + 1) // 4)
+
+        async def send(number: int, slots: asyncio.Semaphore = slots) -> None:
+            async with slots:
+                if number in deadly:
+                    found.kills += _kill_a_judge(executor, chance)
+                await _one(executor, language, _kind(chance), number, found)
+
+        await asyncio.gather(*map(send, numbers))
+        await _one(executor, language, "honest", -quarter, found)  # a judge is there to be weighed
+        _weigh(executor, found)
+    return found
+
+
+async def _one(
+    executor: StdioExecutor, language: str, kind: str, number: int, found: Storm
+) -> None:
+    source, wanted = FAULTS[kind]
+    candidate = as_candidate(language, f"{source}\n# {number}\n")
+    evaluation = await executor.evaluate(PROBLEM, candidate)
+    found.verdicts[kind, evaluation.status] += 1
+    if evaluation.status != wanted:
+        found.wrong.append(f"{number}: {kind} is {evaluation.status}, not {wanted}: {evaluation}")
+
+
+def _kind(chance: random.Random) -> str:
+    return "honest" if chance.random() < HONEST_SHARE else chance.choice(list(FAULTS))
+
+
+def _kill_a_judge(executor: StdioExecutor, chance: random.Random) -> bool:
+    """Kill one that runs, as an operator or the kernel might; says whether there was one."""
+    running = [judge.process for judge in executor._judges if judge.process is not None]
+    with contextlib.suppress(ProcessLookupError, IndexError):
+        os.killpg(chance.choice(running).pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def _weigh(executor: StdioExecutor, found: Storm) -> None:
+    """Count the executor's processes and their memory."""
+    roots = [judge.process.pid for judge in executor._judges if judge.process is not None]
+    family = _descendants(roots)
+    found.processes.append(len(family))
+    found.resident_mb.append(round(sum(map(_resident_mb, family)), 1))
+
+
+def _descendants(roots: list[int]) -> list[int]:
+    """These processes and all that came from them."""
+    family = list(roots)
+    for pid in family:
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                family += [int(child) for child in listed.read_text().split()]
+    return family
+
+
+def _resident_mb(pid: int) -> float:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * resource.getpagesize() / 1e6
