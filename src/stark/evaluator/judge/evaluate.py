@@ -28,7 +28,7 @@ from stark.core.evaluation import (
 )
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
-from stark.evaluator.judge.oracle import Comparison, compare
+from stark.evaluator.judge.oracle import Comparison, compare, fault
 from stark.evaluator.judge.prepared import (
     Expected,
     PreparedReference,
@@ -204,10 +204,20 @@ def _compare(
         got = ", ".join(map(str, forms)) if isinstance(forms, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
     comparisons = [
-        compare(output, expected.outputs[index], index)
-        for index, output in enumerate(shared.outputs)
+        compare(output, wanted_output)
+        for output, wanted_output in zip(shared.outputs, expected.outputs, strict=True)
     ]
-    faults = [found.fault for found in comparisons if found.fault is not None]
+    faults = [
+        fault(
+            f"output {index}",
+            shared.outputs[index],
+            expected.outputs[index],
+            found,
+            _others(expected, index),
+        )
+        for index, found in enumerate(comparisons)
+        if not found.passes
+    ]
     if faults:
         raise Verdict(Incorrect(error=str(trial) + "\n".join(faults)))
     changed = shared.changed_input(expected.drawn)
@@ -218,6 +228,17 @@ def _compare(
             )
         )
     return comparisons
+
+
+def _others(expected: Expected, index: int) -> dict[str, torch.Tensor]:
+    """What may have been returned in place of an output, by name."""
+    inputs = {f"input {i}": tensor for i, tensor in enumerate(expected.drawn.tensors)}
+    outputs = {
+        f"output {i} of the reference": o.eager
+        for i, o in enumerate(expected.outputs)
+        if i != index
+    }
+    return inputs | outputs
 
 
 def _time(
