@@ -19,6 +19,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.arena import TensorAt, open_arena
+from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
@@ -90,11 +91,7 @@ class Runner:
     def _import(self, request: Message) -> Message:
         """Import the program's file; modules that compile on import build here."""
         self.path = Path(request["path"])
-        specification = importlib.util.spec_from_file_location("candidate", self.path)
-        assert specification is not None and specification.loader is not None
-        self.module = importlib.util.module_from_spec(specification)
-        sys.modules["candidate"] = self.module
-        specification.loader.exec_module(self.module)
+        self.module = _import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
             raise AttributeError(f"the file defines no class {request['class']}")
         return {}
@@ -111,6 +108,8 @@ class Runner:
                 request["flush_bytes"] // 4, dtype=torch.int32, device=self.device
             )
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
+        if request["module"] is not None:  # the arguments are made of the problem's own classes
+            _import_file(request["module"]["name"], Path(request["module"]["path"]))
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
@@ -133,11 +132,11 @@ class Runner:
         return answer
 
     def _give_weights(self, model: torch.nn.Module) -> Message:
-        """Load the reference's weights by name or, where only the names differ, by order."""
+        """Load the reference's weights by name or, where no name agrees and all forms do, by order."""
         own = model.state_dict()
         given = self.state
         same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
-        by_order = own.keys() != given.keys() and same_forms
+        by_order = bool(own) and own.keys().isdisjoint(given) and same_forms
         if by_order:
             given = dict(zip(own, given.values(), strict=True))
         found = model.load_state_dict(given, strict=False)
@@ -183,21 +182,32 @@ class Runner:
         """Copy what the last call returned to the arena, and say what form it had."""
         returned = self.returned
         self.returned = None
-        leaves = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+        leaves = leaves_of(returned)
         forms = [_form(leaf) for leaf in leaves]
         wanted = [_form(output) for output in self.outputs]
         if forms == wanted:
             for output, leaf in zip(self.outputs, leaves, strict=True):
+                assert isinstance(leaf, torch.Tensor)  # its form says so
                 output.copy_(leaf)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return {"forms": forms if forms == wanted else forms[:32]}
 
 
+def _import_file(name: str, path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
 def _form(leaf: object) -> str:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
-    kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__} of "
+    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter)
+    kind = "" if plain else f"{type(leaf).__name__} of "
     dtype = str(leaf.dtype).removeprefix("torch.")
     return f"{kind}{dtype}[{', '.join(map(str, leaf.shape))}] on {leaf.device.type}"
 

@@ -163,9 +163,14 @@ class JudgeProcess:
 
     async def _keep_stderr(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
-        with contextlib.suppress(ValueError):
-            while line := await process.stderr.readline():
-                self._said.append(line.decode(errors="replace").rstrip())
+        while True:
+            try:
+                line = await process.stderr.readline()
+            except ValueError:  # a line too long to keep; unread, it would stop the judge
+                continue
+            if not line:
+                return
+            self._said.append(line.decode(errors="replace").rstrip())
 
 
 async def _ended(process: asyncio.subprocess.Process) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from stark.core.candidate import Candidate
+from stark.core.errors import UsageError
 from stark.core.evaluation import (
     Accuracy,
     BuildFailed,
@@ -26,6 +27,7 @@ from stark.core.evaluation import (
     Phase,
     TimedOut,
 )
+from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
 from stark.evaluator.judge.oracle import Comparison, compare, fault
@@ -89,9 +91,12 @@ class Attempt:
 def check_statically(attempt: Attempt) -> None:
     """The language's rules, in milliseconds and without running anything."""
     with attempt.during("static"):
-        fault = language(attempt.candidate.language).check(attempt.candidate.source)
-    if fault is not None:
-        raise Verdict(BuildFailed(error=fault))
+        try:
+            broken = language(attempt.candidate.language).check(attempt.candidate.source)
+        except UsageError as error:  # no such language here
+            broken = str(error)
+    if broken is not None:
+        raise Verdict(BuildFailed(error=broken))
 
 
 def build(attempt: Attempt, builds: Builds) -> Path:
@@ -203,21 +208,16 @@ def _compare(
     if forms != wanted:
         got = ", ".join(map(str, forms)) if isinstance(forms, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
-    comparisons = [
-        compare(output, wanted_output)
-        for output, wanted_output in zip(shared.outputs, expected.outputs, strict=True)
-    ]
-    faults = [
-        fault(
-            f"output {index}",
-            shared.outputs[index],
-            expected.outputs[index],
-            found,
-            _others(expected, index),
-        )
-        for index, found in enumerate(comparisons)
-        if not found.passes
-    ]
+    changes = prepared.program.changes
+    results = {f"output {index}": output for index, output in enumerate(shared.outputs)}
+    results |= {f"input {index} after the call": shared.inputs[index] for index in changes}
+    comparisons, faults = [], []
+    for (name, result), wanted_one in zip(results.items(), expected.outputs, strict=True):
+        found = compare(result, wanted_one)
+        comparisons.append(found)
+        if not found.passes:
+            others = _others(expected, list(results), name)
+            faults.append(fault(name, result, wanted_one, found, others))
     if faults:
         raise Verdict(Incorrect(error=str(trial) + "\n".join(faults)))
     changed = shared.changed_input(expected.drawn)
@@ -230,13 +230,16 @@ def _compare(
     return comparisons
 
 
-def _others(expected: Expected, index: int) -> dict[str, torch.Tensor]:
-    """What may have been returned in place of an output, by name."""
-    inputs = {f"input {i}": tensor for i, tensor in enumerate(expected.drawn.tensors)}
+def _others(expected: Expected, results: list[str], name: str) -> dict[str, torch.Tensor]:
+    """What may have been returned in place of a result, by name."""
+    inputs = {
+        f"input {index} as it was given": tensor
+        for index, tensor in enumerate(expected.drawn.tensors)
+    }
     outputs = {
-        f"output {i} of the reference": o.eager
-        for i, o in enumerate(expected.outputs)
-        if i != index
+        f"the expected {other}": wanted.eager
+        for other, wanted in zip(results, expected.outputs, strict=True)
+        if other != name
     }
     return inputs | outputs
 
@@ -297,9 +300,17 @@ class TimedInputs:
         _settle(self._prepared)
 
     def check(self) -> None:
-        """Hold what the last timed call returned against the oracle; ends the evaluation if it is wrong."""
-        answer = self._child.ask({"do": "collect"}, self._attempt.limits.time_s)
+        """Hold what the last timed call returned against the oracle; ends the evaluation if it is wrong.
+
+        Where calls change their inputs, many of them in a row leave nothing that is expected: there one more is made.
+        """
         expected = self._prepared.expected(self._trial)
+        request: Message = {"do": "collect"}
+        if self._prepared.program.changes:
+            self._prepared.shared.fill_inputs(expected.drawn)
+            _settle(self._prepared)
+            request = {"do": "call", "seed": 0}
+        answer = self._child.ask(request, self._attempt.limits.time_s)
         _compare(self._prepared, expected, answer.get("forms"), self._trial)
 
 

@@ -11,6 +11,7 @@ import random
 import secrets
 import shutil
 import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
@@ -100,27 +102,43 @@ class PreparedReference:
     ) -> None:
         self.problem, self.device, self.sheet = problem, device, sheet
         self.forkserver = forkserver
-        self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=forkserver.folder))
-        self.program = Program(problem, self.folder, device)
+        with ExitStack() as held:  # what was made is given back where the problem cannot be used
+            self._held = held
+            self._prepare()
+            self._held = held.pop_all()
+
+    def _prepare(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=self.forkserver.folder))
+        self._held.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.program = Program(self.problem, self.folder, self.device)
+        self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
         self.timed = [Trial(secrets.randbits(48)) for _ in range(TIMED_TRIALS)]
         drawn = self.program.draw(self.nominal[0].seed)
-        outputs = self.program.run(drawn)
+        outputs = self.program.run_first(drawn)
         self._check_determined(drawn, outputs)
         self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
         self.warnings: tuple[str, ...] = () if self.oracle_is_float64 else (NO_FLOAT64,)
-        self.roofline = roofline(self.program, drawn, outputs, sheet)
-        self.output_specs = _specs(outputs)
+        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
+        returned = outputs[: len(outputs) - len(self.program.changes)]
+        self.output_specs = _specs(returned)
         self.input_specs = _specs(drawn.tensors)
-        (self.folder / "candidate").mkdir()
-        (self.folder / "reference").mkdir()
-        self.shared = SharedSet(self.program, drawn, outputs, self.folder / "candidate")
-        self._own = SharedSet(self.program, drawn, outputs, self.folder / "reference")
+        self._arguments = drawn.arguments
         self._kept: dict[Trial, Expected] = {}
+        self.drawn(self.nominal[1])  # refused now if it has another form
+        self.shared = self._share(drawn, returned, "candidate")
+        self._own = self._share(drawn, returned, "reference")
         self._running: RunningReference | None = None
         self._eager: Measurement | None = None
         self.trials = [*self.nominal, *self._sensible_regimes()]
         self.warnings += self._degenerate()
+
+    def _share(self, drawn: Drawn, returned: list[torch.Tensor], name: str) -> SharedSet:
+        folder = self.folder / name
+        folder.mkdir()
+        shared = SharedSet(self.program, drawn, returned, folder)
+        self._held.callback(shared.arena.close)
+        return shared
 
     @property
     def flush_bytes(self) -> int:
@@ -136,6 +154,8 @@ class PreparedReference:
             raise ProblemError(
                 f"{self.problem.name}: get_inputs returns other shapes every time; make them fixed"
             )
+        if (reason := varying(self._arguments, drawn.arguments)) is not None:
+            raise self.program.refusal("get_inputs", f"returns {reason}")
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
 
     def expected(self, trial: Trial) -> Expected:
@@ -216,9 +236,11 @@ class PreparedReference:
                 child.ask(load_request("Model"), limits.load_s)
                 child.ask({"do": "call", "seed": 0}, limits.verify_s)
             except ChildFailed as failure:
+                child.close()
                 raise ProblemError(
                     f"{self.problem.name}: the reference does not run in a process of its own: {failure.error}"
                 ) from failure
+            self._held.callback(child.close)
             self._running = RunningReference(child)
         return self._running
 
@@ -247,20 +269,19 @@ class PreparedReference:
 
     def close(self) -> None:
         """End the running reference and give the memory back."""
-        if self._running is not None:
-            self._running.child.close()
         self._kept.clear()
-        for shared in (self.shared, self._own):
-            shared.arena.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._held.close()
 
     def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where the reference cannot run or does not fit in it."""
         try:
             oracle = self.program.run_float64(drawn)
-        except (RuntimeError, TypeError, ValueError):
+        except (
+            Exception,
+            SystemExit,
+        ):  # the boundary: the user's code, in a type it was not written for
             return None
-        return oracle if [o.shape for o in oracle] == [e.shape for e in eager] else None
+        return oracle if _forms(oracle) == _forms(eager) else None
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Raises ProblemError for a reference that draws random numbers."""
@@ -284,6 +305,11 @@ def visible() -> str:
     return os.environ.get(
         "CUDA_VISIBLE_DEVICES", ",".join(map(str, range(torch.cuda.device_count())))
     )
+
+
+def _forms(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
+    """What must agree between outputs in different precisions."""
+    return [(tensor.shape, tensor.is_complex()) for tensor in tensors]
 
 
 def _specs(tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:

@@ -11,7 +11,7 @@ import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.judge.children import Child, ChildFailed
-from stark.evaluator.judge.inputs import Drawn, Program
+from stark.evaluator.judge.inputs import Drawn, Program, same
 
 DEVICE_SHARE = 0.8
 """Share of the device's memory that a candidate may take; the rest is the judge's."""
@@ -43,6 +43,11 @@ class SharedSet:
         self.outputs = [slot.view(self.arena.block) for slot in results]
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: slot.view(self.arena.block) for name, slot in named.items()}
+        self._module: dict[str, str] | None = None
+        if program.travels_with_module:
+            copy = folder / "problem.py"
+            copy.write_text(program.problem.source)
+            self._module = {"name": program.name, "path": str(copy)}
         self.setup = folder / "setup.pt"
         torch.save(
             {
@@ -67,7 +72,7 @@ class SharedSet:
         self.poison()
 
     def poison(self) -> None:
-        """NaN, or the type's largest value where it has no NaN, in every output."""
+        """NaN in every output; where the type has none its largest value, and for truth values their opposite."""
         for output in self.outputs:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -77,11 +82,9 @@ class SharedSet:
                 output.fill_(torch.iinfo(output.dtype).max)
 
     def changed_input(self, drawn: Drawn) -> int | None:
-        """The index of an input that no longer holds what was written, or None."""
+        """The index of an input that no longer holds what was written and that the reference leaves alone, or None."""
         for index, (place, value) in enumerate(zip(self.inputs, drawn.tensors, strict=True)):
-            if not torch.equal(place, value) and not torch.allclose(
-                place, value, 0, 0, equal_nan=True
-            ):
+            if index not in self.program.changes and not same(place, value):
                 return index
         return None
 
@@ -91,6 +94,7 @@ class SharedSet:
             "do": "attach",
             "device": str(self.program.device),
             "setup": str(self.setup),
+            "module": self._module,
             "arena_size": self.arena.size,
             "arena_handle": self.arena.handle,
             "memory_fraction": DEVICE_SHARE,
