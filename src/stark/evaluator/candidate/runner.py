@@ -24,6 +24,7 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
 LONGEST_ERROR = 15_000
+CAUSES = 8
 
 HEAD_START_CYCLES = 200_000
 """How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
@@ -84,6 +85,11 @@ class Runner:
         if isinstance(error, SyntaxError):
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
+        cause = error.__cause__
+        for _ in range(CAUSES):  # Triton tells the reason in the last of them
+            if cause is not None and str(cause) not in text:
+                text += f"\n{type(cause).__name__}: {cause}"
+            cause = cause.__cause__ if cause is not None else None
         if len(text) > LONGEST_ERROR:  # escaped, a character may take six bytes of a message
             text = text[: LONGEST_ERROR - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])

@@ -30,6 +30,7 @@ from stark.core.evaluation import (
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
+from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.oracle import Comparison, compare, fault
 from stark.evaluator.judge.prepared import (
     Expected,
@@ -85,7 +86,8 @@ class Attempt:
             case "out_of_memory":
                 return OutOfMemory(phase=self.phase, error=failure.error)
             case "crashed":
-                return Crashed(phase=self.phase, error=failure.error)
+                error = first_errors(failure.error, self.candidate.source)
+                return Crashed(phase=self.phase, error=error)
 
 
 def check_statically(attempt: Attempt) -> None:
