@@ -94,6 +94,7 @@ WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
         lambda o: torch.where(o.abs() < 0.5, 5 + o.square(), o),
     ),
     "all over the output": ((128, 64), lambda o: torch.where(normal(128, 64) > 1, 5 + o**2, o)),
+    "nearly every element": ((128, 64), lambda o: 1.02 * o),
     "46% of rows 112 to 127, the last 16 of 128": (
         (128, 64),
         lambda o: torch.where(

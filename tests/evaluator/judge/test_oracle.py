@@ -64,7 +64,10 @@ def test_what_was_never_written_fails() -> None:
     poisoned = oracle.float()
     poisoned[5:] = float("nan")
 
-    assert "never written" in said(poisoned, oracle, oracle.float())
+    text = said(poisoned, oracle, oracle.float())
+
+    assert "all of them are NaN: never written" in text
+    assert "RMS" not in text  # there is none of what is no number
 
 
 def test_infinities_pass_only_where_the_oracle_has_them() -> None:

@@ -200,12 +200,13 @@ def _where(survey: Survey) -> str:
     if found is not None and found.share == 1:
         return f"{found.words} ({share})"
     sampled = torch.cat(survey.sampled)
-    said = run(survey.first, survey.last, survey.wrong, survey.count, sampled) or _condition(survey)
+    said = run(survey.first, survey.last, survey.wrong, survey.count, sampled)
+    if said is None and survey.wrong > NEARLY_ALL * survey.count:
+        said = "nearly every element"
+    said = said or _condition(survey)
     if said is None and found is not None:
         part = "nearly all" if found.share > NEARLY_ALL else f"{found.share:.0%}"
         said = f"{part} of {found.words}"
-    if said is None and survey.wrong > NEARLY_ALL * survey.count:
-        said = "nearly every element"
     return f"{said or 'all over the output'} ({share})"
 
 

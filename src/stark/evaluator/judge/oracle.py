@@ -151,10 +151,12 @@ def fault(
     """
     oracle = expected.eager if found.cap is None else expected.oracle
     lines = describe(as_real(result), oracle, Rule(expected.scale, found.cap), others)
-    if found.cap is not None:
+    errors, cap = found.errors, found.cap
+    # Of NaN and infinity there is no error to tell.
+    if cap is not None and (errors.relative_rms > found.budget or errors.largest > cap):
         lines.append(
-            f"relative RMS error {found.errors.relative_rms:.3g}, allowed {found.budget:.3g}; largest error of "
-            f"an element {found.errors.largest:.3g}, allowed {found.cap:.3g}"
+            f"relative RMS error {errors.relative_rms:.3g}, allowed {found.budget:.3g}; "
+            f"largest error of an element {errors.largest:.3g}, allowed {cap:.3g}"
         )
     return f"{name}: " + "\n".join(lines)
 
