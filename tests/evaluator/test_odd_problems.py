@@ -123,7 +123,7 @@ REFUSED = {
         inputs="[torch.randn(8, 8).to_sparse()]"
     ),
     "forward returns a sparse tensor": problem("return x.to_sparse()"),
-    "line 12: get_inputs returns a float that changes from draw to draw": problem(
+    "line 12: get_inputs returns an argument of type float that changes from draw to draw": problem(
         "return x * s", "[torch.randn(8, 8), random.random()]", "x, s", "import random"
     ),
     "get_inputs returns another structure on every draw": problem(

@@ -52,6 +52,17 @@ async def test_a_judge_that_cannot_start_says_why() -> None:
     await executor.close()
 
 
+async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stark.evaluator.executors.stdio.LONGEST_LINE", 1000)
+    executor = StdioExecutor(
+        [["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2"]]
+    )
+
+    with pytest.raises(JudgeUnavailable, match="the end"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
 async def test_a_command_that_does_not_exist() -> None:
     executor = open_executor("command:/nowhere/python -m stark.evaluator.judge")
 

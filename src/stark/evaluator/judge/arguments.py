@@ -79,7 +79,7 @@ def varying(first: object, second: object) -> str | None:
     for one, two in zip(ours, theirs, strict=True):
         if type(one) is not type(two) or pickle.dumps(one) != pickle.dumps(two):
             return (
-                f"a {type(one).__name__} that changes from draw to draw ({_short(one)}, then {_short(two)}); "
+                f"an argument of type {type(one).__name__} that changes from draw to draw ({_short(one)}, then {_short(two)}); "
                 "make it a tensor, or the same every time"
             )
     return None
