@@ -93,6 +93,12 @@ def test_a_reference_that_moves_and_computes_nothing_has_no_roofline() -> None:
     assert "no roofline is known" in text
 
 
+def test_what_the_judge_found_odd_in_the_problem_is_told() -> None:
+    odd = samples.REFERENCE.model_copy(update={"warnings": ("the problem is degenerate",)})
+
+    assert reference_text(odd).endswith("\n- note: the problem is degenerate")
+
+
 # Sources.
 
 
@@ -126,7 +132,7 @@ def test_the_start_is_the_source_its_purpose_and_how_it_fared() -> None:
     plain, with_numbers = start_text(node, False), start_text(node, True)
 
     for text in (plain, with_numbers):
-        assert text.startswith("Attempt 1: correct, 0.5 ms, 2.00x vs eager")
+        assert text.startswith("Attempt 1: correct, 0.5 ms: 2.00x vs eager")
         assert "It was meant to: One thread per element." in text
     assert "\n11 | class ModelNew(torch.nn.Module):\n" in with_numbers
     assert "\nclass ModelNew(torch.nn.Module):\n" in plain

@@ -64,7 +64,7 @@ async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_d
     text = await samples.prompt("plan", 1)
 
     assert numbered(source_of(1)) in text
-    assert "Attempt 1: correct, 0.5 ms, 2.00x vs eager" in text
+    assert "Attempt 1: correct, 0.5 ms: 2.00x vs eager" in text
     assert "- Attempt 3, from attempt 1: Larger blocks.\n  Result: correct, 0.4 ms" in text
     assert "- Attempt 4, from attempt 1: Use float4.\n  Result: build_failed: line 5" in text
     leaders = text.partition("# The fastest so far")[2]

@@ -14,13 +14,16 @@ from stark.core.evaluation import (
     explain,
 )
 from stark.core.measurement import Measurement
-from stark.testing.nodes import ROOFLINE, correct, failure
+from stark.testing.nodes import ROOFLINE, correct, failure, measurement
 
 FAILURES = tuple(status for status in STATUSES if status != "correct")
 
 
 EXPLANATIONS = {
-    "correct": "correct, 0.5 ms, 2.00x vs eager [2.00, 2.00], 2% of the roofline",
+    "correct": (
+        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster\n1.60x vs compile [1.60, 1.60], faster\n"
+        "2% of the roofline (memory-bound: 0.01 ms at best)"
+    ),
     "incorrect": "output 0: relative error 0.31 is over its budget of 0.001",
     "build_failed": "line 12: expected ';' before 'return'",
     "crashed": "in the verify phase: CUDA error: an illegal memory access",
@@ -65,6 +68,7 @@ def test_an_evaluation_comes_back_from_json_as_it_was(status: str) -> None:
 @pytest.mark.parametrize("status", STATUSES)
 def test_every_status_explains_itself(status: str) -> None:
     assert explain(example(status)).startswith(EXPLANATIONS[status])
+    assert explain(example(status)).endswith("\nNote: a finding")
 
 
 def test_only_a_correct_candidate_has_measurements() -> None:
@@ -108,4 +112,22 @@ def test_the_roofline_fraction_is_the_share_of_the_best_possible_speed() -> None
     evaluation = correct(0.5).model_copy(update={"roofline": bound})
 
     assert pytest.approx(0.8) == evaluation.roofline_fraction
-    assert explain(evaluation).endswith("80% of the roofline (compute-bound)")
+    assert explain(evaluation).endswith("80% of the roofline (compute-bound: 0.4 ms at best)")
+
+
+def test_what_takes_less_than_a_launch_is_bound_by_it() -> None:
+    small = ROOFLINE.model_copy(update={"memory_ms": 0.001})
+    evaluation = correct(0.01).model_copy(update={"roofline": small})
+
+    assert "launch" == evaluation.bound
+    assert explain(evaluation).endswith(
+        "10% of the roofline (launch-bound: 0.001 ms at best, and launching one kernel costs 0.0025 ms)"
+    )
+
+
+def test_a_reference_that_is_not_beaten_says_so() -> None:
+    said = explain(correct(1.0).model_copy(update={"references": {"compile": measurement(1.0)}}))
+
+    assert said.startswith(
+        "correct, 1 ms: 1.00x vs compile [1.00, 1.00], no difference that can be measured"
+    )

@@ -13,7 +13,7 @@ from string import Template
 
 from stark.agents.window import ContextWindow
 from stark.core.device import Device
-from stark.core.evaluation import Correct, explain
+from stark.core.evaluation import Correct, evidence, explain
 from stark.core.node import ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -72,7 +72,7 @@ def device_text(device: Device) -> str:
 
 
 def reference_text(reference: Reference) -> str:
-    """How fast the reference is, and how fast anything could be."""
+    """How fast the reference is, how fast anything could be, and what the judge found odd in the problem."""
     roofline = reference.roofline
     latency = reference.eager.latency_ms
     return "\n".join(
@@ -85,6 +85,7 @@ def reference_text(reference: Reference) -> str:
             f"{latency / roofline.floor_ms:.1f} times that"
             if roofline.floor_ms
             else "- no roofline is known",
+            *(f"- note: {warning}" for warning in reference.warnings),
         ]
     )
 
@@ -97,7 +98,7 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
     return "\n".join(
         [
-            f"Attempt {node.id}: {outcome_text(node)}",
+            f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             f"It was meant to: {_strategy(node)}",
             "```python",
             source,
@@ -118,19 +119,22 @@ def leaders_text(window: ContextWindow, with_source: bool) -> str:
 
 
 def outcome_text(node: Node) -> str:
-    """The status and its evidence."""
-    if isinstance(node.evaluation, Correct):
-        return explain(node.evaluation)
-    return f"{node.evaluation.status}: {explain(node.evaluation)}"
+    """The status and what decided it."""
+    return _with_status(node, evidence(node.evaluation))
 
 
 def evidence_text(node: Node) -> str:
     """All that is known of a failure, for the role that repairs it."""
     evaluation = node.evaluation
-    lines = [outcome_text(node), *(f"Note: {warning}" for warning in evaluation.warnings)]
+    lines = [_with_status(node, explain(evaluation))]
     if evaluation.output.strip() and not isinstance(evaluation, Correct):
         lines += ["It printed:", "```", evaluation.output.strip()[-4000:], "```"]
     return "\n".join(lines)
+
+
+def _with_status(node: Node, text: str) -> str:
+    """A text about an evaluation; that of a correct one names its status itself."""
+    return text if isinstance(node.evaluation, Correct) else f"{node.evaluation.status}: {text}"
 
 
 def numbered(source: str) -> str:
@@ -141,9 +145,8 @@ def numbered(source: str) -> str:
 
 
 def _attempt_text(node: Node, with_source: bool) -> str:
-    text = (
-        f"- Attempt {node.id}, {_origin(node)}: {_strategy(node)}\n  Result: {outcome_text(node)}"
-    )
+    result = outcome_text(node).replace("\n", "\n    ")
+    text = f"- Attempt {node.id}, {_origin(node)}: {_strategy(node)}\n  Result: {result}"
     if with_source and node.candidate is not None:
         lines = node.candidate.source.strip().splitlines()
         kept = lines[:OTHER_SOURCE_LINES]

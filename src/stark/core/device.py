@@ -33,6 +33,11 @@ class Device(Frozen):
     launch_us: float | None = None
     """Measured cost of launching one empty kernel from PyTorch; a CPU has none."""
 
+    @property
+    def launch_ms(self) -> float:
+        """`launch_us` in milliseconds; 0 where nothing is launched."""
+        return (self.launch_us or 0.0) / 1e3
+
 
 class Roofline(Frozen):
     """The least work that the function needs, and the time this device would take for it."""

@@ -6,6 +6,7 @@ measurements. A failure of our own machinery is never an evaluation (see `core.e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -132,6 +133,13 @@ class Correct(Outcome):
         """Share of the device's best possible speed that was reached (1 is the roofline)."""
         return self.roofline.floor_ms / self.latency_ms
 
+    @property
+    def bound(self) -> Literal["memory", "compute", "launch"]:
+        """What takes longest at best: the bytes, the operations, or the launch of a single kernel."""
+        if self.device.launch_ms > self.roofline.floor_ms:
+            return "launch"
+        return self.roofline.bound
+
 
 Evaluation = Annotated[
     Unusable | BuildFailed | Crashed | TimedOut | OutOfMemory | Incorrect | Rejected | Correct,
@@ -154,13 +162,16 @@ evaluation_adapter: TypeAdapter[Evaluation] = TypeAdapter(Evaluation)
 
 
 def explain(evaluation: Evaluation) -> str:
-    """The evidence in a few lines: the same text for people and for the agents."""
+    """All that a reader needs, in order of use: the same text for people and for the agents."""
+    notes = [f"Note: {warning}" for warning in evaluation.warnings]
+    return "\n".join([evidence(evaluation), *notes])
+
+
+def evidence(evaluation: Evaluation) -> str:
+    """What decided the status, in a few lines."""
     match evaluation:
         case Correct():
-            return (
-                f"correct, {evaluation.latency_ms:.4g} ms, {evaluation.speedup_vs('eager')}, "
-                f"{evaluation.roofline_fraction:.0%} of the roofline ({evaluation.roofline.bound}-bound)"
-            )
+            return "\n".join(_measured(evaluation))
         case TimedOut():
             return f"the {evaluation.phase} phase did not end within {evaluation.limit_s:g} s"
         case Unusable():
@@ -171,3 +182,16 @@ def explain(evaluation: Evaluation) -> str:
             return f"rule {evaluation.rule}: {evaluation.error}"
         case BuildFailed() | Incorrect():
             return evaluation.error
+
+
+def _measured(correct: Correct) -> Iterator[str]:
+    """The speedup against every reference, eager first, then how far it is from the best that is possible."""
+    names = sorted(correct.references, key=lambda name: name != "eager")
+    speedups = [correct.speedup_vs(name) for name in names]
+    said = [f"{found}, {found.meaning}" for found in speedups]
+    yield f"correct, {correct.latency_ms:.4g} ms: {said[0]}"
+    yield from said[1:]
+    limit = f"{correct.roofline.floor_ms:.4g} ms at best"
+    if correct.bound == "launch":
+        limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
+    yield f"{correct.roofline_fraction:.0%} of the roofline ({correct.bound}-bound: {limit})"

@@ -44,6 +44,15 @@ class Speedup(Frozen):
     low: float
     high: float
 
+    @property
+    def meaning(self) -> str:
+        """What the interval says, in words."""
+        if self.low > 1:
+            return "faster"
+        if self.high < 1:
+            return "slower than the reference"
+        return "no difference that can be measured"
+
     def __str__(self) -> str:
         return f"{self.ratio:.2f}x vs {self.reference} [{self.low:.2f}, {self.high:.2f}]"
 

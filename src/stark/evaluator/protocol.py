@@ -27,14 +27,17 @@ class Limits(Frozen):
     build_s: float = Field(default=180.0, gt=0)
     load_s: float = Field(default=60.0, gt=0)
     verify_s: float = Field(default=60.0, gt=0)
-    """For all verified calls together, over what the reference itself takes."""
+    """For each verified call."""
 
     time_s: float = Field(default=60.0, gt=0)
+    """For each timed sample, which is many calls."""
+
     timing_budget_s: float = Field(default=2.0, gt=0)
     """How long paired timing goes on while its interval is still wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
-    """Host memory of the candidate's processes; a device's own memory is not counted."""
+    """Host memory of the candidate's own process, beside what it shares with the judge; a build has a bound of its
+    own. On a CPU it bounds the address space of each process that it starts too; a device's own memory is not counted."""
 
     output_kb: int = Field(default=64, ge=1)
     """How much of what a candidate prints is kept."""

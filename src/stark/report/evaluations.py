@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.core.candidate import Candidate
-from stark.core.evaluation import Correct, Evaluation, explain
+from stark.core.evaluation import Correct, Evaluation, evidence
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.report.phrases import STATUS_STYLES, milliseconds, reference_line, status
@@ -65,7 +65,7 @@ def _remarks(each: Judged) -> Text:
     """The evidence of a failure, shortened, and all warnings; empty where there is neither."""
     text = Text()
     if not isinstance(each.evaluation, Correct):
-        lines = explain(each.evaluation).strip().splitlines()
+        lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])
         text.append(f"\n{each.file}", "bold").append(f"\n  {shown}")
         if len(lines) > EVIDENCE_LINES:

@@ -20,7 +20,7 @@ from stark.core.evaluation import (
     OutOfMemory,
     Rejected,
     TimedOut,
-    explain,
+    evidence,
 )
 from stark.core.node import ROOT, Node
 from stark.report.phrases import (
@@ -97,7 +97,7 @@ def _evidence(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             yield "rule", evaluation.rule
             yield "seen", evaluation.error
         case _:
-            yield "error", explain(evaluation)
+            yield "error", evidence(evaluation)
 
 
 def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
@@ -110,7 +110,7 @@ def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
         "roofline",
         (
             f"{evaluation.roofline_fraction:.0%} of it: {milliseconds(roof.floor_ms)} at best, "
-            f"{roof.bound}-bound ({roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP "
+            f"{evaluation.bound}-bound ({roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP "
             f"in {roof.arithmetic})"
         ),
     )

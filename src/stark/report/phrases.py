@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from stark.core.evaluation import Correct, Evaluation, explain
+import re
+
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import evidence as evidence_of
 from stark.core.measurement import Measurement
 from stark.core.node import Node
 from stark.core.reference import Reference
@@ -54,10 +57,10 @@ def evidence(evaluation: Evaluation) -> str:
     """Why it failed, in one line; nothing for a correct one, whose numbers speak."""
     if isinstance(evaluation, Correct):
         return ""
-    text = explain(evaluation)
+    text = evidence_of(evaluation)
     fault = next((line for line in text.splitlines() if "error: " in line), None)
     # A compiler puts its build folder before the file, and other lines before its complaint.
-    return fault.rpartition("/")[2].strip() if fault else first_line(text)
+    return re.sub(r"^\S*/", "", fault.strip()) if fault else first_line(text)
 
 
 def idea(node: Node) -> str:
@@ -81,11 +84,9 @@ def checked(evaluation: Evaluation) -> str:
 def verdict(correct: Correct) -> str:
     """The speedup against eager, and in words what its interval says; a win is one only after the final check."""
     speedup = correct.speedup_vs("eager")
-    if speedup.low > 1:
-        return f"{speedup}: {'faster' if correct.effort == 'promote' else 'faster, if it is confirmed'}"
-    if speedup.high < 1:
-        return f"{speedup}: slower than the reference"
-    return f"{speedup}: no difference that can be measured"
+    if speedup.low > 1 and correct.effort == "search":
+        return f"{speedup}: {speedup.meaning}, if it is confirmed"
+    return f"{speedup}: {speedup.meaning}"
 
 
 def price(usage: Usage) -> str:

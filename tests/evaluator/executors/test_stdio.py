@@ -88,6 +88,17 @@ async def test_a_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
     assert [] == started_in(tmp_path)
 
 
+async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stark.evaluator.executors.judge_process.LONGEST_LINE", 1000)
+    executor = StdioExecutor(
+        [["sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2"]]
+    )
+
+    with pytest.raises(JudgeUnavailable, match="the end"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
 async def test_a_command_that_does_not_exist() -> None:
     executor = open_executor("command:/nowhere/python -m stark.evaluator.judge")
 

@@ -19,10 +19,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.arena import TensorAt, open_arena
+from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
 LONGEST_ERROR = 15_000
+CAUSES = 8
 
 HEAD_START_CYCLES = 200_000
 """How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
@@ -86,6 +88,11 @@ class Runner:
         if isinstance(error, SyntaxError):
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
+        cause = error.__cause__
+        for _ in range(CAUSES):  # Triton tells the reason in the last of them
+            if cause is not None and str(cause) not in text:
+                text += f"\n{type(cause).__name__}: {cause}"
+            cause = cause.__cause__ if cause is not None else None
         if len(text) > LONGEST_ERROR:  # escaped, a character may take six bytes of a message
             text = text[: LONGEST_ERROR - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
@@ -93,11 +100,7 @@ class Runner:
     def _import(self, request: Message) -> Message:
         """Import the program's file; modules that compile on import build here."""
         self.path = Path(request["path"])
-        specification = importlib.util.spec_from_file_location("candidate", self.path)
-        assert specification is not None and specification.loader is not None
-        self.module = importlib.util.module_from_spec(specification)
-        sys.modules["candidate"] = self.module
-        specification.loader.exec_module(self.module)
+        self.module = _import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
             raise AttributeError(f"the file defines no class {request['class']}")
         return {}
@@ -114,6 +117,8 @@ class Runner:
                 request["flush_bytes"] // 4, dtype=torch.int32, device=self.device
             )
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
+        if request["module"] is not None:  # the arguments are made of the problem's own classes
+            _import_file(request["module"]["name"], Path(request["module"]["path"]))
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
@@ -141,11 +146,11 @@ class Runner:
         return {}
 
     def _give_weights(self, model: torch.nn.Module) -> Message:
-        """Load the reference's weights by name or, where only the names differ, by order."""
+        """Load the reference's weights by name or, where no name agrees and all forms do, by order."""
         own = model.state_dict()
         given = self.state
         same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
-        by_order = own.keys() != given.keys() and same_forms
+        by_order = bool(own) and own.keys().isdisjoint(given) and same_forms
         if by_order:
             given = dict(zip(own, given.values(), strict=True))
         found = model.load_state_dict(given, strict=False)
@@ -201,13 +206,14 @@ class Runner:
 
     def _deliver(self, slot: int, returned: object) -> None:
         """Copy one call's results to its slot of the arena, if they have the right form."""
-        leaves = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+        leaves = leaves_of(returned)
         outputs = self.outputs[slot]
         forms = [_form(leaf) for leaf in leaves]
         if forms != [_form(output) for output in outputs]:
             self.odd_forms = self.odd_forms or forms[:32] or ["nothing"]
             return
         for output, leaf in zip(outputs, leaves, strict=True):
+            assert isinstance(leaf, torch.Tensor)  # its form says so
             output.copy_(leaf)
 
 
@@ -219,10 +225,20 @@ def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
     return filled
 
 
+def _import_file(name: str, path: Path) -> ModuleType:
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
 def _form(leaf: object) -> str:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
-    kind = "" if type(leaf) is torch.Tensor else f"{type(leaf).__name__} of "
+    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter)
+    kind = "" if plain else f"{type(leaf).__name__} of "
     dtype = str(leaf.dtype).removeprefix("torch.")
     return f"{kind}{dtype}[{', '.join(map(str, leaf.shape))}] on {leaf.device.type}"
 

@@ -132,9 +132,14 @@ class JudgeProcess:
                 future.set_exception(JudgeDied(self.last_words))
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
-        with contextlib.suppress(ValueError):
-            while line := await stream.readline():
-                self._said.append(line.decode(errors="replace").rstrip())
+        while True:
+            try:
+                line = await stream.readline()
+            except ValueError:  # a line too long to keep; unread, it would stop the judge
+                continue
+            if not line:
+                return
+            self._said.append(line.decode(errors="replace").rstrip())
 
     async def _rest(self) -> None:
         """Let the readers end; a process that it started may hold its error stream open for a moment."""

@@ -7,7 +7,6 @@ digest of source, toolchain and architecture, so a later judge finds everything 
 from __future__ import annotations
 
 import fcntl
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,10 +17,10 @@ from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.evaluator.judge.children import ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.protocol import Limits
 from stark.languages import language
 
-ERROR_LINES = 40
 BUILD_MEMORY_GB = 32.0
 
 
@@ -58,14 +57,14 @@ class Builds:
             folder.mkdir()
             path.write_text(candidate.source)
             built = self._import_without_device(
-                path, tools.environment(folder, self._architecture), limits
+                path, candidate.source, tools.environment(folder, self._architecture), limits
             )
             if built.error is None:
                 done.touch()
             return built
 
     def _import_without_device(
-        self, path: Path, environment: dict[str, str], limits: Limits
+        self, path: Path, source: str, environment: dict[str, str], limits: Limits
     ) -> Built:
         child = self._forkserver.fork(
             path.parent,
@@ -86,7 +85,7 @@ class Builds:
         if error is None:
             return Built(path)
         said = error if _speaks(error) else f"{error}\n{output}"
-        return Built(path, first_errors(said.replace(f"{path.parent}/", "")), output)
+        return Built(path, first_errors(said.replace(f"{path.parent}/", ""), source), output)
 
 
 @contextmanager
@@ -95,15 +94,6 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def first_errors(text: str) -> str:
-    """A compiler's own words from the first error on, without the command lines before it."""
-    lines = text.splitlines()
-    starts = [i for i, line in enumerate(lines) if re.search(r"\b(fatal )?error\s*[:#]", line)]
-    if not starts:
-        return "\n".join(lines[:ERROR_LINES])
-    return "\n".join(lines[starts[0] : starts[0] + ERROR_LINES])
 
 
 def _speaks(error: str) -> bool:

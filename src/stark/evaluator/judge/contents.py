@@ -94,10 +94,10 @@ class TimedContents:
 
     def _glance(self, last: Round) -> None:
         """Hold all results of a round against the reference's own; where they differ, ask the oracle."""
-        theirs = self._references[0].outputs
+        ours, theirs = self._prepared.shared, self._references[0]
         for slot in last.block:
-            pairs = zip(self._prepared.shared.outputs[slot], theirs[slot], strict=True)
-            if not all(_near(ours, other, GLANCE_FACTOR * self._budget) for ours, other in pairs):
+            pairs = zip(ours.results(slot), theirs.results(slot), strict=True)
+            if not all(_near(*pair, GLANCE_FACTOR * self._budget) for pair in pairs):
                 self._ask_oracle(slot, last)
 
     def _ask_oracle(self, slot: int, last: Round) -> None:

@@ -23,10 +23,7 @@ def passing(
     return {
         name: solver
         for name, solver in solvers.items()
-        if all(
-            compare(solver(drawn, output), output, index).fault is None
-            for index, output in enumerate(outputs)
-        )
+        if all(compare(solver(drawn, output), output).passes for output in outputs)
     }
 
 

@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import torch
+
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError
+from stark.core.errors import ProblemError, UsageError
 from stark.core.evaluation import (
     Accuracy,
     BuildFailed,
@@ -30,9 +32,10 @@ from stark.core.evaluation import (
 )
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
+from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.inputs import Drawn
-from stark.evaluator.judge.oracle import Comparison, ExpectedTensor, compare
+from stark.evaluator.judge.oracle import Comparison, ExpectedTensor, compare, fault
 from stark.evaluator.judge.prepared import (
     Expected,
     PreparedReference,
@@ -90,7 +93,8 @@ class Attempt:
             case "out_of_memory":
                 return OutOfMemory(phase=self.phase, error=failure.error)
             case "crashed":
-                return Crashed(phase=self.phase, error=failure.error)
+                error = first_errors(failure.error, self.candidate.source)
+                return Crashed(phase=self.phase, error=error)
             case "forged":
                 return Rejected(rule="forged-answer", error=failure.error)
 
@@ -98,9 +102,12 @@ class Attempt:
 def check_statically(attempt: Attempt) -> None:
     """The language's rules, in milliseconds and without running anything."""
     with attempt.during("static"):
-        fault = language(attempt.candidate.language).check(attempt.candidate.source)
-    if fault is not None:
-        raise Verdict(BuildFailed(error=fault))
+        try:
+            broken = language(attempt.candidate.language).check(attempt.candidate.source)
+        except UsageError as error:  # no such language here
+            broken = str(error)
+    if broken is not None:
+        raise Verdict(BuildFailed(error=broken))
 
 
 def build(attempt: Attempt, builds: Builds) -> Path:
@@ -238,11 +245,16 @@ def _compare(
     if forms != wanted:
         got = ", ".join(map(str, forms)) if isinstance(forms, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
-    comparisons = [
-        compare(output, expected.outputs[index], index)
-        for index, output in enumerate(shared.outputs[slot])
-    ]
-    faults = [found.fault for found in comparisons if found.fault is not None]
+    changes = prepared.program.changes
+    results = {f"output {index}": output for index, output in enumerate(shared.outputs[slot])}
+    results |= {f"input {index} after the call": shared.inputs[slot][index] for index in changes}
+    comparisons, faults = [], []
+    for (name, result), wanted_one in zip(results.items(), expected.outputs, strict=True):
+        found = compare(result, wanted_one)
+        comparisons.append(found)
+        if not found.passes:
+            others = _others(expected, list(results), name)
+            faults.append(fault(name, result, wanted_one, found, others))
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     changed = shared.changed_input(expected.drawn, slot)
@@ -253,6 +265,20 @@ def _compare(
             )
         )
     return comparisons
+
+
+def _others(expected: Expected, results: list[str], name: str) -> dict[str, torch.Tensor]:
+    """What may have been returned in place of a result, by name."""
+    inputs = {
+        f"input {index} as it was given": tensor
+        for index, tensor in enumerate(expected.drawn.tensors)
+    }
+    outputs = {
+        f"the expected {other}": wanted.eager
+        for other, wanted in zip(results, expected.outputs, strict=True)
+        if other != name
+    }
+    return inputs | outputs
 
 
 def _time(

@@ -21,13 +21,20 @@ from torch.utils import _pytree as pytree
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.candidate.arena import TensorAt
+from stark.evaluator.candidate.nested import leaves_of
+from stark.evaluator.judge.arguments import of_its_own, packed, seeded, unfit
 
 CONSTRUCTION_SEED = 42
-"""KernelBench builds both models under this seed; candidates that rely on it get the same weights."""
-
+"""KernelBench builds both models under this seed, so what is drawn while they are built is the same in both.
+The weights are given to a candidate anyway: they were perturbed (`PERTURBATION`)."""
 
 PERTURBATION = 0.1
 """Largest relative change that a parameter gets after construction."""
+
+
+NO_GRADIENTS = (
+    " (forward is called without gradients: put what needs them under `with torch.enable_grad():`)"
+)
 
 
 @dataclass(frozen=True)
@@ -51,42 +58,102 @@ class Program:
     def __init__(self, problem: Problem, folder: Path, device: torch.device) -> None:
         self.problem = problem
         self.device = device
+        self.name = f"problem_{problem.digest}"
         self.path = folder / "problem.py"
         self.path.write_text(problem.source)
+        self.changes: tuple[int, ...] = ()
+        """Which inputs forward changes in place, as `run_first` found."""
+
         self.module = self._import()
         with self._blaming("get_init_inputs"):
-            self.init_arguments: list[Any] = list(self.module.get_init_inputs())
+            self.init_arguments = self._listed("get_init_inputs")
+        self.travels_with_module = self._travels_with_module("get_init_inputs", self.init_arguments)
+        """Whether what the module is built from or called with needs the problem's own classes or functions."""
+
         with self._blaming("Model"), device:
             torch.manual_seed(CONSTRUCTION_SEED)
             self.model: torch.nn.Module = self.module.Model(*self.init_arguments).to(device)
         self._perturb_weights()
 
     def draw(self, seed: int) -> Drawn:
-        """Fresh inputs, made on the device: drawing there is up to a hundred times faster than on the host."""
-        torch.manual_seed(seed)
-        with self._blaming("get_inputs"), self.device:
-            arguments = list(self.module.get_inputs())
+        """Fresh inputs, made on the device: drawing there is up to a hundred times faster than on the host.
+
+        The same tensor given twice is one tensor of the result.
+        """
+        with seeded(seed), self._blaming("get_inputs"), self.device:
+            arguments = self._listed("get_inputs")
         tensors: list[torch.Tensor] = []
+        places: dict[int, TensorAt] = {}
 
         def place(tensor: torch.Tensor) -> TensorAt:
-            tensors.append(tensor.detach().to(self.device))
-            return TensorAt(len(tensors) - 1)
+            if id(tensor) not in places:
+                if (reason := unfit(tensor)) is not None:
+                    raise self.refusal("get_inputs", f"returns {reason}")
+                tensors.append(of_its_own(tensor.detach().to(self.device)))
+                places[id(tensor)] = TensorAt(len(tensors) - 1)
+            return places[id(tensor)]
 
-        placed = pytree.tree_map_only(torch.Tensor, place, arguments)
-        return Drawn(tensors, placed)
+        return Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
+
+    def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
+        """`run`, which also finds out which inputs forward changes and whether the arguments can travel."""
+        self.travels_with_module |= self._travels_with_module("get_inputs", drawn.arguments)
+        trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)
+        returned = self.run(trial)
+        pairs = enumerate(zip(trial.tensors, drawn.tensors, strict=True))
+        self.changes = tuple(index for index, pair in pairs if not same(*pair))
+        return [*returned, *(trial.tensors[index] for index in self.changes)]
 
     def run(self, drawn: Drawn, seed: int = 0) -> list[torch.Tensor]:
-        """The reference's own outputs in its own precision, as a flat list of tensors."""
+        """What the reference computes in its own precision: its outputs, then what it leaves in inputs that it changes."""
         torch.manual_seed(seed)
+        given = self._given(drawn)
         with self._blaming("forward"), torch.no_grad():
-            return tensors_of(self.model(*drawn.filled(drawn.tensors)))
+            returned = tensors_of(self.model(*drawn.filled(given)))
+        return [*returned, *(given[index] for index in self.changes)]
 
     def run_float64(self, drawn: Drawn) -> list[torch.Tensor]:
         """The oracle: weights and inputs upcast. Raises whatever the reference cannot do in float64."""
         twin = copy.deepcopy(self.model).double()
-        upcast = [t.double() if t.is_floating_point() else t for t in drawn.tensors]
+        for state in (*twin.parameters(), *twin.buffers()):
+            state.data = _upcast(state.data)
+        upcast = [_upcast(tensor) for tensor in self._given(drawn)]
         with torch.no_grad():
-            return tensors_of(twin(*drawn.filled(upcast)))
+            returned = tensors_of(twin(*drawn.filled(upcast)))
+        return [*returned, *(upcast[index] for index in self.changes)]
+
+    def refusal(self, function: str, reason: str) -> ProblemError:
+        """The error that blames one of the problem's functions, with its line."""
+        code = getattr(getattr(self.module, function, None), "__code__", None)
+        where = f" line {code.co_firstlineno}:" if code is not None else ""
+        return ProblemError(f"{self.problem.name}:{where} {function} {reason}")
+
+    def close(self) -> None:
+        """Forget the imported module."""
+        sys.modules.pop(self.name, None)
+
+    def _given(self, drawn: Drawn) -> list[torch.Tensor]:
+        """The drawn tensors, with copies of those that forward changes."""
+        return [
+            tensor.clone() if index in self.changes else tensor
+            for index, tensor in enumerate(drawn.tensors)
+        ]
+
+    def _listed(self, function: str) -> list[Any]:
+        """What one of the problem's functions returns. Raises ProblemError if that is no list."""
+        returned = getattr(self.module, function)()
+        if not isinstance(returned, list | tuple):
+            raise self.refusal(
+                function, f"returns a {type(returned).__name__}; return a list of the arguments"
+            )
+        return list(returned)
+
+    def _travels_with_module(self, function: str, value: list[Any]) -> bool:
+        """Whether a value in another process needs this problem's module. Raises ProblemError if it cannot get there."""
+        try:
+            return self.name.encode() in packed(value)
+        except ValueError as error:
+            raise self.refusal(function, f"returns {error}") from error
 
     def _perturb_weights(self) -> None:
         """Change every parameter a little and for good, so that nothing computed from the initial ones is right.
@@ -101,11 +168,10 @@ class Program:
                 weight.data.copy_(torch.where(weight == 0, noise, weight * (1 + noise)))
 
     def _import(self) -> ModuleType:
-        name = f"problem_{self.problem.digest}"
-        specification = importlib.util.spec_from_file_location(name, self.path)
+        specification = importlib.util.spec_from_file_location(self.name, self.path)
         assert specification is not None and specification.loader is not None
         module = importlib.util.module_from_spec(specification)
-        sys.modules[name] = module
+        sys.modules[self.name] = module
         with self._blaming("the file"):
             specification.loader.exec_module(module)
         return module
@@ -124,25 +190,41 @@ class _Blaming:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
-        if error is None or isinstance(error, (ProblemError, KeyboardInterrupt)):
+        # SystemExit and KeyboardInterrupt are the user's code too: this is no thread that signals reach.
+        if error is None or isinstance(error, ProblemError):
             return
         lines = [f.lineno for f in traceback.extract_tb(trace) if f.filename == self._path]
         if isinstance(error, SyntaxError):
             lines.append(error.lineno)
         where = f" line {lines[-1]}:" if lines else ""
+        hint = NO_GRADIENTS if "does not require grad" in str(error) else ""
         raise ProblemError(
-            f"{self._name}:{where} {self._part} raised {type(error).__name__}: {error}"
+            f"{self._name}:{where} {self._part} raised {type(error).__name__}: {error}{hint}"
         ) from error
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
     """The tensors in what a forward returned. Raises ProblemError if something else is among them."""
-    leaves = [leaf for leaf in pytree.tree_leaves(value) if leaf is not None]
-    for leaf in leaves:
+    leaves = []
+    for leaf in leaves_of(value):
         if not isinstance(leaf, torch.Tensor):
             raise ProblemError(
                 f"forward returns a {type(leaf).__name__}; return a tensor, or a tuple, list or dict of tensors"
             )
+        if (reason := unfit(leaf)) is not None:
+            raise ProblemError(f"forward returns {reason}")
+        leaves.append(leaf.detach())
     if not leaves:
         raise ProblemError("forward returns nothing; return a tensor")
     return leaves
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN being equal to itself."""
+    return torch.equal(one, other) or torch.allclose(one, other, 0, 0, equal_nan=True)
+
+
+def _upcast(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor

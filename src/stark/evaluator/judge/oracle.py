@@ -9,10 +9,12 @@ and no more. The form follows TorchDynamo's `same()`, with a cap because an RMS 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
+
+from stark.evaluator.judge.mismatch import Rule, describe
 
 REFERENCE_FACTOR = 3.0
 """k: how many times the reference's own error is allowed."""
@@ -68,13 +70,23 @@ class Comparison:
     """Of the reference's own answer."""
 
     budget: float
+    """What the relative RMS error may be."""
+
+    cap: float | None
+    """What a single element's error may be; None where every element must be equal."""
+
     allclose: bool
-    fault: str | None
-    """Where and how wrong, or None when it passes."""
+    passes: bool
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of real numbers: a complex one gets a last axis of two, its real and imaginary parts."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
     """What is needed to judge outputs against `oracle`, the reference itself being `eager`."""
+    oracle, eager = as_real(oracle), as_real(eager)
     squares = 0.0
     for (piece,) in _chunks(oracle):
         squares += float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
@@ -97,96 +109,60 @@ def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
     return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
 
 
-def compare(result: torch.Tensor, expected: ExpectedTensor, index: int) -> Comparison:
-    """Judge one output tensor (the `index`-th) of a call."""
+def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
+    """Judge one output tensor of a call."""
+    result = as_real(result)
     if not result.is_floating_point():
-        return _compare_exactly(result, expected.eager, index)
+        return _compare_exactly(result, expected.eager)
     errors = measure(result, expected.oracle, expected.scale)
     allowed = expected.eager_errors
     floor = FLOORS.get(result.dtype, FLOORS[torch.float32])
     budget = max(REFERENCE_FACTOR * allowed.relative_rms, floor)
     cap = max(REFERENCE_FACTOR * allowed.largest, LARGEST_FACTOR * budget)
-    fault = None
     # Written so that a NaN fails. Where the reference itself overflows, so may the candidate.
     passes = (
         errors.unlike <= allowed.unlike and errors.relative_rms <= budget and errors.largest <= cap
     )
-    if not passes:
-        fault = _describe(result, expected, errors, budget, cap, index)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = all(
         torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
         for ours, theirs in _chunks(result, expected.eager)
     )
-    return Comparison(errors, allowed, budget, close, fault)
+    return Comparison(errors, allowed, budget, cap, close, passes)
 
 
-def _compare_exactly(result: torch.Tensor, eager: torch.Tensor, index: int) -> Comparison:
-    wrong = result != eager
-    count = int(wrong.sum())
-    fault = None
-    if count:
-        at = tuple(int(i) for i in wrong.nonzero()[0])
-        fault = (
-            f"output {index}: {count} of {result.numel()} elements differ; the first at {list(at)}: "
-            f"expected {eager[at].item()}, got {result[at].item()}"
-        )
+def _compare_exactly(result: torch.Tensor, eager: torch.Tensor) -> Comparison:
+    count = int((result != eager).sum())
     share = count / max(result.numel(), 1)
     exact = Errors(0.0, 0.0, 0)
-    return Comparison(Errors(share, share, count), exact, 0.0, count == 0, fault)
+    return Comparison(Errors(share, share, count), exact, 0.0, None, count == 0, count == 0)
 
 
-def _describe(
+def fault(
+    name: str,
     result: torch.Tensor,
     expected: ExpectedTensor,
-    errors: Errors,
-    budget: float,
-    cap: float,
-    index: int,
+    found: Comparison,
+    others: Mapping[str, torch.Tensor],
 ) -> str:
-    """Where and how wrong, in up to three lines."""
-    lines = [
-        f"output {index}: relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
-        f"largest error {errors.largest:.3g}, allowed {cap:.3g} (relative to the output's RMS plus the element)"
-    ]
-    if errors.unlike:
-        lines.append(
-            f"{errors.unlike} of {result.numel()} elements are NaN or infinite where the reference is not "
-            "(NaN also means: never written)"
-        )
-    places = _beyond(result, expected, cap)
-    if len(places):
-        first, last = int(places[0]), int(places[-1])
-        lines.append(
-            f"{len(places)} of {result.numel()} elements are beyond the cap, from {_at(result, first)} to "
-            f"{_at(result, last)}; at the first: expected {expected.oracle.flatten()[first].item():.6g}, "
-            f"got {result.flatten()[first].item():.6g}"
-        )
-    else:
-        lines.append("no single element is far off: the error is spread, as from a lower precision")
-    return "\n".join(lines)
+    """Where and how wrong an output that did not pass is, in a few lines.
 
-
-def _beyond(result: torch.Tensor, expected: ExpectedTensor, cap: float) -> torch.Tensor:
-    """Flat places of the elements whose own error is beyond the cap."""
-    found, begin = [], 0
-    for ours, theirs in _chunks(result, expected.oracle):
-        near = (ours - theirs).abs() <= cap * (theirs.abs() + expected.scale)
-        found.append((~(near | _same(ours, theirs))).nonzero().flatten() + begin)
-        begin += ours.numel()
-    return torch.cat(found)
+    `others` are tensors by name that may have been returned instead, such as the inputs.
+    """
+    oracle = expected.eager if found.cap is None else expected.oracle
+    lines = describe(as_real(result), oracle, Rule(expected.scale, found.cap), others)
+    errors, cap = found.errors, found.cap
+    # Of NaN and infinity there is no error to tell.
+    if cap is not None and (errors.relative_rms > found.budget or errors.largest > cap):
+        lines.append(
+            f"relative RMS error {errors.relative_rms:.3g}, allowed {found.budget:.3g}; "
+            f"largest error of an element {errors.largest:.3g}, allowed {cap:.3g}"
+        )
+    return f"{name}: " + "\n".join(lines)
 
 
 def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     return (ours == theirs) | (ours.isnan() & theirs.isnan())
-
-
-def _at(tensor: torch.Tensor, flat: int) -> list[int]:
-    index = []
-    for extent in reversed(tensor.shape):
-        index.append(flat % extent)
-        flat //= extent
-    return index[::-1]
 
 
 def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:

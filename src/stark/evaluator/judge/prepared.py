@@ -10,6 +10,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
+from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import Drawn, Program
@@ -93,22 +95,33 @@ class PreparedReference:
     ) -> None:
         self.problem, self.device, self.sheet = problem, device, sheet
         self.forkserver = forkserver
-        self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=forkserver.folder))
-        self.program = Program(problem, self.folder, device)
+        with ExitStack() as held:  # what was made is given back where the problem cannot be used
+            self._held = held
+            self._prepare(only_nominal)
+            self._held = held.pop_all()
+
+    def _prepare(self, only_nominal: bool) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="problem-", dir=self.forkserver.folder))
+        self._held.callback(shutil.rmtree, self.folder, ignore_errors=True)
+        self.program = Program(self.problem, self.folder, self.device)
+        self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
         drawn = self.program.draw(self.nominal[0].seed)
-        outputs = self.program.run(drawn)
+        outputs = self.program.run_first(drawn)
         self._check_determined(drawn, outputs)
         self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
         self.warnings: tuple[str, ...] = () if self.oracle_is_float64 else (NO_FLOAT64,)
-        self.roofline = roofline(self.program, drawn, outputs, sheet)
-        self.output_specs = _specs(outputs)
+        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
+        returned = outputs[: len(outputs) - len(self.program.changes)]
+        self.output_specs = _specs(returned)
         self.input_specs = _specs(drawn.tensors)
-        self._forms = drawn, [torch.empty_like(output, device="meta") for output in outputs]
-        (self.folder / "candidate").mkdir()
-        self.shared = self._new_set(self.folder / "candidate")
+        self._forms = drawn, [torch.empty_like(output, device="meta") for output in returned]
+        self._arguments = drawn.arguments
         self._kept: dict[Trial, Expected] = {}
         self._pool: list[Drawn] = []
+        self.drawn(self.nominal[1])  # refused now if it has another form
+        self.shared = self._new_set("candidate")
+        self._held.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
         regimes = [] if only_nominal else list(REGIMES) if self.keeps_all else list(REGIMES)[:1]
@@ -130,6 +143,8 @@ class PreparedReference:
             raise ProblemError(
                 f"{self.problem.name}: get_inputs returns other shapes every time; make them fixed"
             )
+        if (reason := varying(self._arguments, drawn.arguments)) is not None:
+            raise self.program.refusal("get_inputs", f"returns {reason}")
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
 
     def expected(self, trial: Trial) -> Expected:
@@ -230,16 +245,16 @@ class PreparedReference:
         Raises ProblemError when it does not run, without trying again.
         """
         if name not in self._running:
-            folder = self.folder / name
-            folder.mkdir(exist_ok=True)
-            shared = self._new_set(folder)
+            shared = self._new_set(name)
             drawn = self.program.draw(self.nominal[0].seed)
             for slot in range(self.slots):
                 shared.fill_inputs(drawn, slot)
             try:
-                self._running[name] = start_reference(
-                    name, self.forkserver, self.program, shared, folder, self.flush_bytes, limits
+                started = start_reference(
+                    name, self.forkserver, self.program, shared, self.flush_bytes, limits
                 )
+                self._held.callback(started.close)
+                self._running[name] = started
             except ProblemError as error:
                 shared.arena.close()
                 self._running[name] = error
@@ -292,25 +307,27 @@ class PreparedReference:
 
     def close(self) -> None:
         """End the running reference and give the memory back."""
-        for running in self._running.values():
-            if isinstance(running, RunningReference):
-                running.close()
         self._kept.clear()
         self._pool.clear()
-        self.shared.arena.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._held.close()
 
-    def _new_set(self, folder: Path) -> SharedSet:
-        drawn, outputs = self._forms
-        return SharedSet(self.program, drawn, outputs, folder, self.slots)
+    def _new_set(self, name: str) -> SharedSet:
+        """What is shared with one child, in a folder of its own."""
+        folder = self.folder / name
+        folder.mkdir()
+        drawn, returned = self._forms
+        return SharedSet(self.program, drawn, returned, folder, self.slots)
 
     def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where the reference cannot run or does not fit in it."""
         try:
             oracle = self.program.run_float64(drawn)
-        except (RuntimeError, TypeError, ValueError):
+        except (
+            Exception,
+            SystemExit,
+        ):  # the boundary: the user's code, in a type it was not written for
             return None
-        return oracle if [o.shape for o in oracle] == [e.shape for e in eager] else None
+        return oracle if _forms(oracle) == _forms(eager) else None
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Raises ProblemError for a reference that draws random numbers."""
@@ -322,6 +339,11 @@ class PreparedReference:
                     f"{self.problem.name}: forward returns something else on every call (dropout in training "
                     "mode, or random numbers?); call self.eval() at the end of Model.__init__"
                 )
+
+
+def _forms(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
+    """What must agree between outputs in different precisions."""
+    return [(tensor.shape, tensor.is_complex()) for tensor in tensors]
 
 
 def _specs(tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:

@@ -72,7 +72,8 @@ def roofline(
         for operator, count in counter.get_flop_counts().get("Global", {}).items()
     }
     state = [*program.model.parameters(), *program.model.buffers()]
-    least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *outputs, *state])
+    written = {t.data_ptr(): t for t in outputs}.values()  # what is returned may be a changed input
+    least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
         bandwidth = _bandwidth(torch.device("cpu"), least_bytes // 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import torch
 
@@ -61,11 +60,11 @@ def start_reference(
     forkserver: Forkserver,
     program: Program,
     shared: SharedSet,
-    folder: Path,
     flush_bytes: int,
     limits: Limits,
 ) -> RunningReference:
     """The problem's own Model, loaded, compiled if so named, and called once on what `shared` holds. Raises ProblemError."""
+    folder = shared.folder
     child = forkserver.fork(
         folder,
         child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(), **_COMPILER}),

@@ -13,7 +13,7 @@ import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.judge.children import Child, ChildFailed
-from stark.evaluator.judge.inputs import Drawn, Program
+from stark.evaluator.judge.inputs import Drawn, Program, same
 
 DEVICE_SHARE = 0.8
 """Share of the device's memory that a candidate may take; the rest is the judge's."""
@@ -34,7 +34,7 @@ class SharedSet:
         folder: Path,
         slots: int,
     ) -> None:
-        self.program = program
+        self.program, self.folder = program, folder
         state = program.model.state_dict()
         weights, end = lay_out(list(state.values()))
         inputs, end = _repeated(drawn.tensors, slots, end)
@@ -49,6 +49,11 @@ class SharedSet:
         self.outputs = [[place.view(block) for place in places] for places in results]
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
+        self._module: dict[str, str] | None = None
+        if program.travels_with_module:
+            copy = folder / "problem.py"
+            copy.write_text(program.problem.source)
+            self._module = {"name": program.name, "path": str(copy)}
         self.setup = folder / "setup.pt"
         torch.save(
             {
@@ -72,8 +77,13 @@ class SharedSet:
             place.copy_(value)
         self.poison(slot)
 
+    def results(self, slot: int) -> list[torch.Tensor]:
+        """All that a call on a slot leaves: its outputs, and the inputs that the reference changes."""
+        changed = [self.inputs[slot][index] for index in self.program.changes]
+        return [*self.outputs[slot], *changed]
+
     def poison(self, slot: int) -> None:
-        """NaN in every output of a slot; the type's largest value where it has no NaN, and the contrary in a bool."""
+        """NaN in every output of a slot; where the type has none its largest value, and for truth values their opposite."""
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -83,11 +93,9 @@ class SharedSet:
                 output.fill_(torch.iinfo(output.dtype).max)
 
     def changed_input(self, drawn: Drawn, slot: int) -> int | None:
-        """The index of an input of a slot that no longer holds what was written, or None."""
+        """The index of an input that no longer holds what was written and that the reference leaves alone, or None."""
         for index, (place, value) in enumerate(zip(self.inputs[slot], drawn.tensors, strict=True)):
-            if not torch.equal(place, value) and not torch.allclose(
-                place, value, 0, 0, equal_nan=True
-            ):
+            if index not in self.program.changes and not same(place, value):
                 return index
         return None
 
@@ -97,6 +105,7 @@ class SharedSet:
             "do": "attach",
             "device": str(self.program.device),
             "setup": str(self.setup),
+            "module": self._module,
             "arena_size": self.arena.size,
             "arena_handle": self.arena.handle,
             "memory_fraction": DEVICE_SHARE,
