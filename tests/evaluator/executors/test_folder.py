@@ -9,7 +9,7 @@ import pytest
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, UsageError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
@@ -29,7 +29,9 @@ class Counting:
     async def describe(self, problem: Problem) -> Reference:
         raise ProblemError(f"{problem.name} is bad")
 
-    async def evaluate(self, problem: Problem, candidate: Candidate) -> Evaluation:
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
         self.asked.append(candidate.source)
         self.now += 1
         self.most = max(self.most, self.now)
