@@ -27,10 +27,10 @@ class Limits(Frozen):
     build_s: float = Field(default=180.0, gt=0)
     load_s: float = Field(default=60.0, gt=0)
     verify_s: float = Field(default=60.0, gt=0)
-    """For each verified call."""
+    """For all verified calls together, over what the reference takes for them."""
 
     time_s: float = Field(default=60.0, gt=0)
-    """For each timed sample, which is many calls."""
+    """For all timed calls together, over what the reference takes for them."""
 
     timing_budget_s: float = Field(default=2.0, gt=0)
     """How long paired timing goes on while its interval is still wide."""
@@ -117,4 +117,4 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 def request_id(request: Describe | Evaluate) -> str:
     """A request's content name: the same question has the same id, so an answer found again is not asked for twice."""
-    return digest(request.model_copy(update={"id": ""}).model_dump_json())
+    return digest(str(PROTOCOL), request.model_copy(update={"id": ""}).model_dump_json())

@@ -6,6 +6,7 @@ raised, and is ours.
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import time
@@ -30,6 +31,7 @@ from stark.core.evaluation import (
     Rejected,
     TimedOut,
 )
+from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Child, ChildFailed, child_environment
 from stark.evaluator.judge.complaints import first_errors
@@ -53,6 +55,9 @@ from stark.evaluator.judge.timing import Asked, Timed, time_together
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
 
+REFERENCE_CALLS = 20
+"""A phase's limit is over what so many calls of the reference take: a slow problem has slow candidates."""
+
 
 class Verdict(Exception):
     """Ends an evaluation early with what was decided."""
@@ -72,11 +77,14 @@ class Attempt:
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
         self.phase: Phase = "static"
+        self.limit_s = math.inf
+        self.asked_s = 0.0
+        """How long the candidate's process was waited for in this phase; the judge's own work does not count."""
 
     @contextmanager
-    def during(self, phase: Phase) -> Iterator[None]:
+    def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
         """Time a phase, and turn a child's failure in it into the verdict."""
-        self.phase = phase
+        self.phase, self.limit_s, self.asked_s = phase, limit_s, 0.0
         begin = time.monotonic()
         try:
             yield
@@ -88,8 +96,7 @@ class Attempt:
     def _failed(self, failure: ChildFailed) -> Evaluation:
         match failure.kind:
             case "timed_out":
-                limit = getattr(self.limits, f"{self.phase}_s")
-                return TimedOut(phase=self.phase, limit_s=limit)
+                return TimedOut(phase=self.phase, limit_s=round(self.limit_s, 1))
             case "out_of_memory":
                 return OutOfMemory(phase=self.phase, error=failure.error)
             case "crashed":
@@ -97,6 +104,23 @@ class Attempt:
                 return Crashed(phase=self.phase, error=error)
             case "forged":
                 return Rejected(rule="forged-answer", error=failure.error)
+
+
+class OnTheClock:
+    """A candidate's child, whose answers of one phase have the phase's limit together."""
+
+    def __init__(self, child: Child, attempt: Attempt) -> None:
+        self._child, self._attempt = child, attempt
+        self.pause, self.resume, self.close = child.pause, child.resume, child.close
+
+    def ask(self, request: Message, limit_s: float = math.inf) -> Message:
+        """Its answer. Raises ChildFailed."""
+        left_s = max(self._attempt.limit_s - self._attempt.asked_s, 1e-3)
+        begin = time.monotonic()
+        try:
+            return self._child.ask(request, min(left_s, limit_s))
+        finally:
+            self._attempt.asked_s += time.monotonic() - begin
 
 
 def check_statically(attempt: Attempt) -> None:
@@ -112,7 +136,7 @@ def check_statically(attempt: Attempt) -> None:
 
 def build(attempt: Attempt, builds: Builds) -> Path:
     """Import the candidate once without a device, so that everything it compiles is compiled. Returns its file."""
-    with attempt.during("build"):
+    with attempt.during("build", attempt.limits.build_s):
         built = builds.build(attempt.candidate, attempt.limits)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
@@ -167,12 +191,12 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
     )
 
 
-def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> Child:
+def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> OnTheClock:
     folder = path.parent
     extra = language(attempt.candidate.language).environment(folder, architecture_of(prepared))
     on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
-    return prepared.forkserver.fork(
+    child = prepared.forkserver.fork(
         folder,
         child_environment(folder, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
         memory_gb=attempt.limits.memory_gb + arena.size / 1e9,
@@ -180,15 +204,16 @@ def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> Child:
         output_kb=attempt.limits.output_kb,
         arena=arena.descriptor,
     )
+    return OnTheClock(child, attempt)
 
 
-def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReference) -> None:
-    with attempt.during("load"):
+def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedReference) -> None:
+    with attempt.during("load", attempt.limits.load_s):
         prepared.shared.fill_weights()
-        limit = attempt.limits.load_s
-        prepared.shared.attach(child, prepared.flush_bytes, limit)
-        child.ask({"do": "import", "path": str(path), "class": "ModelNew"}, limit)
-        loaded = child.ask(load_request("ModelNew"), limit)
+        prepared.settle()
+        prepared.shared.attach(child, prepared.flush_bytes, attempt.limits.load_s)
+        child.ask({"do": "import", "path": str(path), "class": "ModelNew"})
+        loaded = child.ask(load_request("ModelNew"))
     if loaded.get("by_order"):
         attempt.warnings.append(
             "ModelNew names its weights otherwise than the reference; they were matched by order"
@@ -204,8 +229,9 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
             )
 
 
-def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accuracy:
-    with attempt.during("verify"):
+def _verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Accuracy:
+    slack_s = REFERENCE_CALLS * prepared.reference_s
+    with attempt.during("verify", attempt.limits.verify_s + slack_s):
         comparisons = [
             found
             for trial in prepared.trials_for(attempt.effort)
@@ -222,7 +248,7 @@ def _verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Accu
 
 
 def _verify_on(
-    trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
+    trial: Trial, attempt: Attempt, child: OnTheClock, prepared: PreparedReference
 ) -> list[Comparison]:
     """The calls on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
     expected = prepared.expected(trial)
@@ -231,7 +257,7 @@ def _verify_on(
         slot = secrets.randbelow(prepared.slots)
         prepared.shared.fill_inputs(expected.drawn, slot)
         prepared.settle()
-        answer = child.ask({"do": "call", "slot": slot, "seed": 0}, attempt.limits.verify_s)
+        answer = child.ask({"do": "call", "slot": slot, "seed": 0})
         comparisons += _compare(prepared, slot, expected, answer.get("forms"), str(trial))
     return comparisons
 
@@ -282,18 +308,20 @@ def _others(expected: Expected, results: list[str], name: str) -> dict[str, torc
 
 
 def _time(
-    attempt: Attempt, child: Child, prepared: PreparedReference, accuracy: Accuracy
+    attempt: Attempt, child: OnTheClock, prepared: PreparedReference, accuracy: Accuracy
 ) -> Correct:
     """Time in rounds with the running reference, on inputs that change before every sample."""
     kind, limits = prepared.device.type, attempt.limits
 
+    limit_s = limits.time_s + REFERENCE_CALLS * prepared.reference_s
+
     def timed(program: Asked) -> Timed:
-        return Timed(program, kind, limits.time_s, prepared.slots)
+        return Timed(program, kind, limit_s, prepared.slots)
 
     def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], forms: object) -> None:
         _compare(prepared, slot, Expected(drawn, expected), forms, "while it was timed, ")
 
-    with attempt.during("time"):
+    with attempt.during("time", limit_s):
         running = _references(attempt, prepared)
         candidate, references, warnings = time_together(
             timed(child),

@@ -9,6 +9,7 @@ import math
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
-from stark.evaluator.judge.roofline import roofline
+from stark.evaluator.judge.roofline import roofline, synchronize
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import Timed, time_alone
@@ -330,8 +331,11 @@ class PreparedReference:
         return oracle if _forms(oracle) == _forms(eager) else None
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
-        """Raises ProblemError for a reference that draws random numbers."""
+        """Raises ProblemError for a reference that draws random numbers; notes what a call takes."""
+        begin = time.monotonic()
         again = self.program.run(drawn, seed=1)
+        synchronize(self.device)
+        self.reference_s = time.monotonic() - begin
         for first, second in zip(outputs, again, strict=True):
             error = expect(first, second).eager_errors
             if error.unlike or error.relative_rms > RANDOM_LIMIT:

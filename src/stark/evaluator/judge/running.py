@@ -74,6 +74,8 @@ def start_reference(
         arena=shared.arena.descriptor,
     )
     shared.fill_weights()
+    if program.device.type == "cuda":
+        torch.cuda.synchronize(program.device)
     shared.attach(child, flush_bytes, limits.load_s)
     try:
         path = str(program.path)

@@ -64,11 +64,12 @@ class Judge:
     ) -> None:
         self.device = device
         self.forkserver = forkserver
-        self.sheet = measure_device(device)
+        self._device_lock = DeviceLock(cache / "locks", _identity(device))
+        with self._device_lock:
+            self.sheet = measure_device(device)
         self.versions = _versions(device)
         self._out = out
         self._out_lock = threading.Lock()
-        self._device_lock = DeviceLock(cache / "locks", _identity(device))
         # Timing on a CPU needs its cores, so there a build waits its turn like everything else.
         self._building: AbstractContextManager[object] = (
             self._device_lock if device.type == "cpu" else threading.Semaphore(builds)

@@ -8,11 +8,13 @@ believes nothing else.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
-from stark.evaluator.judge.children import Child, ChildFailed
+from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.children import ChildFailed
 from stark.evaluator.judge.inputs import Drawn, Program, same
 
 DEVICE_SHARE = 0.8
@@ -21,6 +23,13 @@ DEVICE_SHARE = 0.8
 
 class AttachFailed(Exception):
     """A child could not map what the judge shares, before any program ran in it: a fault of ours."""
+
+
+class Attachable(Protocol):
+    """A child that no program runs in yet."""
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Its answer. Raises ChildFailed."""
 
 
 class SharedSet:
@@ -99,7 +108,7 @@ class SharedSet:
                 return index
         return None
 
-    def attach(self, child: Child, flush_bytes: int, limit_s: float) -> None:
+    def attach(self, child: Attachable, flush_bytes: int, limit_s: float) -> None:
         """Have a child map this set before it runs anything of its program. Raises AttachFailed."""
         request = {
             "do": "attach",
