@@ -1,16 +1,18 @@
 """A process that imported torch and never touched a device, from which children are forked in milliseconds.
 
 Importing torch takes seconds, forking a process that did takes a few milliseconds, and a CUDA context
-cannot be forked: hence a server of its own that does nothing else. It answers two requests:
+cannot be forked: hence a server of its own that does nothing else. It answers three requests:
 
-    {"do": "fork", ...} with descriptors  ->  {"pid": 123}
+    {"do": "sandbox"}                     ->  {"layers": every layer with null, or with why it is not here}
+    {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": those of this child}
     {"do": "wait", "pid": 123}            ->  {"status": null, or an exit code, negative for a signal}
+
+A child says first of all on its own channel whether it is in its place: {"ok": true}, or why not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import io
 import os
@@ -22,11 +24,12 @@ from pathlib import Path
 
 import torch
 
-from stark.evaluator.candidate.confine import confine
+from stark.evaluator.candidate.confine import Confinement, Place
 from stark.evaluator.candidate.runner import Runner
+from stark.evaluator.candidate.sandbox import kernel, view
+from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
+from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
-
-_PR_SET_CHILD_SUBREAPER = 36
 
 ENDING_S = 5.0
 """How long killed children may take to end."""
@@ -35,26 +38,31 @@ ENDING_S = 5.0
 class Forkserver:
     """Forks children and says how they ended; processes that they leave behind are killed."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
         self.channel = channel
+        self.layers = layers
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        kernel.adopt_orphans()
         while True:
             try:
                 request, descriptors = self.channel.receive()
             except ChannelClosed:
                 return
-            if request["do"] == "fork":
-                self.channel.send({"pid": self._fork(request, descriptors)})
+            if request["do"] == "sandbox":
+                self.channel.send({"layers": self.layers})
+            elif request["do"] == "fork":
+                active = in_use(self.layers, request["on_device"])
+                pid = self._fork(request, descriptors, active)
+                self.channel.send({"pid": pid, "layers": sorted(active)})
             else:
                 self._reap()
                 self.channel.send({"status": self.ended.pop(request["pid"], None)})
 
-    def _fork(self, request: Message, descriptors: list[int]) -> int:
+    def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
         """A child that serves a `Runner`. Descriptors: its channel, its output, and its arena if it is a file."""
         parent = os.getpid()
         pid = os.fork()
@@ -62,7 +70,7 @@ class Forkserver:
             code = 1
             with contextlib.suppress(BaseException):
                 self.channel.close()
-                _become_runner(request, descriptors, parent)
+                _become_runner(request, descriptors, layers, parent)
                 code = 0
             os._exit(code)
         for descriptor in descriptors:
@@ -87,7 +95,7 @@ class Forkserver:
                 pid, status = found
                 if pid in self.alive:
                     self.alive.remove(pid)
-                    self.ended[pid] = os.waitstatus_to_exitcode(status)
+                    self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
 
     def kill_all(self) -> None:
         """End every child with all its processes."""
@@ -100,19 +108,41 @@ class Forkserver:
             time.sleep(0.005)
 
 
-def _become_runner(request: Message, descriptors: list[int], parent: int) -> None:
+def _become_runner(
+    request: Message, descriptors: list[int], layers: frozenset[Layer], parent: int
+) -> None:
     control, output, *arena = descriptors
     for descriptor in descriptors:
         os.set_inheritable(
             descriptor, False
         )  # what the program starts must not hold the channel open
-    confine(
-        Path(request["folder"]), request["environment"], request["memory_bytes"], output, parent
+    place = Place(
+        folder=Path(request["folder"]),
+        readable=tuple(map(Path, request["readable"])),
+        environment=request["environment"],
+        memory_bytes=request["memory_bytes"],
+        cpu_s=request["cpu_s"],
+        layers=layers,
     )
+    channel = Channel.from_descriptor(control)
+    confinement = Confinement(place)
+    try:
+        confinement.enter(output, parent)
+        if not request["attaches"]:
+            confinement.lock()
+    except (OSError, RuntimeError, ValueError) as error:
+        channel.send({"ok": False, "error": str(error)})
+        return
+    channel.send({"ok": True})
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
-    Runner(Channel.from_descriptor(control), arena[0] if arena else None).serve()
+    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
+
+
+def _code_of_runner(code: int) -> int:
+    """Its keeper ended in its place, and says a signal as shells do."""
+    return SIGNALLED - code if code > SIGNALLED else code
 
 
 def _own_children() -> set[int]:
@@ -135,7 +165,8 @@ def main() -> None:
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit("a preloaded module touched the device, so children could not use it")
-    server = Forkserver(Channel.from_descriptor(int(descriptor)))
+    view.of_machine()  # once, and not in every child
+    server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())
     server.serve()
     server.kill_all()
     shutil.rmtree(folder, ignore_errors=True)

@@ -11,8 +11,9 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -32,9 +33,10 @@ gaps between a call's first launches are not timed. A call whose launches take l
 class Runner:
     """One program in one process: `attach` and `import` (or `import` alone), then `load`, then `call` and `time`."""
 
-    def __init__(self, channel: Channel, arena: int | None) -> None:
+    def __init__(self, channel: Channel, arena: int | None, lock: Callable[[], None]) -> None:
         self.channel = channel
         self.arena = arena
+        self.lock = lock
         self.path = Path()
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
@@ -89,8 +91,11 @@ class Runner:
 
     def _import(self, request: Message) -> Message:
         """Import the program's file; modules that compile on import build here."""
+        self.lock()  # whoever forgot to attach: no program runs without it
         self.path = Path(request["path"])
-        specification = importlib.util.spec_from_file_location("candidate", self.path)
+        specification = importlib.util.spec_from_file_location(
+            "candidate", self.path, loader=_SourceAlone("candidate", str(self.path))
+        )
         assert specification is not None and specification.loader is not None
         self.module = importlib.util.module_from_spec(specification)
         sys.modules["candidate"] = self.module
@@ -100,7 +105,7 @@ class Runner:
         return {}
 
     def _attach(self, request: Message) -> Message:
-        """Open the device and map what the judge shares. Comes before any of the program's own code runs."""
+        """Open the device, map what the judge shares, and lock up. Comes before any of the program's own code runs."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -119,6 +124,7 @@ class Runner:
             TensorAt, lambda place: tensors[place.index], given["arguments"]
         )
         self.outputs = [slot.view(block) for slot in given["outputs"]]
+        self.lock()
         return {}
 
     def _load(self, request: Message) -> Message:
@@ -192,6 +198,13 @@ class Runner:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return {"forms": forms if forms == wanted else forms[:32]}
+
+
+class _SourceAlone(SourceFileLoader):
+    """Compiles the file as it is: compiled code beside it could have been put there by its own build."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _form(leaf: object) -> str:

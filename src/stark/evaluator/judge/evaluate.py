@@ -26,8 +26,8 @@ from stark.core.evaluation import (
     Phase,
     TimedOut,
 )
-from stark.evaluator.judge.builds import Builds
-from stark.evaluator.judge.children import Child, ChildFailed, child_environment
+from stark.evaluator.judge.builds import Builds, Built, processor_s
+from stark.evaluator.judge.children import Allowance, Child, ChildFailed, child_environment
 from stark.evaluator.judge.oracle import Comparison, compare
 from stark.evaluator.judge.prepared import (
     Expected,
@@ -61,6 +61,7 @@ class Attempt:
         self.limits: Limits = request.limits
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
+        self.sandbox: tuple[str, ...] = ()
         self.phase: Phase = "static"
 
     @contextmanager
@@ -94,21 +95,23 @@ def check_statically(attempt: Attempt) -> None:
         raise Verdict(BuildFailed(error=fault))
 
 
-def build(attempt: Attempt, builds: Builds) -> Path:
-    """Import the candidate once without a device, so that everything it compiles is compiled. Returns its file."""
+def build(attempt: Attempt, builds: Builds) -> Built:
+    """Import the candidate once without a device, so that everything it compiles is compiled."""
+    attempt.sandbox = builds.layers
     with attempt.during("build"):
         built = builds.build(attempt.candidate, attempt.limits)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
-    return built.path
+    return built
 
 
-def run(attempt: Attempt, path: Path, prepared: PreparedReference) -> Evaluation:
-    """Load, verify and time a built candidate. The caller holds the device."""
-    child = _start(attempt, path, prepared)
+def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
+    """Load, verify and time a candidate whose build is ready. The caller holds the device."""
+    child = _start(attempt, built, prepared)
+    attempt.sandbox = child.layers
     output = ""
     try:
-        _load(attempt, child, path, prepared)
+        _load(attempt, child, built.source, prepared)
         accuracy = _verify(attempt, child, prepared)
         evaluation: Evaluation = _time(attempt, child, prepared, accuracy)
     except Verdict as verdict:
@@ -124,23 +127,30 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
         update={
             "seconds": attempt.seconds,
             "output": output or evaluation.output,
+            "sandbox": attempt.sandbox,
             "warnings": (*attempt.warnings, *evaluation.warnings),
         }
     )
 
 
-def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> Child:
-    folder = path.parent
-    extra = language(attempt.candidate.language).environment(folder, architecture_of(prepared))
+def _start(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
+    limits = attempt.limits
+    language_of_it = language(attempt.candidate.language)
+    extra = language_of_it.environment(built.work, architecture_of(prepared))
     on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
     return prepared.forkserver.fork(
-        folder,
-        child_environment(folder, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
-        memory_gb=attempt.limits.memory_gb + arena.size / 1e9,
-        bound_address_space=on_cpu,
-        output_kb=attempt.limits.output_kb,
-        arena=arena.descriptor,
+        Allowance(
+            built.work,
+            child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
+            memory_gb=limits.memory_gb + arena.size / 1e9,
+            output_kb=limits.output_kb,
+            readable=(built.source,),
+            bounds_address_space=on_cpu,
+            cpu_s=processor_s(limits.load_s + limits.verify_s + limits.time_s),
+            on_device=not on_cpu,
+        ),
+        arena.descriptor,
     )
 
 

@@ -22,7 +22,13 @@ from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.children import (
+    Allowance,
+    Child,
+    ChildFailed,
+    Forkserver,
+    child_environment,
+)
 from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
@@ -199,14 +205,16 @@ class PreparedReference:
     def running(self, limits: Limits) -> RunningReference:
         """The reference in a child of its own, loaded and warm, run by the same code as any candidate."""
         if self._running is None:
-            child = self.forkserver.fork(
-                self.folder / "reference",
-                child_environment(self.folder / "reference", {"CUDA_VISIBLE_DEVICES": visible()}),
+            folder = self.folder / "reference"
+            allowed = Allowance(
+                folder,
+                child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible()}),
                 memory_gb=1e6,
-                bound_address_space=False,
                 output_kb=limits.output_kb,
-                arena=self._own.arena.descriptor,
+                readable=(self.program.path,),
+                on_device=self.device.type == "cuda",
             )
+            child = self.forkserver.fork(allowed, self._own.arena.descriptor)
             self._own.fill_weights()
             self._own.fill_inputs(self.program.draw(self.nominal[0].seed))
             self._own.attach(child, self.flush_bytes, limits.load_s)

@@ -66,7 +66,8 @@ class Judge:
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
-        self._say(Hello(device=self.sheet, versions=self.versions))
+        hello = Hello(device=self.sheet, versions=self.versions, sandbox=self.forkserver.sandbox)
+        self._say(hello)
         for line in requests:
             request = request_adapter.validate_json(line)
             self._pool.submit(self._work, request)
@@ -101,12 +102,13 @@ class Judge:
         try:
             check_statically(attempt)
             with self._building:
-                path = build(attempt, self._builds)
+                built = build(attempt, self._builds)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
         with self._device_lock:
             prepared = self._prepare(request.problem)
-            evaluation = run(attempt, path, prepared)
+            with self._builds.ready(attempt.candidate, built):
+                evaluation = run(attempt, built, prepared)
             if evaluation.status not in ("correct", "incorrect"):
                 self._probe()
         return evaluation
