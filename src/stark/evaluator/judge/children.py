@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from stark.evaluator.candidate.sandbox.bounds import most_processes
-from stark.evaluator.candidate.sandbox.layers import WITHOUT
+from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
 from stark.evaluator.judge.watch import use_of_tree
@@ -129,9 +129,9 @@ class Forkserver:
         theirs.close()
 
     @cached_property
-    def sandbox(self) -> dict[str, str | None]:
+    def sandbox(self) -> dict[Layer, str | None]:
         """Every layer with None if this machine offers it, or with why it does not."""
-        layers: dict[str, str | None] = self._ask({"do": "sandbox"})["layers"]
+        layers: dict[Layer, str | None] = self._ask({"do": "sandbox"})["layers"]
         return layers
 
     def fork(self, allowed: Allowance, arena: int | None = None) -> Child:

@@ -19,6 +19,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
+from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.builds import Builds
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.evaluate import Attempt, Verdict, build, check_statically, finished, run
@@ -94,6 +95,8 @@ class Judge:
         if isinstance(request, Describe):
             with self._device_lock:
                 reference = self._prepare(request.problem).describe(request.limits, self.versions)
+            warnings = (*reference.warnings, *self._gaps())
+            reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
         return Evaluated(id=request.id, evaluation=self._evaluate(request))
 
@@ -112,6 +115,17 @@ class Judge:
             if evaluation.status not in ("correct", "incorrect"):
                 self._probe()
         return evaluation
+
+    def _gaps(self) -> tuple[str, ...]:
+        """What the sandbox around candidates lacks on this machine, in a sentence, before any of them runs."""
+        active = in_use(self.forkserver.sandbox, on_device=self.device.type == "cuda")
+        found = gaps(active)
+        if not found:
+            return ()
+        return (
+            f"on the judge's machine model-written code can {', '.join(found)}; "
+            "`stark doctor` there says what to do",
+        )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
         """The problem made ready; one is kept warm at a time. The caller holds the device."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
@@ -78,7 +78,7 @@ def left_out() -> set[Layer]:
     return {layer for layer in LAYERS if layer in names}
 
 
-def in_use(offered: dict[Layer, str | None], on_device: bool) -> frozenset[Layer]:
+def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[Layer]:
     """The layers of one child."""
     active = {layer for layer, why_not in offered.items() if why_not is None}
     if on_device:
@@ -86,6 +86,20 @@ def in_use(offered: dict[Layer, str | None], on_device: bool) -> frozenset[Layer
         if not _bounded_by_user(active):
             active.discard("tasks")
     return frozenset(active)
+
+
+def gaps(active: Collection[str]) -> list[str]:
+    """What model-written code can do that it should not, with these layers around it, as ends of a sentence."""
+    found = []
+    if not {"network", "seccomp"} & set(active):
+        found.append("reach the network")
+    if not {"mounts", "landlock"} & set(active):
+        found.append("write wherever you can")
+    if "landlock" not in active:
+        found.append("read your files and what other candidates left")
+    if not {"processes", "seccomp"} & set(active):
+        found.append("stop other processes")
+    return found
 
 
 def tasks_bounded_by_namespace(active: frozenset[Layer]) -> bool:
