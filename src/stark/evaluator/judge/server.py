@@ -67,7 +67,9 @@ class Judge:
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
-        hello = Hello(device=self.sheet, versions=self.versions, sandbox=self.forkserver.sandbox)
+        hello = Hello(
+            device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
+        )
         self._say(hello)
         for line in requests:
             request = request_adapter.validate_json(line)
