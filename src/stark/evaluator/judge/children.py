@@ -23,7 +23,7 @@ from stark.evaluator.candidate.sandbox.bounds import most_processes
 from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
-from stark.evaluator.judge.watch import use_of_tree
+from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree
 
 POLL_S = 0.05
 """How often a waiting judge looks at what a child uses."""
@@ -260,11 +260,9 @@ class Child:
 
     def _check_use(self) -> None:
         used = use_of_tree(self.pid)
-        used_gb = (used.memory_bytes - self._began_with_bytes) / 1e9
-        if used_gb > self._allowed.memory_gb:
+        if self._is_too_much(used.memory_bytes) and self._is_too_much(exact_memory_bytes(used)):
             raise ChildFailed(
-                "out_of_memory",
-                f"it used {used_gb:.1f} GB of at most {self._allowed.memory_gb:g} GB",
+                "out_of_memory", f"it used over {self._allowed.memory_gb:g} GB of memory"
             )
         if used.tasks > most_processes():
             raise ChildFailed(
@@ -275,6 +273,9 @@ class Child:
             if too_much is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
             self._folder_due = time.monotonic() + FOLDER_POLL_S
+
+    def _is_too_much(self, used_bytes: int) -> bool:
+        return used_bytes - self._began_with_bytes > self._allowed.memory_gb * 1e9
 
     def _exit_code(self) -> int | None:
         """How it ended, or None; the forkserver tells only once."""

@@ -225,14 +225,14 @@ def _towards_strangers(
         yield from _never(numbers[column])
     yield from _only(_SETPRIORITY[column], 0, (0,))
     yield from _only(_SETPRIORITY[column], 1, (0, own))
+    yield from _except(_FCNTL[column], 1, _SETTING_OWNERS)
+    yield from _except(_IOCTL[column], 1, _OWNERS_BY_IOCTL)
     if strangers == "unsignalled":
         return
     for numbers in _SIGNALLING_OTHERS.values():
         yield from _only(numbers[column], 0, (0, own))
     for numbers in _SIGNALLING_BY_HANDLE.values():
         yield from _never(numbers[column])
-    yield from _except(_FCNTL[column], 1, _SETTING_OWNERS)
-    yield from _except(_IOCTL[column], 1, _OWNERS_BY_IOCTL)
 
 
 def _second_numbers(machine: Architecture) -> Iterator[Instruction]:
