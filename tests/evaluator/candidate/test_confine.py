@@ -51,9 +51,10 @@ def attempted(source: str, there: dict[str, object], layers: frozenset[Layer], f
     if pid == 0:
         said = "ended"
         try:
-            place = Place(folder, (), {"PATH": os.defpath}, None, 60, layers)
-            confinement = Confinement(place)
-            confinement.enter(os.open(os.devnull, os.O_WRONLY), parent)
+            confinement = Confinement(layers)
+            confinement.prepare(parent)
+            place = Place(folder, (), {"PATH": os.defpath}, None, 60)
+            confinement.enter(place, os.open(os.devnull, os.O_WRONLY))
             confinement.lock()
             exec(source, {"there": there})
             said = "escaped"

@@ -1,8 +1,9 @@
-"""What a child does to itself before it touches a candidate, in two steps.
+"""What a child does to itself before it touches a candidate, in three steps.
 
-`enter` comes first: a session, an environment and namespaces of its own. `lock` comes when nothing of ours is
-left to open, which on a device is after the judge's memory was mapped: files, system calls and rights.
-Which layers there are is the forkserver's to know; one that fails here is a fault of ours.
+`prepare` makes namespaces of its own, ahead of any request since it takes longest. `enter` takes the place that a
+request names: folder, environment, bounds. `lock` comes when nothing of ours is left to open, which on a device
+is after the judge's memory was mapped: files, system calls and rights. Which layers there are is the
+forkserver's to know; one that fails here is a fault of ours.
 """
 
 from __future__ import annotations
@@ -32,39 +33,52 @@ class Place:
     """Of address space, beyond what is mapped now; None for no bound."""
 
     cpu_s: int | None
-    layers: frozenset[Layer]
 
 
 class Confinement:
     """One child on its way into its place. Methods raise OSError or RuntimeError where a layer fails."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, layers: frozenset[Layer]) -> None:
+        self.layers = layers
+        self._place: Place | None = None
         self._locked = False
 
-    def enter(self, output: int, parent: int) -> None:
-        """Become a child that can be killed whole and holds no secrets; returns in another process than it began.
+    def prepare(self, parent: int) -> None:
+        """Become something that can be killed whole and ends with `parent`.
 
-        `output` becomes stdout and stderr; everything ends with `parent`.
+        Returns in another process than it began where there is a process namespace: in its first.
         """
         os.setsid()
         kernel.die_with_parent()
         if os.getppid() != parent:
             os._exit(1)
+        if "network" in self.layers:
+            namespaces.enter(processes="processes" in self.layers)
+        if "processes" in self.layers:
+            namespaces.leave_a_keeper()
+        if "proc" in self.layers:
+            namespaces.mount_own_proc()
+        if tasks_bounded_by_namespace(self.layers):
+            namespaces.limit_processes(bounds.most_processes())
+
+    def enter(self, place: Place, output: int) -> None:
+        """Take the place, without a secret, in a process whose keeper stays behind; `output` becomes stdout and stderr."""
+        namespaces.leave_a_keeper()
         os.environ.clear()
-        os.environ.update(self.place.environment)
+        os.environ.update(place.environment)
         empty = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, empty), (1, output), (2, output)):
             os.dup2(source, target)
-        self._enter_namespaces()
-        os.chdir(self.place.folder)
-        bounds.bound(self.place.memory_bytes, self.place.cpu_s)
+        os.chdir(place.folder)
+        bounds.bound(place.memory_bytes, place.cpu_s)
+        self._place = place
 
     def lock(self) -> None:
         """Give up what only the way here needed. After this a program may run; a second call does nothing."""
         if self._locked:
             return
-        place, layers = self.place, self.place.layers
+        place, layers = self._place, self.layers
+        assert place is not None, "a child locks itself in the place that it entered"
         if "mounts" in layers:
             namespaces.see_read_only([place.folder, view.THREAD_NAMES])
             os.chdir(place.folder)
@@ -74,39 +88,25 @@ class Confinement:
         if "capabilities" in layers:
             kernel.drop_capabilities()
         if "landlock" in layers:
-            landlock.restrict(self._readable(), self._writable())
+            landlock.restrict(self._readable(place), self._writable(place))
         if "seccomp" in layers:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
             seccomp.restrict(self._strangers(), refuse_truncate=truncates)
         self._locked = True
 
-    def _enter_namespaces(self) -> None:
-        """Two keepers around a process namespace, one where there is none."""
-        layers = self.place.layers
-        if "network" in layers:
-            namespaces.enter(processes="processes" in layers)
-        namespaces.leave_a_keeper()
-        if "processes" not in layers:
-            return
-        if "proc" in layers:
-            namespaces.mount_own_proc()
-        if tasks_bounded_by_namespace(layers):
-            namespaces.limit_processes(bounds.most_processes())
-        namespaces.leave_a_keeper()
+    def _strangers(self) -> seccomp.Strangers:
+        if "processes" in self.layers:
+            return "unreachable"
+        scoped = "landlock" in self.layers and landlock.version() >= landlock.SCOPES_SIGNALS
+        return "unsignalled" if scoped else "reachable"
 
-    def _readable(self) -> Iterator[Path]:
-        yield from self.place.readable
-        yield from view.readable(self.place.environment, self.place.folder)
+    def _readable(self, place: Place) -> Iterator[Path]:
+        yield from place.readable
+        yield from view.readable(place.environment, place.folder)
 
-    def _writable(self) -> Iterator[Path]:
-        yield self.place.folder
+    def _writable(self, place: Place) -> Iterator[Path]:
+        yield place.folder
         yield view.THREAD_NAMES
         yield from view.devices()
-        if "mounts" in self.place.layers:
+        if "mounts" in self.layers:
             yield namespaces.SHARED_MEMORY  # its own; the machine's would carry things to the next
-
-    def _strangers(self) -> seccomp.Strangers:
-        if "processes" in self.place.layers:
-            return "unreachable"
-        scoped = "landlock" in self.place.layers and landlock.version() >= landlock.SCOPES_SIGNALS
-        return "unsignalled" if scoped else "reachable"

@@ -14,25 +14,34 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import io
 import os
 import shutil
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from stark.evaluator.candidate.confine import Confinement, Place
-from stark.evaluator.candidate.runner import Runner
+from stark.evaluator.candidate.nest import become_runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
 from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
+IDLE_S = 0.02
+"""How long nothing is asked before a nest is made for the next request."""
+
 ENDING_S = 5.0
 """How long killed children may take to end."""
+
+
+class Nest(NamedTuple):
+    """A child that waits for its request."""
+
+    pid: int
+    channel: Channel
 
 
 class Forkserver:
@@ -43,40 +52,68 @@ class Forkserver:
         self.layers = layers
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
+        self.nests: dict[frozenset[Layer], Nest] = {}
+        self.wanted: set[frozenset[Layer]] = set()
+        """Of which kind to have a nest ready for the next request."""
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
         kernel.adopt_orphans()
         while True:
             try:
-                request, descriptors = self.channel.receive()
+                request, descriptors = self.channel.receive(IDLE_S if self.wanted else None)
+            except TimeoutError:
+                layers = self.wanted.pop()
+                self.nests[layers] = self._nest(layers)
             except ChannelClosed:
                 return
-            if request["do"] == "sandbox":
-                self.channel.send({"layers": self.layers})
-            elif request["do"] == "fork":
-                active = in_use(self.layers, request["on_device"])
-                pid = self._fork(request, descriptors, active)
-                self.channel.send({"pid": pid, "layers": sorted(active)})
             else:
-                self._reap()
-                self.channel.send({"status": self.ended.pop(request["pid"], None)})
+                self.channel.send(self._answer(request, descriptors))
+
+    def _answer(self, request: Message, descriptors: list[int]) -> Message:
+        if request["do"] == "sandbox":
+            return {"layers": self.layers}
+        if request["do"] == "fork":
+            active = in_use(self.layers, request["on_device"])
+            pid = self._fork(request, descriptors, active)
+            self.wanted.add(active)
+            return {"pid": pid, "layers": sorted(active)}
+        self._reap()
+        return {"status": self.ended.pop(request["pid"], None)}
 
     def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
         """A child that serves a `Runner`. Descriptors: its channel, its output, and its arena if it is a file."""
+        nest = self.nests.pop(layers, None) or self._nest(layers)
+        try:
+            nest.channel.send(request, tuple(descriptors))
+        except ChannelClosed:  # it was killed while it waited, for memory perhaps
+            nest = self._nest(layers)
+            nest.channel.send(request, tuple(descriptors))
+        nest.channel.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return nest.pid
+
+    def _nest(self, layers: frozenset[Layer]) -> Nest:
+        """A child in its namespaces, which waits for its request."""
+        ours, theirs = Channel.pair()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                self.channel.close()
-                _become_runner(request, descriptors, layers, parent)
+                for channel in (
+                    self.channel,
+                    ours,
+                    *(nest.channel for nest in self.nests.values()),
+                ):
+                    channel.close()  # no program may hold what others are asked through
+                become_runner(theirs, layers, parent)
                 code = 0
             os._exit(code)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        theirs.close()
         self.alive.add(pid)
-        return pid
+        return Nest(pid, ours)
 
     def _reap(self) -> None:
         """Note which children ended, and end what they left behind (it is reparented to this process)."""
@@ -106,38 +143,6 @@ class Forkserver:
         while self.alive and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.005)
-
-
-def _become_runner(
-    request: Message, descriptors: list[int], layers: frozenset[Layer], parent: int
-) -> None:
-    control, output, *arena = descriptors
-    for descriptor in descriptors:
-        os.set_inheritable(
-            descriptor, False
-        )  # what the program starts must not hold the channel open
-    place = Place(
-        folder=Path(request["folder"]),
-        readable=tuple(map(Path, request["readable"])),
-        environment=request["environment"],
-        memory_bytes=request["memory_bytes"],
-        cpu_s=request["cpu_s"],
-        layers=layers,
-    )
-    channel = Channel.from_descriptor(control)
-    confinement = Confinement(place)
-    try:
-        confinement.enter(output, parent)
-        if not request["attaches"]:
-            confinement.lock()
-    except (OSError, RuntimeError, ValueError) as error:
-        channel.send({"ok": False, "error": str(error)})
-        return
-    channel.send({"ok": True})
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
-    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
 
 
 def _code_of_runner(code: int) -> int:
