@@ -64,3 +64,17 @@ def test_a_language_can_be_named(stark: Stark, executor: FakeExecutor) -> None:
     stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
 
     assert ["cuda"] == [candidate.language for candidate in executor.evaluated]
+
+
+def test_what_to_beware_of_is_told_before_anything_runs(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(candidate: Candidate) -> Evaluation:
+        raise JudgeUnavailable("the judge died")
+
+    executor = FakeExecutor(unavailable, warnings=("it can reach the network",))
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
+
+    ended = stark("evaluate", "problem.py", "kernels")
+
+    assert "it can reach the network\n" == ended.out

@@ -83,7 +83,7 @@ class Builds:
                 built, tools.environment(built.work, self._architecture), limits
             )
             if built.error is None:
-                folders.copy(built.work, built.kept)
+                built.work.rename(built.kept)
                 done.touch()
             return built
 
@@ -97,7 +97,10 @@ class Builds:
             folders.remove(built.work)
             folders.copy(built.kept, built.work)
             built.source.write_text(candidate.source)
-            yield
+            try:
+                yield
+            finally:
+                folders.remove(built.work)
 
     def _locked(self, built: Built) -> AbstractContextManager[None]:
         return _locked(self._root / f"{built.folder.name}.lock")
