@@ -69,7 +69,9 @@ class JudgeProcess:
                 await process.stdin.drain()
             answer = await waiting
             if isinstance(answer, JudgeFailed):
-                await process.wait()  # it is about to end, and must not get the next request
+                # It is about to end: it must not get the next request, nor fail it when it does.
+                _, reading = self._readers
+                await asyncio.wait([reading])
                 raise JudgeDied(answer.error)
             return answer
         finally:
