@@ -4,6 +4,7 @@ import pytest
 from cli_samples import Stark
 
 from stark.cli import doctor
+from stark.evaluator.candidate.sandbox.layers import LAYERS
 
 TORCH = doctor.Torch("2.13.0", None, [])
 
@@ -43,3 +44,25 @@ def test_a_store_that_cannot_be_written_is_named(stark: Stark) -> None:
     findings = stark("doctor", "--json", "--store", "sqlite:////proc/stark.db").document["findings"]
 
     assert "wrong" == next(f["mark"] for f in findings if f["name"] == "store")
+
+
+def test_every_layer_of_the_sandbox_is_tried(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "landlock,seccomp")
+
+    found = [f for f in stark("doctor", "--json").document["findings"] if f["group"] == "sandbox"]
+
+    assert [*LAYERS, "gaps"] == [finding["name"] for finding in found]
+    by_name = {finding["name"]: finding for finding in found}
+    assert "ok" == by_name["limits"]["mark"]
+    assert "absent" == by_name["landlock"]["mark"]
+    assert by_name["landlock"]["said"].startswith("left out by STARK_SANDBOX_WITHOUT; boot Linux")
+    assert "read your files and what other candidates left" in by_name["gaps"]["said"]
+
+
+def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "firewall")
+
+    findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
+
+    assert "wrong" == findings["layers"]["mark"]
+    assert "STARK_SANDBOX_WITHOUT names firewall" in findings["layers"]["said"]

@@ -71,3 +71,17 @@ def test_an_effort_that_there_is_not(stark: Stark) -> None:
 
     assert 2 == ended.code
     assert "use search or promote" in ended.out + ended.err
+
+
+def test_what_to_beware_of_is_told_before_anything_runs(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(candidate: Candidate) -> Evaluation:
+        raise JudgeUnavailable("the judge died")
+
+    executor = FakeExecutor(unavailable, warnings=("it can reach the network",))
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
+
+    ended = stark("evaluate", "problem.py", "kernels")
+
+    assert "it can reach the network\n" == ended.out

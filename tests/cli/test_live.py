@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from stark.cli.live import LiveScreen
+from stark.cli.live import LiveScreen, PlainLines
 from stark.core.node import Selection
 from stark.core.problem import Problem
 from stark.core.run import RoleModel, Run
@@ -76,3 +76,15 @@ async def test_a_tall_tree_is_folded_to_the_screen(console: Console) -> None:
     assert len(drawn.splitlines()) <= console.height
     assert "3 code" in drawn and "40 debug" in drawn and "├─ 1 code" in drawn
     assert "more folded away" in drawn
+
+
+@pytest.mark.parametrize("kind", [LiveScreen, PlainLines])
+async def test_what_to_beware_of_is_told_when_a_run_begins(
+    kind: type[LiveScreen] | type[PlainLines], console: Console
+) -> None:
+    reference = await FakeExecutor(warnings=("it can reach the network",)).describe(RUN.problem)
+
+    with console.capture() as said:
+        kind(console, RUN).started(RUN, reference, Tree(EAGER_MS), Usage())
+
+    assert "it can reach the network" in said.get()

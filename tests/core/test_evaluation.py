@@ -37,7 +37,12 @@ EXPLANATIONS = {
 def example(status: str) -> Evaluation:
     """An evaluation with all that every status carries."""
     made = correct(0.5) if status == "correct" else failure(status)
-    common = {"seconds": {"build": 9.5}, "output": "printed\n", "warnings": ("a finding",)}
+    common = {
+        "seconds": {"build": 9.5},
+        "output": "printed\n",
+        "warnings": ("a finding",),
+        "sandbox": ("landlock", "seccomp"),
+    }
     return made.model_copy(update=common)
 
 
@@ -63,6 +68,13 @@ def test_an_evaluation_comes_back_from_json_as_it_was(status: str) -> None:
 
     assert status == evaluation.status
     assert evaluation == evaluation_adapter.validate_json(text)
+
+
+def test_an_evaluation_of_before_there_was_a_sandbox_says_nothing_of_it() -> None:
+    stored = failure("crashed").model_dump(mode="json")
+    del stored["sandbox"]
+
+    assert () == evaluation_adapter.validate_python(stored).sandbox
 
 
 @pytest.mark.parametrize("status", STATUSES)

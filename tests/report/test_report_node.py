@@ -26,7 +26,7 @@ ANCHORED = Node(
     edits=(Edit(anchor="loop", before="# attempt 1", after="# attempt 2, unrolled"),),
     candidate=Candidate(language="triton", source="# attempt 2, unrolled\nclass ModelNew: ...\n"),
     evaluation=correct(0.25).model_copy(
-        update={"output": "compiled\n", "warnings": ("It warns.",)}
+        update={"output": "compiled\n", "warnings": ("It warns.",), "sandbox": ("seccomp",)}
     ),
 )
 VIEW = RunView(RUN, reference(), (working(1), ANCHORED), ())
@@ -51,6 +51,7 @@ def test_output_and_warnings_are_shown() -> None:
     said = text(node_text(VIEW, ANCHORED))
 
     assert "end of its output" in said and "compiled" in said and "It warns." in said
+    assert "seccomp" in said
 
 
 @pytest.mark.parametrize("status", [name for name in STATUSES if name != "correct"])

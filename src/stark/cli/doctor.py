@@ -23,6 +23,8 @@ from stark import __version__
 from stark.cli import consoles
 from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
+from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
+from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.languages import LANGUAGES
 from stark.models import key_variables
 from stark.store import Store
@@ -46,11 +48,32 @@ devices = [
 print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}))
 """
 
-CLONE_NEWUSER_AND_NEWNET = 0x10000000 | 0x40000000
-ASK_NAMESPACES = f"""
-import ctypes, sys
-sys.exit(ctypes.CDLL(None).unshare({CLONE_NEWUSER_AND_NEWNET}) != 0)
-"""
+ALLOW_NAMESPACES = (
+    "allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu "
+    "`kernel.apparmor_restrict_unprivileged_userns=0`, in Docker `--security-opt seccomp=unconfined`)"
+)
+
+LAYERS: dict[str, tuple[str, str]] = {
+    "limits": ("files, memory and processor time of each process are bounded", ""),
+    "capabilities": ("candidates have no rights of an administrator", ""),
+    "network": ("candidates have a network without interfaces", ALLOW_NAMESPACES),
+    "processes": ("candidates see no other process and leave none behind", ALLOW_NAMESPACES),
+    "proc": (
+        "/proc shows candidates their own processes only",
+        "give the container its whole /proc",
+    ),
+    "tasks": (
+        "the kernel bounds how many processes a candidate has",
+        "without it the judge counts",
+    ),
+    "mounts": ("candidates see the file systems read-only but for their folder", ALLOW_NAMESPACES),
+    "landlock": (
+        "candidates read system files, packages and their own folder only",
+        "boot Linux 5.19 or later with `landlock` among the `lsm=` of the kernel's command line",
+    ),
+    "seccomp": ("candidates cannot open sockets or trace processes", "use x86-64 or aarch64"),
+}
+"""What each layer does, and what to do where it is missing."""
 
 
 class Finding(NamedTuple):
@@ -178,18 +201,33 @@ def _place(settings: Settings) -> Iterator[Finding]:
 
 
 def _sandbox() -> Iterator[Finding]:
-    """Whether candidates can be kept from the network: they run in namespaces of their own."""
-    asked = subprocess.run([sys.executable, "-c", ASK_NAMESPACES], capture_output=True, check=False)
-    if asked.returncode == 0:
-        said = "candidates run without a network (user and network namespaces work)"
-        yield Finding("sandbox", "network", "ok", said)
-        return
-    said = (
-        "this machine forbids user namespaces, so model-written code can reach the network; run in a "
-        "container without one, or allow them (`sysctl kernel.unprivileged_userns_clone=1`, or "
-        "`kernel.apparmor_restrict_unprivileged_userns=0` on Ubuntu)"
+    """The layers around model-written code: asked in a process of its own, which tries each of them."""
+    asked = subprocess.run(
+        [sys.executable, "-m", "stark.evaluator.candidate.sandbox"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    yield Finding("sandbox", "network", "absent", said)
+    if asked.returncode != 0:
+        last = asked.stderr.strip().splitlines()[-1:] or [f"it ended with {asked.returncode}"]
+        yield Finding("sandbox", "layers", "wrong", last[0])
+        return
+    offered: dict[str, str | None] = json.loads(asked.stdout)
+    yield from (_layer(name, why_not) for name, why_not in offered.items())
+    left = gaps([name for name, why_not in offered.items() if why_not is None])
+    if left:
+        said = (
+            f"model-written code can {', '.join(left)}; mend what is missing or run in a container"
+        )
+        yield Finding("sandbox", "gaps", "absent", said)
+
+
+def _layer(name: str, why_not: str | None) -> Finding:
+    does, remedy = LAYERS[name]
+    if why_not is None:
+        on_device = "; not around a GPU's candidates, CUDA forbids it" if name in OFF_DEVICE else ""
+        return Finding("sandbox", name, "ok", does + on_device)
+    return Finding("sandbox", name, "absent", f"{why_not}; {remedy}")
 
 
 def _table(findings: list[Finding]) -> RenderableType:

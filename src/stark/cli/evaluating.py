@@ -79,6 +79,8 @@ async def _judge(
     try:
         with console.status(f"judging {len(candidates)} for {problem.name}"):
             reference = await executor.describe(problem)
+            for warning in reference.warnings:
+                console.print(Text(warning, "yellow"), soft_wrap=True)
             evaluations = await asyncio.gather(*map(judge, candidates))
     finally:
         await executor.close()

@@ -86,6 +86,8 @@ class PlainLines:
         self._tree = tree
         self._say(f"device: {reference.device.name}")
         self._say(f"reference: {reference_line(reference)}")
+        for warning in reference.warnings:
+            self._say(f"warning: {warning}")
         if tree.nodes:
             self._say(f"goes on after {len(tree.nodes)} attempts")
 
@@ -159,7 +161,9 @@ class LiveScreen:
         self._live.stop()
 
     def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
-        """From now on there is a tree."""
+        """From now on there is a tree; what to beware of stays above it."""
+        for warning in reference.warnings:
+            self._console.print(Text(warning, "yellow"))
         self._tree, self._reference, self._usage = tree, reference, usage
 
     def began(self, attempt: int, selection: Selection) -> None:

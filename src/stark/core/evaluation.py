@@ -33,6 +33,9 @@ class Outcome(Frozen):
     warnings: tuple[str, ...] = ()
     """Findings that do not decide the status, one sentence each."""
 
+    sandbox: tuple[str, ...] = ()
+    """The layers that held its program in place when it last ran; empty if none of it ran, or if nobody noted it."""
+
 
 class Unusable(Outcome):
     """The reply held no candidate that keeps its role's rules, even after it was sent back."""

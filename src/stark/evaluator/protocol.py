@@ -73,6 +73,8 @@ class Hello(Frozen):
     protocol: int = PROTOCOL
     device: Device
     versions: dict[str, str]
+    sandbox: dict[str, str | None] = Field(default={})
+    """Every layer with None if it is active there, or with why it is not."""
 
 
 class Described(Frozen):

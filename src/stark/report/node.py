@@ -78,6 +78,8 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     if evaluation.seconds:
         spent = ", ".join(f"{phase} {s:.2g}" for phase, s in evaluation.seconds.items())
         table.add_row("seconds", spent)
+    if evaluation.sandbox:
+        table.add_row("sandbox", ", ".join(evaluation.sandbox))
     for warning in evaluation.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table

@@ -163,12 +163,16 @@ import torch.nn as nn
 class ModelNew(nn.Module):
     def __init__(self, features):
         super().__init__()
-        os.kill(os.getppid(), signal.SIGKILL)
+        keeper = open(f"/proc/{os.getppid()}/stat").read()
+        os.kill(int(keeper.rpartition(")")[2].split()[1]), signal.SIGKILL)
 """
 
 
-async def test_a_candidate_that_ends_every_judge_is_told_from_its_neighbours() -> None:
+async def test_a_candidate_that_ends_every_judge_is_told_from_its_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "network,processes,landlock,seccomp")
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
     honest = as_candidate("cpp", FAULTS["honest"][0])
 

@@ -1,60 +1,114 @@
-"""What a child does to itself before it touches a candidate: its own session, bounds, folder and environment.
+"""What a child does to itself before it touches a candidate, in three steps.
 
-Not covered here: file-system and system-call filters.
+`prepare` makes namespaces of its own, ahead of any request since it takes longest. `enter` takes the place that a
+request names: folder, environment, bounds. `lock` comes when nothing of ours is left to open, which on a device
+is after the judge's memory was mapped: files, system calls and rights. Which layers there are is the
+forkserver's to know; one that fails here is a fault of ours.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
-import signal
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
-_CLONE_NEWUSER = 0x10000000
-_CLONE_NEWNET = 0x40000000
-
-FILE_LIMIT_BYTES = 4 << 30
-OPEN_FILES = 1024
+from stark.evaluator.candidate.sandbox import bounds, kernel, landlock, namespaces, seccomp, view
+from stark.evaluator.candidate.sandbox.layers import Layer, tasks_bounded_by_namespace
 
 
-def confine(
-    folder: Path, environment: dict[str, str], memory_bytes: int | None, output: int, parent: int
-) -> None:
-    """Make this freshly forked process a child that can be killed whole and holds no secrets.
+@dataclass(frozen=True)
+class Place:
+    """Where a child works and what it may use."""
 
-    `memory_bytes` bounds address space beyond what is mapped now (None where that breaks the
-    device's driver); `output` becomes stdout and stderr; the child dies with `parent`.
-    """
-    os.setsid()
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-    # A network namespace of its own has no interface but a loopback that is down. Where the
-    # machine forbids it the child still runs; `stark doctor` tells.
-    libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    empty = os.open(os.devnull, os.O_RDONLY)
-    for target, source in ((0, empty), (1, output), (2, output)):
-        os.dup2(source, target)
-    _bound(resource.RLIMIT_CORE, 0)
-    _bound(resource.RLIMIT_FSIZE, FILE_LIMIT_BYTES)
-    _bound(resource.RLIMIT_NOFILE, OPEN_FILES)
-    if memory_bytes is not None:
-        _bound(resource.RLIMIT_AS, _mapped_bytes() + memory_bytes)
+    folder: Path
+    """The only one that it may write to: its working folder, HOME and TMPDIR."""
+
+    readable: tuple[Path, ...]
+    """What it may read beside that and the system's own files."""
+
+    environment: dict[str, str]
+    memory_bytes: int | None
+    """Of address space, beyond what is mapped now; None for no bound."""
+
+    cpu_s: int | None
 
 
-def _bound(limit: int, wanted: int) -> None:
-    """Lower a limit; a machine that already has a lower one keeps it."""
-    _, hard = resource.getrlimit(limit)
-    value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(limit, (value, value))
+class Confinement:
+    """One child on its way into its place. Methods raise OSError or RuntimeError where a layer fails."""
 
+    def __init__(self, layers: frozenset[Layer]) -> None:
+        self.layers = layers
+        self._place: Place | None = None
+        self._locked = False
 
-def _mapped_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+    def prepare(self, parent: int) -> None:
+        """Become something that can be killed whole and ends with `parent`.
+
+        Returns in another process than it began where there is a process namespace: in its first.
+        """
+        os.setsid()
+        kernel.die_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
+        if "network" in self.layers:
+            namespaces.enter(processes="processes" in self.layers)
+        if "processes" in self.layers:
+            namespaces.leave_a_keeper()
+        if "proc" in self.layers:
+            namespaces.mount_own_proc()
+        if tasks_bounded_by_namespace(self.layers):
+            namespaces.limit_processes(bounds.most_processes())
+
+    def enter(self, place: Place, output: int) -> None:
+        """Take the place, without a secret, in a process whose keeper stays behind; `output` becomes stdout and stderr."""
+        namespaces.leave_a_keeper()
+        os.environ.clear()
+        os.environ.update(place.environment)
+        tempfile.tempdir = None  # found out once per process, so the forkserver's until now
+        empty = os.open(os.devnull, os.O_RDONLY)
+        for target, source in ((0, empty), (1, output), (2, output)):
+            os.dup2(source, target)
+        os.chdir(place.folder)
+        bounds.bound(place.memory_bytes, place.cpu_s)
+        self._place = place
+
+    def lock(self) -> None:
+        """Give up what only the way here needed. After this a program may run; a second call does nothing."""
+        if self._locked:
+            return
+        place, layers = self._place, self.layers
+        assert place is not None, "a child locks itself in the place that it entered"
+        if "mounts" in layers:
+            namespaces.see_read_only([place.folder, view.THREAD_NAMES])
+            os.chdir(place.folder)
+        if "tasks" in layers and not tasks_bounded_by_namespace(layers):
+            bounds.lower(resource.RLIMIT_NPROC, bounds.most_processes())
+        kernel.forbid_new_privileges()
+        if "capabilities" in layers:
+            kernel.drop_capabilities()
+        if "landlock" in layers:
+            landlock.restrict(self._readable(place), self._writable(place))
+        if "seccomp" in layers:
+            truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
+            seccomp.restrict(self._strangers(), refuse_truncate=truncates)
+        self._locked = True
+
+    def _strangers(self) -> seccomp.Strangers:
+        if "processes" in self.layers:
+            return "unreachable"
+        scoped = "landlock" in self.layers and landlock.version() >= landlock.SCOPES_SIGNALS
+        return "unsignalled" if scoped else "reachable"
+
+    def _readable(self, place: Place) -> Iterator[Path]:
+        yield from place.readable
+        yield from view.readable(place.environment, place.folder)
+
+    def _writable(self, place: Place) -> Iterator[Path]:
+        yield place.folder
+        yield view.THREAD_NAMES
+        yield from view.devices()
+        if "mounts" in self.layers:
+            yield namespaces.SHARED_MEMORY  # its own; the machine's would carry things to the next

@@ -1,74 +1,119 @@
 """A process that imported torch and never touched a device, from which children are forked in milliseconds.
 
 Importing torch takes seconds, forking a process that did takes a few milliseconds, and a CUDA context
-cannot be forked: hence a server of its own that does nothing else. It answers two requests:
+cannot be forked: hence a server of its own that does nothing else. It answers three requests:
 
-    {"do": "fork", ...} with descriptors  ->  {"pid": 123}
+    {"do": "sandbox"}                     ->  {"layers": every layer with null, or with why it is not here}
+    {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": those of this child}
     {"do": "wait", "pid": 123}            ->  {"status": null, or an exit code, negative for a signal}
+
+A child says first of all on its own channel whether it is in its place: {"ok": true}, or why not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import io
 import os
 import shutil
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
-from stark.evaluator.candidate.confine import confine
-from stark.evaluator.candidate.runner import Runner
+from stark.evaluator.candidate.nest import become_runner
+from stark.evaluator.candidate.sandbox import kernel, view
+from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
+from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
-_PR_SET_CHILD_SUBREAPER = 36
+IDLE_S = 0.02
+"""How long nothing is asked before a nest is made for the next request."""
 
 ENDING_S = 5.0
 """How long killed children may take to end."""
 
 
+class Nest(NamedTuple):
+    """A child that waits for its request."""
+
+    pid: int
+    channel: Channel
+
+
 class Forkserver:
     """Forks children and says how they ended; processes that they leave behind are killed."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
         self.channel = channel
+        self.layers = layers
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
+        self.nests: dict[frozenset[Layer], Nest] = {}
+        self.wanted: set[frozenset[Layer]] = set()
+        """Of which kind to have a nest ready for the next request."""
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        kernel.adopt_orphans()
         while True:
             try:
-                request, descriptors = self.channel.receive()
+                request, descriptors = self.channel.receive(IDLE_S if self.wanted else None)
+            except TimeoutError:
+                layers = self.wanted.pop()
+                self.nests[layers] = self._nest(layers)
             except ChannelClosed:
                 return
-            if request["do"] == "fork":
-                self.channel.send({"pid": self._fork(request, descriptors)})
             else:
-                self._reap()
-                self.channel.send({"status": self.ended.pop(request["pid"], None)})
+                self.channel.send(self._answer(request, descriptors))
 
-    def _fork(self, request: Message, descriptors: list[int]) -> int:
+    def _answer(self, request: Message, descriptors: list[int]) -> Message:
+        if request["do"] == "sandbox":
+            return {"layers": self.layers}
+        if request["do"] == "fork":
+            active = in_use(self.layers, request["on_device"])
+            pid = self._fork(request, descriptors, active)
+            self.wanted.add(active)
+            return {"pid": pid, "layers": sorted(active)}
+        self._reap()
+        return {"status": self.ended.pop(request["pid"], None)}
+
+    def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
         """A child that serves a `Runner`. Descriptors: its channel, its output, and its arena if it is a file."""
+        nest = self.nests.pop(layers, None) or self._nest(layers)
+        try:
+            nest.channel.send(request, tuple(descriptors))
+        except ChannelClosed:  # it was killed while it waited, for memory perhaps
+            nest = self._nest(layers)
+            nest.channel.send(request, tuple(descriptors))
+        nest.channel.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return nest.pid
+
+    def _nest(self, layers: frozenset[Layer]) -> Nest:
+        """A child in its namespaces, which waits for its request."""
+        ours, theirs = Channel.pair()
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                self.channel.close()
-                _become_runner(request, descriptors, parent)
+                for channel in (
+                    self.channel,
+                    ours,
+                    *(nest.channel for nest in self.nests.values()),
+                ):
+                    channel.close()  # no program may hold what others are asked through
+                become_runner(theirs, layers, parent)
                 code = 0
             os._exit(code)
-        for descriptor in descriptors:
-            os.close(descriptor)
+        theirs.close()
         self.alive.add(pid)
-        return pid
+        return Nest(pid, ours)
 
     def _reap(self) -> None:
         """Note which children ended, and end what they left behind (it is reparented to this process)."""
@@ -87,7 +132,7 @@ class Forkserver:
                 pid, status = found
                 if pid in self.alive:
                     self.alive.remove(pid)
-                    self.ended[pid] = os.waitstatus_to_exitcode(status)
+                    self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
 
     def kill_all(self) -> None:
         """End every child with all its processes."""
@@ -100,19 +145,9 @@ class Forkserver:
             time.sleep(0.005)
 
 
-def _become_runner(request: Message, descriptors: list[int], parent: int) -> None:
-    control, output, *arena = descriptors
-    for descriptor in descriptors:
-        os.set_inheritable(
-            descriptor, False
-        )  # what the program starts must not hold the channel open
-    confine(
-        Path(request["folder"]), request["environment"], request["memory_bytes"], output, parent
-    )
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
-    Runner(Channel.from_descriptor(control), arena[0] if arena else None).serve()
+def _code_of_runner(code: int) -> int:
+    """Its keeper ended in its place, and says a signal as shells do."""
+    return SIGNALLED - code if code > SIGNALLED else code
 
 
 def _own_children() -> set[int]:
@@ -135,7 +170,8 @@ def main() -> None:
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit("a preloaded module touched the device, so children could not use it")
-    server = Forkserver(Channel.from_descriptor(int(descriptor)))
+    view.of_machine()  # once, and not in every child
+    server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())
     server.serve()
     server.kill_all()
     shutil.rmtree(folder, ignore_errors=True)

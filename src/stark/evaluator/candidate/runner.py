@@ -11,8 +11,9 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import torch
@@ -34,9 +35,10 @@ gaps between a call's first launches are not timed. A call whose launches take l
 class Runner:
     """One program in one process: `attach` and `import` (or `import` alone), then `load`, then `call` and `time`."""
 
-    def __init__(self, channel: Channel, arena: int | None) -> None:
+    def __init__(self, channel: Channel, arena: int | None, lock: Callable[[], None]) -> None:
         self.channel = channel
         self.arena = arena
+        self.lock = lock
         self.path = Path()
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
@@ -99,6 +101,7 @@ class Runner:
 
     def _import(self, request: Message) -> Message:
         """Import the program's file; modules that compile on import build here."""
+        self.lock()  # whoever forgot to attach: no program runs without it
         self.path = Path(request["path"])
         self.module = _import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -106,7 +109,7 @@ class Runner:
         return {}
 
     def _attach(self, request: Message) -> Message:
-        """Open the device and map what the judge shares. Comes before any of the program's own code runs."""
+        """Open the device, map what the judge shares, and lock up. Comes before any of the program's own code runs."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -127,6 +130,7 @@ class Runner:
             for places in given["inputs"]
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
+        self.lock()
         return {}
 
     def _load(self, request: Message) -> Message:
@@ -226,12 +230,21 @@ def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
 
 
 def _import_file(name: str, path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(name, path)
+    specification = importlib.util.spec_from_file_location(
+        name, path, loader=_SourceAlone(name, str(path))
+    )
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     specification.loader.exec_module(module)
     return module
+
+
+class _SourceAlone(SourceFileLoader):
+    """Compiles the file as it is: compiled code beside it could have been put there by its own build."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _form(leaf: object) -> str:

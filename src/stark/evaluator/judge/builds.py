@@ -1,22 +1,24 @@
 """Building candidates: each in a child without a device, into a folder named by what it is built from.
 
 Builds of different candidates run side by side; the same candidate is built once. The folder's name is the
-digest of source, toolchain and architecture, so a later judge finds everything compiled.
+digest of source, toolchain and architecture, so a later judge finds everything compiled. What a build
+left is kept aside, and every run begins with a copy of it.
 """
 
 from __future__ import annotations
 
 import fcntl
-import shutil
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.evaluator.judge.children import ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge import folders
+from stark.evaluator.judge.children import Allowance, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.protocol import Limits
 from stark.languages import language
@@ -26,11 +28,26 @@ BUILD_MEMORY_GB = 32.0
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate's file where it was built, and the compiler's words if that failed."""
+    """A candidate where it was built, or the compiler's words if that failed."""
 
-    path: Path
+    folder: Path
     error: str | None = None
     output: str = ""
+
+    @property
+    def source(self) -> Path:
+        """The candidate's file, which nothing but the judge writes."""
+        return self.folder / "candidate.py"
+
+    @property
+    def work(self) -> Path:
+        """Where the candidate works while it is built and while it runs: home, temporary files and caches."""
+        return self.folder / "work"
+
+    @property
+    def kept(self) -> Path:
+        """What the build left in `work`, as it was then."""
+        return self.folder / "kept"
 
 
 class Builds:
@@ -43,39 +60,71 @@ class Builds:
         self._forkserver = forkserver
         root.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Of the sandbox that every build runs in."""
+        return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
+
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
         tools = language(candidate.language)
         key = digest(candidate.source, tools.toolchain(), self._target)
-        folder, done = self._root / key, self._root / f"{key}.built"
-        path = folder / "candidate.py"
-        with _locked(self._root / f"{key}.lock"):
-            if done.exists() and path.exists():
-                return Built(path)
+        built, done = Built(self._root / key), self._root / f"{key}.built"
+        with self._locked(built):
+            if done.exists() and built.kept.exists():
+                return built
+            done.unlink(missing_ok=True)
             # What an interrupted build left, its own lock files above all, would stop this one.
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            path.write_text(candidate.source)
+            folders.remove(built.folder)
+            built.work.mkdir(parents=True)
+            built.source.write_text(candidate.source)
             built = self._import_without_device(
-                path, candidate.source, tools.environment(folder, self._architecture), limits
+                built,
+                candidate.source,
+                tools.environment(built.work, self._architecture),
+                limits,
             )
             if built.error is None:
+                built.work.rename(built.kept)
                 done.touch()
             return built
 
+    @contextmanager
+    def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
+        """Holds a built candidate as its build left it, its file as it was asked for, while it runs.
+
+        Whatever it wrote when it ran before, an answer for instance, is gone.
+        """
+        with self._locked(built):
+            folders.remove(built.work)
+            folders.copy(built.kept, built.work)
+            built.source.write_text(candidate.source)
+            try:
+                yield
+            finally:
+                folders.remove(built.work)
+
+    def _locked(self, built: Built) -> AbstractContextManager[None]:
+        return _locked(self._root / f"{built.folder.name}.lock")
+
     def _import_without_device(
-        self, path: Path, source: str, environment: dict[str, str], limits: Limits
+        self, built: Built, source: str, environment: dict[str, str], limits: Limits
     ) -> Built:
         child = self._forkserver.fork(
-            path.parent,
-            child_environment(path.parent, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
-            memory_gb=BUILD_MEMORY_GB,
-            bound_address_space=False,
-            output_kb=limits.output_kb,
+            Allowance(
+                built.work,
+                child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
+                memory_gb=BUILD_MEMORY_GB,
+                output_kb=limits.output_kb,
+                readable=(built.source,),
+                cpu_s=processor_s(limits.build_s),
+                attaches=False,
+            )
         )
         error = None
         try:
-            child.ask({"do": "import", "path": str(path), "class": "ModelNew"}, limits.build_s)
+            asked = {"do": "import", "path": str(built.source), "class": "ModelNew"}
+            child.ask(asked, limits.build_s)
         except ChildFailed as failure:
             if failure.kind != "crashed":
                 raise
@@ -83,9 +132,19 @@ class Builds:
         finally:
             output = child.close()
         if error is None:
-            return Built(path)
+            too_much = folders.excess(built.work)
+            if too_much is None:
+                return built
+            error = f"its build wrote {too_much}"
         said = error if _speaks(error) else f"{error}\n{output}"
-        return Built(path, first_errors(said.replace(f"{path.parent}/", ""), source), output)
+        for path in (built.work, built.folder):
+            said = said.replace(f"{path}/", "")
+        return replace(built, error=first_errors(said, source), output=output)
+
+
+def processor_s(limit_s: float) -> int:
+    """What one process can use within a deadline with every core; the kernel's own stop behind the judge's."""
+    return int(limit_s * (os.cpu_count() or 1)) + 1
 
 
 @contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import secrets
 import signal
 import subprocess
@@ -16,13 +15,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from stark.evaluator.candidate.sandbox.bounds import most_processes
+from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
+from stark.evaluator.judge.folders import excess
+from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree
 
 POLL_S = 0.05
-"""How often a waiting judge looks at a child's memory."""
+"""How often a waiting judge looks at what a child uses."""
+
+FOLDER_POLL_S = 1.0
+"""How often it looks at what the child has written."""
+
+START_S = 60.0
+"""How long a child may take into its place; milliseconds, unless the machine is overloaded."""
 
 ENDING_S = 5.0
 """How long a killed child may take to end; a process stuck in a driver takes longer."""
@@ -61,6 +72,38 @@ class ForkserverDied(Exception):
     """The process that children are forked from is gone: a fault of ours."""
 
 
+class SandboxFailed(Exception):
+    """A layer that this machine offers could not be put around a child: a fault of ours, and no program ran."""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What a child may see and use."""
+
+    folder: Path
+    """Where it works, the only folder that it may write to."""
+
+    environment: dict[str, str]
+    memory_gb: float
+    """Of itself and whatever it starts, beyond what it begins with."""
+
+    output_kb: int
+    readable: tuple[Path, ...] = ()
+    """Files and folders beside its own and the system's."""
+
+    bounds_address_space: bool = False
+    """Whether each of its processes is held to the memory by the kernel; drivers and compilers do not bear it."""
+
+    cpu_s: int | None = None
+    """Processor time of each of its processes."""
+
+    attaches: bool = True
+    """Whether it maps the judge's memory before a program may run."""
+
+    on_device: bool = False
+    """Whether that memory is on a GPU, which some layers would keep it from."""
+
+
 class Forkserver:
     """The judge's side of `stark.evaluator.candidate.forkserver`. Safe to use from several threads."""
 
@@ -73,13 +116,14 @@ class Forkserver:
         self._process = subprocess.Popen(
             [
                 sys.executable,
+                "-P",  # the folder that STARK was started in is none of a candidate's business
                 "-m",
                 "stark.evaluator.candidate.forkserver",
                 str(descriptor),
                 str(self.folder),
                 *preload,
             ],
-            env=child_environment(self.folder, FORKSERVER_ENVIRONMENT),
+            env=child_environment(self.folder, FORKSERVER_ENVIRONMENT | _left_out()),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
@@ -87,31 +131,37 @@ class Forkserver:
         )
         theirs.close()
 
-    def fork(
-        self,
-        folder: Path,
-        environment: dict[str, str],
-        memory_gb: float,
-        bound_address_space: bool,
-        output_kb: int,
-        arena: int | None = None,
-    ) -> Child:
-        """A confined child working in `folder`; `arena` is the descriptor of its shared memory, if a file."""
+    @cached_property
+    def sandbox(self) -> dict[Layer, str | None]:
+        """Every layer with None if this machine offers it, or with why it does not."""
+        layers: dict[Layer, str | None] = self._ask({"do": "sandbox"})["layers"]
+        return layers
+
+    def fork(self, allowed: Allowance, arena: int | None = None) -> Child:
+        """A confined child; `arena` is the descriptor of its shared memory, if a file. Raises SandboxFailed."""
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
         handed = [theirs.end.fileno(), writing, *([] if arena is None else [arena])]
+        bounded = allowed.bounds_address_space
         request = {
             "do": "fork",
-            "folder": str(folder),
-            "environment": environment,
-            "memory_bytes": int(memory_gb * 1e9) if bound_address_space else None,
+            "folder": str(allowed.folder),
+            "readable": [str(path) for path in allowed.readable],
+            "environment": allowed.environment,
+            "memory_bytes": int(allowed.memory_gb * 1e9) if bounded else None,
+            "cpu_s": allowed.cpu_s,
+            "attaches": allowed.attaches,
+            "on_device": allowed.on_device,
         }
         try:
-            pid = self._ask(request, tuple(handed))["pid"]
+            forked = self._ask(request, tuple(handed))
         finally:
             theirs.close()
             os.close(writing)
-        return Child(self, pid, ours, _Output(reading, output_kb), memory_gb)
+        output = _Output(reading, allowed.output_kb)
+        child = Child(self, forked["pid"], tuple(forked["layers"]), ours, output, allowed)
+        child.begin()
+        return child
 
     def exit_code(self, pid: int) -> int | None:
         """How a child ended (negative for a signal), or None while it lives."""
@@ -136,17 +186,45 @@ class Forkserver:
 
 
 class Child:
-    """One running program. Every method but `close` may raise ChildFailed."""
+    """One running program. Every method but `begin` and `close` may raise ChildFailed."""
 
     def __init__(
-        self, server: Forkserver, pid: int, channel: Channel, output: _Output, memory_gb: float
+        self,
+        server: Forkserver,
+        pid: int,
+        layers: tuple[str, ...],
+        channel: Channel,
+        output: _Output,
+        allowed: Allowance,
     ) -> None:
         self.pid = pid
+        """Of the keeper, the first process of its tree."""
+
+        self.layers = layers
+        """Of the sandbox around it."""
+
         self._server = server
         self._channel = channel
         self._output = output
-        self._memory_gb = memory_gb
+        self._allowed = allowed
+        self._began_with_bytes = 0
+        self._folder_due = 0.0
         self._code: int | None = None
+
+    def begin(self) -> None:
+        """Wait until it is in its place. Raises SandboxFailed, after which it is closed."""
+        try:
+            ready = self._channel.receive(START_S)[0]
+            error = None if ready.get("ok") is True else str(ready.get("error"))
+        except (ChannelClosed, TimeoutError) as failure:
+            error = str(failure) or f"it said nothing for {START_S:g} s"
+        if error is not None:
+            said = self.close()
+            raise SandboxFailed(
+                f"a child could not be confined: {error}\n{said}\nSee `stark doctor`; {WITHOUT} leaves layers out"
+            )
+        self._began_with_bytes = use_of_tree(self.pid).memory_bytes
+        self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
@@ -167,14 +245,12 @@ class Child:
         return answer
 
     def pause(self) -> None:
-        """Stop all its threads until `resume`, so that nothing of it runs while another program is timed."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGSTOP)
+        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed."""
+        self._signal_tree(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it run again."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGCONT)
+        self._signal_tree(signal.SIGCONT)
 
     def close(self) -> str:
         """Kill the child with all its processes; returns what it printed, bounded."""
@@ -186,6 +262,15 @@ class Child:
             time.sleep(0.002)
         return self._output.close()
 
+    def _signal_tree(self, number: signal.Signals) -> None:
+        """To every process of its tree, those included that it starts meanwhile."""
+        told: set[int] = set()
+        while new := use_of_tree(self.pid).processes - told:
+            for pid in new:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            told |= new
+
     def _receive(self, deadline: float, limit_s: float) -> Message:
         while True:
             remaining = deadline - time.monotonic()
@@ -194,14 +279,26 @@ class Child:
             try:
                 return self._channel.receive(min(POLL_S, remaining))[0]
             except TimeoutError:
-                self._check_memory()
+                self._check_use()
 
-    def _check_memory(self) -> None:
-        used_gb = _resident_bytes(self.pid) / 1e9
-        if used_gb > self._memory_gb:
+    def _check_use(self) -> None:
+        used = use_of_tree(self.pid)
+        if self._is_too_much(used.memory_bytes) and self._is_too_much(exact_memory_bytes(used)):
             raise ChildFailed(
-                "out_of_memory", f"it used {used_gb:.1f} GB of at most {self._memory_gb:g} GB"
+                "out_of_memory", f"it used over {self._allowed.memory_gb:g} GB of memory"
             )
+        if used.tasks > most_processes():
+            raise ChildFailed(
+                "crashed", f"it started over {most_processes()} processes and threads"
+            )
+        if time.monotonic() >= self._folder_due:
+            too_much = excess(self._allowed.folder)
+            if too_much is not None:
+                raise ChildFailed("crashed", f"it wrote {too_much}")
+            self._folder_due = time.monotonic() + FOLDER_POLL_S
+
+    def _is_too_much(self, used_bytes: int) -> bool:
+        return used_bytes - self._began_with_bytes > self._allowed.memory_gb * 1e9
 
     def _exit_code(self) -> int | None:
         """How it ended, or None; the forkserver tells only once."""
@@ -267,9 +364,5 @@ def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict
     }
 
 
-def _resident_bytes(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError, ValueError):
-        return 0
-    return pages * resource.getpagesize()
+def _left_out() -> dict[str, str]:
+    return {WITHOUT: os.environ[WITHOUT]} if WITHOUT in os.environ else {}

@@ -32,8 +32,8 @@ from stark.core.evaluation import (
     TimedOut,
 )
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.builds import Builds
-from stark.evaluator.judge.children import Child, ChildFailed, child_environment
+from stark.evaluator.judge.builds import Builds, Built, processor_s
+from stark.evaluator.judge.children import Allowance, Child, ChildFailed, child_environment
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.inputs import Drawn
@@ -76,6 +76,7 @@ class Attempt:
         self.effort: Effort = request.effort
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
+        self.sandbox: tuple[str, ...] = ()
         self.phase: Phase = "static"
         self.limit_s = math.inf
         self.asked_s = 0.0
@@ -111,6 +112,7 @@ class OnTheClock:
 
     def __init__(self, child: Child, attempt: Attempt) -> None:
         self._child, self._attempt = child, attempt
+        self.layers = child.layers
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
@@ -134,21 +136,23 @@ def check_statically(attempt: Attempt) -> None:
         raise Verdict(BuildFailed(error=broken))
 
 
-def build(attempt: Attempt, builds: Builds) -> Path:
-    """Import the candidate once without a device, so that everything it compiles is compiled. Returns its file."""
+def build(attempt: Attempt, builds: Builds) -> Built:
+    """Import the candidate once without a device, so that everything it compiles is compiled."""
+    attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
         built = builds.build(attempt.candidate, attempt.limits)
     if built.error is not None:
         raise Verdict(BuildFailed(error=built.error, output=built.output))
-    return built.path
+    return built
 
 
-def run(attempt: Attempt, path: Path, prepared: PreparedReference) -> Evaluation:
-    """Load, verify and time a built candidate. The caller holds the device."""
-    child = _start(attempt, path, prepared)
+def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
+    """Load, verify and time a candidate whose build is ready. The caller holds the device."""
+    child = _start(attempt, built, prepared)
+    attempt.sandbox = child.layers
     output = ""
     try:
-        _load(attempt, child, path, prepared)
+        _load(attempt, child, built.source, prepared)
         accuracy = _verify(attempt, child, prepared)
         evaluation: Evaluation = _time(attempt, child, prepared, accuracy)
     except Verdict as verdict:
@@ -159,7 +163,7 @@ def run(attempt: Attempt, path: Path, prepared: PreparedReference) -> Evaluation
 
 
 def generalizes(
-    request: Evaluate, path: Path, elsewhere: Iterable[tuple[str, PreparedReference]]
+    request: Evaluate, built: Built, elsewhere: Iterable[tuple[str, PreparedReference]]
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Whether a correct candidate is correct at other shapes too, and a sentence for each where it is not.
 
@@ -168,10 +172,10 @@ def generalizes(
     tried, failures = 0, []
     for change, prepared in elsewhere:
         attempt = Attempt(request.model_copy(update={"effort": "search"}))
-        child = _start(attempt, path, prepared)
+        child = _start(attempt, built, prepared)
         tried += 1
         try:
-            _load(attempt, child, path, prepared)
+            _load(attempt, child, built.source, prepared)
             _verify(attempt, child, prepared)
         except Verdict as verdict:
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
@@ -186,23 +190,31 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
         update={
             "seconds": attempt.seconds,
             "output": output or evaluation.output,
+            "sandbox": attempt.sandbox,
             "warnings": (*attempt.warnings, *evaluation.warnings),
         }
     )
 
 
-def _start(attempt: Attempt, path: Path, prepared: PreparedReference) -> OnTheClock:
-    folder = path.parent
-    extra = language(attempt.candidate.language).environment(folder, architecture_of(prepared))
+def _start(attempt: Attempt, built: Built, prepared: PreparedReference) -> OnTheClock:
+    limits = attempt.limits
+    language_of_it = language(attempt.candidate.language)
+    extra = language_of_it.environment(built.work, architecture_of(prepared))
     on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
+    slack_s = 3 * REFERENCE_CALLS * prepared.reference_s
     child = prepared.forkserver.fork(
-        folder,
-        child_environment(folder, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
-        memory_gb=attempt.limits.memory_gb + arena.size / 1e9,
-        bound_address_space=on_cpu,
-        output_kb=attempt.limits.output_kb,
-        arena=arena.descriptor,
+        Allowance(
+            built.work,
+            child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
+            memory_gb=limits.memory_gb + arena.size / 1e9,
+            output_kb=limits.output_kb,
+            readable=(built.source,),
+            bounds_address_space=on_cpu,
+            cpu_s=processor_s(limits.load_s + limits.verify_s + limits.time_s + slack_s),
+            on_device=not on_cpu,
+        ),
+        arena.descriptor,
     )
     return OnTheClock(child, attempt)
 

@@ -8,7 +8,13 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.children import Child, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.children import (
+    Allowance,
+    Child,
+    ChildFailed,
+    Forkserver,
+    child_environment,
+)
 from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.protocol import Limits
@@ -65,14 +71,15 @@ def start_reference(
 ) -> RunningReference:
     """The problem's own Model, loaded, compiled if so named, and called once on what `shared` holds. Raises ProblemError."""
     folder = shared.folder
-    child = forkserver.fork(
+    allowed = Allowance(
         folder,
         child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(), **_COMPILER}),
         memory_gb=1e6,
-        bound_address_space=False,
         output_kb=limits.output_kb,
-        arena=shared.arena.descriptor,
+        readable=(program.path,),
+        on_device=program.device.type == "cuda",
     )
+    child = forkserver.fork(allowed, shared.arena.descriptor)
     shared.fill_weights()
     if program.device.type == "cuda":
         torch.cuda.synchronize(program.device)

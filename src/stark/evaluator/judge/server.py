@@ -20,7 +20,8 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
-from stark.evaluator.judge.builds import Builds
+from stark.evaluator.candidate.sandbox.layers import gaps, in_use
+from stark.evaluator.judge.builds import Builds, Built
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.evaluate import (
     Attempt,
@@ -80,7 +81,10 @@ class Judge:
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
-        self._say(Hello(device=self.sheet, versions=self.versions))
+        hello = Hello(
+            device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
+        )
+        self._say(hello)
         for line in requests:
             request = request_adapter.validate_json(line)
             self._pool.submit(self._work, request)
@@ -107,6 +111,8 @@ class Judge:
         if isinstance(request, Describe):
             with self._device_lock:
                 reference = self._prepare(request.problem).describe(request.limits, self.versions)
+            warnings = (*reference.warnings, *self._gaps())
+            reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
         return Evaluated(id=request.id, evaluation=self._evaluate(request))
 
@@ -115,22 +121,23 @@ class Judge:
         try:
             check_statically(attempt)
             with self._building:
-                path = build(attempt, self._builds)
+                built = build(attempt, self._builds)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
         with self._device_lock:
             prepared = self._prepare(request.problem)
-            evaluation = run(attempt, path, prepared)
-            if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                evaluation = self._promoted(evaluation, request, path, prepared)
+            with self._builds.ready(attempt.candidate, built):
+                evaluation = run(attempt, built, prepared)
+                if isinstance(evaluation, Correct) and attempt.effort == "promote":
+                    evaluation = self._promoted(evaluation, request, built, prepared)
             if evaluation.status not in ("correct", "incorrect"):
                 self._probe()
         return evaluation
 
     def _promoted(
-        self, correct: Correct, request: Evaluate, path: Path, prepared: PreparedReference
+        self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
     ) -> Correct:
-        found, warnings = generalizes(request, path, self._elsewhere(prepared))
+        found, warnings = generalizes(request, built, self._elsewhere(prepared))
         return correct.model_copy(
             update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
         )
@@ -153,6 +160,17 @@ class Judge:
                 other.close()
             if found == SHAPES_TRIED:
                 return
+
+    def _gaps(self) -> tuple[str, ...]:
+        """What the sandbox around candidates lacks on this machine, in a sentence, before any of them runs."""
+        active = in_use(self.forkserver.sandbox, on_device=self.device.type == "cuda")
+        found = gaps(active)
+        if not found:
+            return ()
+        return (
+            f"on the judge's machine model-written code can {', '.join(found)}; "
+            "`stark doctor` there says what to do",
+        )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
         """The problem made ready; one is kept warm at a time. The caller holds the device."""

@@ -1,0 +1,58 @@
+"""A child of the forkserver: waits in namespaces of its own for a request, takes its place and serves a `Runner`.
+
+Waiting ahead hides most of what a sandbox costs: two forks and the namespaces.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate.runner import Runner
+from stark.evaluator.candidate.sandbox.layers import Layer
+from stark.evaluator.candidate.wire import Channel, Message
+
+FAILURES = (OSError, RuntimeError, ValueError)
+"""What a layer raises that cannot be put in place."""
+
+
+def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> None:
+    """Wait for the one request, then run until the judge hangs up; ends with the process `parent`."""
+    confinement = Confinement(layers)
+    failure: Exception | None = None
+    try:
+        confinement.prepare(parent)
+    except FAILURES as error:
+        failure = error  # said when there is someone to say it to
+    request, (control, output, *arena) = requests.receive()
+    requests.close()
+    for descriptor in (control, output, *arena):
+        os.set_inheritable(descriptor, False)  # what the program starts must not hold them open
+    channel = Channel.from_descriptor(control)
+    try:
+        if failure is not None:
+            raise failure
+        confinement.enter(_place(request), output)
+        if not request["attaches"]:
+            confinement.lock()
+    except FAILURES as error:
+        channel.send({"ok": False, "error": str(error)})
+        return
+    channel.send({"ok": True})
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
+    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
+
+
+def _place(request: Message) -> Place:
+    return Place(
+        folder=Path(request["folder"]),
+        readable=tuple(map(Path, request["readable"])),
+        environment=request["environment"],
+        memory_bytes=request["memory_bytes"],
+        cpu_s=request["cpu_s"],
+    )

@@ -1,0 +1,119 @@
+"""The system calls that Python does not offer, through the C library. Linux only."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+NEW_MOUNTS = 0x00020000
+NEW_USER = 0x10000000
+NEW_PROCESSES = 0x20000000
+NEW_NETWORK = 0x40000000
+
+MOUNT_BIND = 4096
+MOUNT_RECURSIVE = 16384
+MOUNT_PRIVATE = 1 << 18
+MOUNT_NO_SUID = 2
+MOUNT_NO_DEVICES = 4
+MOUNT_NO_PROGRAMS = 8
+
+_MOUNT_SETATTR = 442
+_ATTR_READ_ONLY = 1
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+
+_PR_SET_PDEATHSIG = 1
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT = 47
+_PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+_CAPABILITIES_VERSION_3 = 0x20080522
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def release() -> tuple[int, int]:
+    """The kernel's version, as (6, 18)."""
+    major, minor = os.uname().release.split(".")[:2]
+    digits = "".join(character for character in minor if character.isdigit())
+    return int(major), int(digits or 0)
+
+
+def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Call by number; returns what the kernel does. Raises OSError, which names the call."""
+    given = [
+        ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
+    ]
+    return _checked(_libc.syscall(ctypes.c_long(number), *given), name)
+
+
+def unshare(flags: int) -> None:
+    """Put this process (for processes: its next children) into namespaces of its own. Raises OSError."""
+    _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def mount(
+    source: str, target: Path, kind: str | None, flags: int, options: str | None = None
+) -> None:
+    """Raises OSError."""
+    given = [
+        None if text is None else os.fsencode(text) for text in (source, str(target), kind, options)
+    ]
+    done = _libc.mount(given[0], given[1], given[2], ctypes.c_ulong(flags), given[3])
+    _checked(done, f"mount on {target}")
+
+
+def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
+    """Change what the mount at `path` allows. Raises OSError."""
+    wanted, cleared = (_ATTR_READ_ONLY, 0) if read_only else (0, _ATTR_READ_ONLY)
+    attributes = b"".join(value.to_bytes(8, "little") for value in (wanted, cleared, 0, 0))
+    syscall(
+        f"mount_setattr on {path}",
+        _MOUNT_SETATTR,
+        _AT_FDCWD,
+        ctypes.create_string_buffer(os.fsencode(path)),
+        _AT_RECURSIVE if recursive else 0,
+        ctypes.create_string_buffer(attributes, len(attributes)),
+        len(attributes),
+    )
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, however that ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ended."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def forbid_new_privileges() -> None:
+    """No program that is started from here gains rights by its file; Landlock and seccomp demand it."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def drop_capabilities() -> None:
+    """Give up every right of an administrator, for this process and whatever it starts. Raises OSError."""
+    for capability in range(64):
+        if _libc.prctl(_PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0))) != 0:
+            break  # beyond the last one, or without the right to: then the sets below matter alone
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
+    header = _CAPABILITIES_VERSION_3.to_bytes(4, "little") + bytes(4)
+    nothing = ctypes.create_string_buffer(24)
+    _checked(_libc.capset(ctypes.create_string_buffer(header, 8), nothing), "capset")
+
+
+def _prctl(option: int, value: int) -> None:
+    _checked(_libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+
+
+def _checked(result: int, name: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+    return result

@@ -1,0 +1,91 @@
+"""Landlock: which files may be read and written, and which processes may be signalled or looked into.
+
+Rules only add up, so what must stay hidden is simply not named. It holds for the calling thread and
+everything started from it, for good, and needs no privilege. It says nothing about changing modes and
+owners of files; a read-only view of the machine (`namespaces`) and seccomp do.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from stark.evaluator.candidate.sandbox import kernel
+
+OLDEST = 2
+"""Before this version nothing can be renamed from one folder to another, which compilers do."""
+
+SCOPES_SIGNALS = 6
+"""From this version on, processes outside cannot be signalled, nor their abstract sockets reached."""
+
+KNOWS_TRUNCATE = 3
+"""Before this version truncate(2) passes it by."""
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ONLY_VERSION = 1
+_PATH_BENEATH = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
+_TRUNCATE = 1 << 14
+_ALL_SINCE = ((1, (1 << 13) - 1), (2, 1 << 13), (KNOWS_TRUNCATE, _TRUNCATE))
+_TCP_SINCE, _TCP = 4, 0b11
+_SCOPES = 0b11
+_EVERY_THREAD_SINCE, _EVERY_THREAD = 8, 1 << 3
+
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_FOR_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
+
+
+def version() -> int:
+    """Of the kernel's Landlock. Raises OSError where it is not built in or switched off."""
+    return kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _ONLY_VERSION)
+
+
+def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
+    """From now on read below `readable` and `writable` only, and write below `writable` only.
+
+    Paths that do not exist count for nothing. Needs `kernel.forbid_new_privileges`. Raises OSError.
+    """
+    offered = version()
+    handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)
+    ruleset = _ruleset(offered, handled)
+    try:
+        for path in readable:
+            _allow(ruleset, path, handled & _READ)
+        for path in writable:
+            _allow(ruleset, path, handled & ~(_MAKE_CHAR | _MAKE_BLOCK))
+        every_thread = _EVERY_THREAD if offered >= _EVERY_THREAD_SINCE else 0
+        kernel.syscall("landlock_restrict_self", _RESTRICT_SELF, ruleset, every_thread)
+    finally:
+        os.close(ruleset)
+
+
+def _ruleset(offered: int, handled: int) -> int:
+    fields = [handled]
+    if offered >= _TCP_SINCE:
+        fields.append(_TCP)
+    if offered >= SCOPES_SIGNALS:
+        fields.append(_SCOPES)
+    attributes = b"".join(field.to_bytes(8, "little") for field in fields)
+    buffer = ctypes.create_string_buffer(attributes, len(attributes))
+    return kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, buffer, len(attributes), 0)
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISDIR(os.fstat(place).st_mode):
+                rights &= _FOR_FILES
+            rule = rights.to_bytes(8, "little") + place.to_bytes(4, "little")
+            buffer = ctypes.create_string_buffer(rule, len(rule))
+            kernel.syscall(
+                f"landlock_add_rule for {path}", _ADD_RULE, ruleset, _PATH_BENEATH, buffer, 0
+            )
+        finally:
+            os.close(place)

@@ -1,0 +1,283 @@
+"""seccomp: the system calls that no kernel, compiler or PyTorch program needs are refused with EPERM.
+
+Sockets above all: a child has its channel, and a pair of connected sockets stays allowed. Where other
+processes can be named (no process namespace), calls that stop, slow or read them are refused as well.
+The filter is a program for the kernel's packet filter, written here; it holds for all threads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from stark.evaluator.candidate.sandbox import kernel
+
+Strangers = Literal["unreachable", "unsignalled", "reachable"]
+"""What other layers do about processes outside: hide them, keep signals from them, or nothing."""
+
+Instruction = tuple[int, int, int, int]
+"""Code, steps to jump if true and if false, and a constant."""
+
+_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_NUMBER, _ARCHITECTURE = 0, 4
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+
+_SET_FILTER, _ALL_THREADS = 1, 1
+
+_X32 = 0x40000000
+"""The second set of numbers of x86-64; nothing uses it but those who would pass a filter."""
+
+NEW_NAMESPACES = 0x7E020080
+"""Every CLONE_NEW… flag of clone(2)."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """One machine type: its name for the kernel, and where it stands in the tables below."""
+
+    audit: int
+    column: int
+    seccomp: int
+    second_numbers: int | None = None
+
+
+_ARCHITECTURES = {
+    "x86_64": Architecture(0xC000003E, 0, 317, _X32),
+    "aarch64": Architecture(0xC00000B7, 1, 277),
+}
+
+# Numbers on x86-64 and on aarch64; None where there is no such call.
+_REFUSED: dict[str, tuple[int | None, int | None]] = {
+    # other machines, and other programs on this one
+    "socket": (41, 198),
+    "memfd_create": (319, 279),  # memory that no bound counts
+    "memfd_secret": (447, 447),
+    "shmget": (29, 194),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    "io_uring_setup": (425, 425),  # its operations pass this filter
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    # other processes
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272),
+    # the machine
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "chroot": (161, 51),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "name_to_handle_at": (303, 264),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "acct": (163, 89),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "reboot": (169, 142),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "syslog": (103, 116),
+    "vhangup": (153, 58),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    # parts of the kernel in which most of its holes were found
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "personality": (135, 92),
+    "seccomp": (317, 277),
+}
+
+_KILL, _TGKILL, _TKILL = (62, 129), (234, 131), (200, 130)
+_SIGNALLING_OTHERS = {  # calls whose first argument is a process
+    "kill": _KILL,
+    "tgkill": _TGKILL,
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+}
+_SIGNALLING_BY_HANDLE = {"tkill": _TKILL, "pidfd_send_signal": (424, 424)}
+_SLOWING_OTHERS = {
+    "prlimit64": (302, 261),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+}
+_SLOWING_GROUPS = {
+    "ioprio_set": (251, 30),
+    "migrate_pages": (256, 238),
+    "move_pages": (279, 239),
+}
+_SETPRIORITY, _FCNTL, _IOCTL = (141, 140), (72, 25), (16, 29)
+_CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
+
+_SETTING_OWNERS = (8, 10, 15)
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel then sends the signal."""
+
+_TYPING_FOR_OTHERS = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX: text into a terminal, as if someone had typed it."""
+
+_OWNERS_BY_IOCTL = (0x8901, 0x8902)
+
+
+def architecture() -> Architecture | None:
+    """The machine's own, or None where the filter is not written for it."""
+    return _ARCHITECTURES.get(os.uname().machine)
+
+
+def restrict(strangers: Strangers, refuse_truncate: bool) -> None:
+    """From now on refuse what is listed here, in every thread, for good.
+
+    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for a Landlock that does not
+    know truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
+    """
+    machine = architecture()
+    if machine is None:
+        raise RuntimeError(f"no seccomp filter is written for {os.uname().machine}")
+    program = assemble(machine, strangers, refuse_truncate, os.getpid())
+    packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
+    held = ctypes.create_string_buffer(packed, len(packed))
+    header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
+    refused_for = kernel.syscall(
+        "seccomp",
+        machine.seccomp,
+        _SET_FILTER,
+        _ALL_THREADS,
+        ctypes.create_string_buffer(header, len(header)),
+    )
+    if refused_for:
+        raise RuntimeError(f"thread {refused_for} cannot be brought under the seccomp filter")
+
+
+def assemble(
+    machine: Architecture, strangers: Strangers, refuse_truncate: bool, own: int
+) -> list[Instruction]:
+    """The filter's instructions for process `own`."""
+    return [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, machine.audit),
+        _refuse(),
+        (_LOAD, 0, 0, _NUMBER),
+        *_second_numbers(machine),
+        *_for_everyone(machine, refuse_truncate),
+        *_towards_strangers(machine, strangers, own),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _for_everyone(machine: Architecture, refuse_truncate: bool) -> Iterator[Instruction]:
+    for numbers in _REFUSED.values():
+        yield from _never(numbers[machine.column])
+    # Its flags lie in memory, where a filter cannot look; C libraries fall back to clone.
+    yield from _never(_CLONE3[machine.column], errno.ENOSYS)
+    yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
+    yield from _except(_IOCTL[machine.column], 1, _TYPING_FOR_OTHERS)
+    if refuse_truncate:
+        yield from _never(_TRUNCATE[machine.column])
+
+
+def _towards_strangers(
+    machine: Architecture, strangers: Strangers, own: int
+) -> Iterator[Instruction]:
+    column = machine.column
+    if strangers == "unreachable":
+        return
+    for numbers in _SLOWING_OTHERS.values():
+        yield from _only(numbers[column], 0, (0, own))
+    for numbers in _SLOWING_GROUPS.values():
+        yield from _never(numbers[column])
+    yield from _only(_SETPRIORITY[column], 0, (0,))
+    yield from _only(_SETPRIORITY[column], 1, (0, own))
+    yield from _except(_FCNTL[column], 1, _SETTING_OWNERS)
+    yield from _except(_IOCTL[column], 1, _OWNERS_BY_IOCTL)
+    if strangers == "unsignalled":
+        return
+    for numbers in _SIGNALLING_OTHERS.values():
+        yield from _only(numbers[column], 0, (0, own))
+    for numbers in _SIGNALLING_BY_HANDLE.values():
+        yield from _never(numbers[column])
+
+
+def _second_numbers(machine: Architecture) -> Iterator[Instruction]:
+    if machine.second_numbers is not None:
+        yield (_AT_LEAST, 0, 1, machine.second_numbers)
+        yield _refuse()
+
+
+def _never(number: int | None, error: int = errno.EPERM) -> Iterator[Instruction]:
+    if number is not None:
+        yield (_EQUAL, 0, 1, number)
+        yield _refuse(error)
+
+
+def _only(number: int, argument: int, allowed: Iterable[int]) -> list[Instruction]:
+    """Refuse the call unless an argument's low 32 bits are one of these."""
+    values = [value & 0xFFFFFFFF for value in allowed]
+    # Having looked at the argument, the call's number is loaded again for what comes next.
+    body = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return _on(number, argument, [*body, _refuse()])
+
+
+def _except(number: int, argument: int, refused: Iterable[int]) -> list[Instruction]:
+    """Refuse the call when an argument's low 32 bits are one of these."""
+    body: list[Instruction] = []
+    for value in refused:
+        body += [(_EQUAL, 0, 1, value), _refuse()]
+    return _on(number, argument, body)
+
+
+def _without_bits(number: int, argument: int, bits: int) -> list[Instruction]:
+    """Refuse the call when an argument has one of these bits."""
+    return _on(number, argument, [(_ANY_BIT, 0, 1, bits), _refuse()])
+
+
+def _on(number: int, argument: int, body: list[Instruction]) -> list[Instruction]:
+    """Run `body` on a call's argument; what it lets through goes on to the next rule."""
+    offset = 16 + 8 * argument
+    return [
+        (_EQUAL, 0, len(body) + 2, number),
+        (_LOAD, 0, 0, offset),
+        *body,
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+
+
+def _refuse(error: int = errno.EPERM) -> Instruction:
+    return (_RETURN, 0, 0, _REFUSE | error)

@@ -1,0 +1,62 @@
+"""What a child and everything started below it use, read from /proc: memory, processes and threads.
+
+Reads only what the kernel says. A machine that does not list children shows the leading process alone.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
+_OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
+
+MOST_LOOKED_AT = 4096
+"""Processes in one tree, in case one grows faster than it is read."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """Of a whole tree of processes."""
+
+    processes: frozenset[int]
+    memory_bytes: int
+    """Resident, without what is mapped from files. What a fork shares with its parent counts twice."""
+
+    tasks: int
+    """Processes and threads."""
+
+
+def use_of_tree(root: int) -> Use:
+    """What a process and its descendants use now; nothing for a process that is gone."""
+    memory, tasks = 0, 0
+    waiting, seen = [root], {root}
+    while waiting and len(seen) < MOST_LOOKED_AT:
+        place = Path(f"/proc/{waiting.pop()}")
+        with suppress(OSError, ValueError):
+            memory += _kilobytes(_OWN_PAGES, place / "status") << 10
+            for task in (place / "task").iterdir():
+                tasks += 1
+                found = {int(pid) for pid in (task / "children").read_text().split()} - seen
+                seen |= found
+                waiting += found
+    return Use(frozenset(seen), memory, tasks)
+
+
+def exact_memory_bytes(use: Use) -> int:
+    """The same memory with every shared page divided among those who share it; slower, so for when it matters."""
+    total = 0
+    for pid in use.processes:
+        try:
+            total += _kilobytes(_OWN_SHARE, Path(f"/proc/{pid}/smaps_rollup")) << 10
+        except PermissionError:
+            return use.memory_bytes
+        except OSError:  # it ended meanwhile
+            continue
+    return total
+
+
+def _kilobytes(field: re.Pattern[str], path: Path) -> int:
+    return sum(map(int, field.findall(path.read_text(errors="replace"))))

@@ -1,0 +1,178 @@
+"""Each layer alone stops what it is there to stop, and without any the same attempts succeed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from escape_samples import ESCAPES, victims
+from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate.sandbox import kernel
+from stark.evaluator.candidate.sandbox.bounds import most_processes
+from stark.evaluator.candidate.sandbox.layers import Layer, offered
+from stark.evaluator.candidate.sandbox.namespaces import RESERVED_PIDS, SIGNALLED, leave_a_keeper
+
+ALONE: dict[Layer, frozenset[Layer]] = {
+    "limits": frozenset({"limits"}),
+    "capabilities": frozenset({"capabilities"}),
+    "network": frozenset({"network"}),
+    "processes": frozenset({"network", "processes"}),
+    "proc": frozenset({"network", "processes", "proc"}),
+    "mounts": frozenset({"network", "mounts"}),
+    # Since Linux 6.17 an administrator's rights pass by it where another's environment is read.
+    "landlock": frozenset({"landlock", "capabilities"}),
+    "seccomp": frozenset({"seccomp"}),
+}
+"""With the layers that each needs."""
+
+OFFERED = offered()
+
+STOPPED = (
+    "PermissionError OSError ProcessLookupError FileNotFoundError ConnectionRefusedError KeyError"
+).split()
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Iterator[dict[str, object]]:
+    with victims(tmp_path / "there") as found:
+        yield found
+
+
+def attempted(source: str, there: dict[str, object], layers: frozenset[Layer], folder: Path) -> str:
+    """What a child behind these layers says of an attempt: `escaped`, or the error that stopped it."""
+    folder.mkdir(exist_ok=True)
+    reading, writing = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        said = "ended"
+        try:
+            confinement = Confinement(layers)
+            confinement.prepare(parent)
+            place = Place(folder, (), {"PATH": os.defpath}, None, 60)
+            confinement.enter(place, os.open(os.devnull, os.O_WRONLY))
+            confinement.lock()
+            exec(source, {"there": there})
+            said = "escaped"
+        except BaseException as error:
+            said = repr(error)
+        finally:
+            os.write(writing, said.encode())
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as answer:
+        said = answer.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (layer, name)
+        for layer in ALONE
+        for name, escape in ESCAPES.items()
+        if layer in escape.stopped_by
+    ],
+)
+def test_a_layer_alone_stops_it(
+    layer: Layer, name: str, there: dict[str, object], tmp_path: Path
+) -> None:
+    if OFFERED[layer] is not None:
+        pytest.skip(f"no {layer} here: {OFFERED[layer]}")
+
+    said = attempted(ESCAPES[name].source, there, ALONE[layer], tmp_path / "own")
+
+    assert said.partition("(")[0] in STOPPED, said
+
+
+@pytest.mark.parametrize("name", [name for name in ESCAPES if name != "read the environment"])
+def test_without_layers_it_succeeds(name: str, there: dict[str, object], tmp_path: Path) -> None:
+    if os.getuid() != 0 and name in ("mount", "change a setting of the machine"):
+        pytest.skip("only the administrator could")
+
+    assert "escaped" == attempted(ESCAPES[name].source, there, frozenset(), tmp_path / "own")
+
+
+BOMB = """
+import os, time
+try:
+    for _ in range(there["more"]):
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+except BlockingIOError:
+    raise KeyError
+"""
+
+
+def test_the_kernel_bounds_how_many_processes_there_are(tmp_path: Path) -> None:
+    if OFFERED["tasks"] is not None:
+        pytest.skip(f"no tasks here: {OFFERED['tasks']}")
+    layers = frozenset({"network", "processes", "proc", "tasks"})
+    more: dict[str, object] = {"more": most_processes() + RESERVED_PIDS + 1}
+
+    assert "KeyError()" == attempted(BOMB, more, layers, tmp_path / "own")
+
+
+LEAVES = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execvp("sleep", ["sleep", "4141"])
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_nothing_outlives_a_process_namespace(tmp_path: Path) -> None:
+    if OFFERED["processes"] is not None:
+        pytest.skip(f"no processes here: {OFFERED['processes']}")
+
+    said = attempted(LEAVES, {}, ALONE["processes"], tmp_path / "own")
+
+    listed = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert "escaped" == said
+    assert b"sleep\x004141\x00" not in [path.read_bytes() for path in listed]
+
+
+@pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGKILL])
+def test_a_keeper_ends_as_its_child_did(signalled: signal.Signals) -> None:
+    pid = os.fork()
+    if pid == 0:
+        leave_a_keeper()
+        os.kill(os.getpid(), signalled)
+    _, status = os.waitpid(pid, 0)
+
+    assert SIGNALLED + signalled == os.waitstatus_to_exitcode(status)
+
+
+def test_threads_forks_and_programs_work_behind_every_layer(tmp_path: Path) -> None:
+    works = (
+        "import subprocess, tempfile, threading\n"
+        "thread = threading.Thread(target=print)\nthread.start()\nthread.join()\n"
+        "subprocess.run(['sh', '-c', 'cat /dev/null > own && true | cat'], check=True)\n"
+        "tempfile.TemporaryFile(dir='.').write(b'1')\n"
+        "import socket\nsocket.socketpair()\n"
+    )
+    layers = frozenset(layer for layer, why_not in OFFERED.items() if why_not is None)
+
+    assert "escaped" == attempted(works, {}, layers, tmp_path / "own")
+
+
+def test_a_layer_that_fails_stops_the_child(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no such layer")
+
+    monkeypatch.setattr(kernel, "drop_capabilities", fails)
+
+    said = attempted("pass", {}, ALONE["capabilities"], tmp_path / "own")
+
+    assert "OSError('no such layer')" == said
