@@ -1,5 +1,5 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
-.PHONY: demo test check bench setup clean
+.PHONY: demo test exploits check bench setup clean
 
 setup:
 	@scripts/setup
@@ -9,6 +9,9 @@ demo: setup  ## optimize the examples with recorded replies; builds, checks and 
 
 test: setup  ## all tests that this machine can run
 	.venv/bin/python -m pytest
+
+exploits: setup  ## every known trick against the judge, and honest candidates that look like one
+	.venv/bin/python tests/exploits/run_exploits.py
 
 check: setup  ## style, types and the import floors
 	.venv/bin/ruff check .

@@ -98,6 +98,12 @@ async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) 
     assert found.warnings[-1] == reference.warnings[0]
 
 
+async def test_a_single_number_is_no_degenerate_output(executor: Executor) -> None:
+    reference = await executor.describe(problem("x.square().mean()"))
+
+    assert () == reference.warnings
+
+
 REMEMBERS = """
 import torch
 import torch.nn as nn

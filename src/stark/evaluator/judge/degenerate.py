@@ -34,7 +34,9 @@ def null_solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Answe
 
 def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str, Answer]]:
     yield "zeros", lambda _, output: torch.zeros_like(output.eager)
-    if all(output.eager.is_floating_point() for output in outputs):
+    # Of a single number the mean is the number itself, which says nothing.
+    several = any(output.eager.numel() > 1 for output in outputs)
+    if several and all(output.eager.is_floating_point() for output in outputs):
         yield "the mean in every element", _mean
     for index, tensor in enumerate(drawn.tensors):
         if all(
