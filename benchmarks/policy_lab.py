@@ -17,7 +17,7 @@ from dataclasses import asdict, astuple, fields
 from lab.contestants import CONTESTANTS, PAPER
 from lab.fit import RECORDINGS, Figures, recorded, simulated
 from lab.landscapes import NAMES
-from lab.results import EARLY, Contest, Overall, Row, compete, overall
+from lab.results import EARLY, Contest, Extreme, Overall, Row, compete, overall
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,10 +95,20 @@ def _print_tables(contest: Contest, rows: Sequence[Row], total: Sequence[Overall
                 f"  {row.policy:<25}{math.exp(row.gain):>7.3f}x{_versus(row):>18}"
                 f"{math.exp(row.early_gain):>9.3f}x{row.correct:>9.1%}{row.attempts_to_most:>8.1f}"
             )
-    print("\nall landscapes")
-    print(f"  {'policy':<25}{'vs paper':>18}{'worst regret':>14}  where")
+    print(
+        "\nall landscapes, each counting the same: mean, worst against the paper, worst against the best"
+    )
+    early = f"after {EARLY}"
+    print(f"  {'policy':<25}{'vs paper':>17}{'worst':>18}{'regret':>18}{early:>11}{'worst':>18}")
     for one in total:
-        print(f"  {one.policy:<25}{_versus(one):>18}{_percent(-one.regret):>14}  {one.worst}")
+        print(
+            f"  {one.policy:<25}{_versus(one):>17}{_place(one.worst):>18}{_place(one.regret):>18}"
+            f"{_percent(one.early_versus_paper):>11}{_place(one.early_worst):>18}"
+        )
+
+
+def _place(extreme: Extreme) -> str:
+    return f"{_percent(extreme.gain)} {extreme.landscape}"
 
 
 def _versus(found: Row | Overall) -> str:

@@ -17,7 +17,6 @@ NEVER = 1_000_000
 
 VARIANTS: Mapping[str, Callable[[], Policy]] = {
     "paper, epsilon 0": lambda: EpsilonGreedy(epsilon=0.0),
-    "paper, epsilon 1": lambda: EpsilonGreedy(epsilon=1.0),
     "paper, no throttle": lambda: EpsilonGreedy(n_root=NEVER),
     "paper, no pruning": lambda: EpsilonGreedy(n_child=NEVER),
     "debug-at-once, 1 repair": lambda: DebugAtOnce(repairs=1),

@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from lab.contestants import CONTESTANTS, PAPER
 from lab.landscapes import world_of
@@ -45,6 +46,7 @@ class Row:
     """The mean difference of gains to the paper's policy on the same worlds."""
     margin: float
     """Half of that difference's 95 % interval."""
+    early_versus_paper: float
     correct: float
     """The share of runs with anything correct."""
     attempts_to_most: float
@@ -52,17 +54,26 @@ class Row:
     """The mean gain at the roofline."""
 
 
+class Extreme(NamedTuple):
+    """The worst of a policy's landscapes."""
+
+    gain: float
+    landscape: str
+
+
 @dataclass(frozen=True)
 class Overall:
-    """One policy over all landscapes, each counting the same."""
+    """One policy over all landscapes, each counting the same. All differences are of gains."""
 
     policy: str
     versus_paper: float
     margin: float
-    regret: float
-    """The worst difference to the best policy of a landscape."""
-    worst: str
-    """Where that was."""
+    worst: Extreme
+    """Where it does worst against the paper's policy."""
+    early_versus_paper: float
+    early_worst: Extreme
+    regret: Extreme
+    """Where it is farthest behind the best policy there, and how far: 0 or less."""
 
 
 _Task = tuple[Contest, str, range]
@@ -91,18 +102,18 @@ def overall(rows: Sequence[Row]) -> list[Overall]:
     for row in rows:
         best[row.landscape] = max(row.gain, best.get(row.landscape, -math.inf))
         by_policy.setdefault(row.policy, []).append(row)
-    found = []
-    for policy, own in by_policy.items():
-        behind = max(own, key=lambda row: best[row.landscape] - row.gain)
-        found.append(
-            Overall(
-                policy=policy,
-                versus_paper=fmean(row.versus_paper for row in own),
-                margin=math.sqrt(sum(row.margin**2 for row in own)) / len(own),
-                regret=best[behind.landscape] - behind.gain,
-                worst=behind.landscape,
-            )
+    found = [
+        Overall(
+            policy=policy,
+            versus_paper=fmean(row.versus_paper for row in own),
+            margin=math.sqrt(sum(row.margin**2 for row in own)) / len(own),
+            worst=min(Extreme(row.versus_paper, row.landscape) for row in own),
+            early_versus_paper=fmean(row.early_versus_paper for row in own),
+            early_worst=min(Extreme(row.early_versus_paper, row.landscape) for row in own),
+            regret=min(Extreme(row.gain - best[row.landscape], row.landscape) for row in own),
         )
+        for policy, own in by_policy.items()
+    ]
     return sorted(found, key=lambda one: -one.versus_paper)
 
 
@@ -144,6 +155,7 @@ def _rows(contest: Contest, landscape: str, seeds: Sequence[_Seed]) -> Iterator[
             policy=policy,
             gain=fmean(gains),
             early_gain=fmean(early),
+            early_versus_paper=fmean(seed[policy][1] - seed[PAPER][1] for seed in seeds),
             versus_paper=fmean(differences),
             margin=_margin(differences),
             correct=fmean(correct),

@@ -44,11 +44,13 @@ class Played:
 
 def play(world: World, policy: Policy, attempts: int, parallel: int, seed: int) -> Played:
     """A run of this policy in this world. Raises RuntimeError for a policy that is stuck."""
-    gains, first_correct = [], None
+    gains: list[float] = []
+    gain, first_correct = 0.0, None
     for tree, places in _grow(world, policy, attempts, parallel, seed):
-        gains.append(_taken_away(tree, places))
-        if first_correct is None and tree.nodes[-1].works:
-            first_correct = len(gains)
+        if tree.nodes[-1].works:
+            gain = _taken_away(tree, places)
+            first_correct = first_correct or len(gains) + 1
+        gains.append(gain)
     return Played(tuple(gains), first_correct)
 
 

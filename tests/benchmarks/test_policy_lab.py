@@ -26,9 +26,16 @@ SMALL = Contest(
 
 def rows_of(**values: dict[str, float]) -> list[Row]:
     """Rows of these gains, by policy and landscape."""
-    empty = Row("", "", 0.0, 0.0, 0.0, margin=0.3, correct=1.0, attempts_to_most=1.0, ceiling=1.0)
+    empty = Row("", "", 0.0, 0.0, 0.0, 0.3, 0.0, correct=1.0, attempts_to_most=1.0, ceiling=1.0)
     return [
-        replace(empty, landscape=landscape, policy=policy, gain=gain, versus_paper=gain)
+        replace(
+            empty,
+            landscape=landscape,
+            policy=policy,
+            gain=gain,
+            versus_paper=gain - 0.4,
+            early_versus_paper=-gain,
+        )
         for policy, gains in values.items()
         for landscape, gain in gains.items()
     ]
@@ -120,15 +127,18 @@ def test_other_seeds_are_other_worlds() -> None:
     assert compete(SMALL, 1) != compete(replace(SMALL, first_seed=1000), 1)
 
 
-def test_regret_is_the_worst_distance_to_the_best_of_a_landscape() -> None:
-    rows = rows_of(steady={"a": 0.5, "b": 0.5}, bold={"a": 1.0, "b": 0.2})
+def test_the_overall_table_has_means_and_the_worst_places() -> None:
+    bold, steady = overall(rows_of(steady={"a": 0.5, "b": 0.5}, bold={"a": 1.0, "b": 0.2}))
 
-    bold, steady = overall(rows)
     assert ("bold", "steady") == (bold.policy, steady.policy)
-    assert (0.6, 0.5) == pytest.approx((bold.versus_paper, steady.versus_paper))
-    assert (0.3, 0.5) == pytest.approx((bold.regret, steady.regret))
-    assert ("b", "a") == (bold.worst, steady.worst)
+    assert (0.2, 0.1) == pytest.approx((bold.versus_paper, steady.versus_paper))
     assert math.sqrt(2) * 0.3 / 2 == pytest.approx(bold.margin)
+    assert "b" == bold.worst.landscape
+    assert (-0.2, 0.1) == pytest.approx((bold.worst.gain, steady.worst.gain))
+    assert ("b", "a") == (bold.regret.landscape, steady.regret.landscape)
+    assert (-0.3, -0.5) == pytest.approx((bold.regret.gain, steady.regret.gain))
+    assert (-1.0, "a") == bold.early_worst
+    assert -0.6 == pytest.approx(bold.early_versus_paper)
 
 
 def test_the_whole_table_with_a_few_seeds(capsys: pytest.CaptureFixture[str]) -> None:
