@@ -84,7 +84,7 @@ class Tree:
         self._check_new(node.id)
         self._check_parent(node.parent)
         begun = self._pending.get(node.id)
-        if begun is not None and begun != Selection(parent=node.parent, action=node.action):
+        if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
             raise ValueError(f"attempt {node.id} finished as another than it began: {begun}")
         speedup = node.assured_speedup
 
