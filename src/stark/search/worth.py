@@ -13,7 +13,7 @@ from __future__ import annotations
 from stark.search.tree import Tree
 
 FAILING_SHARE = 0.5
-"""What a failure leaves of its parent's worth: about one failure in two is mended by one repair."""
+"""What a failure keeps of its parent's worth: a repair may fail too, or uncover something slower."""
 
 
 def worths(tree: Tree) -> dict[int, float]:

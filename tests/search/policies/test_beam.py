@@ -11,7 +11,7 @@ from stark.search.tree import Tree
 from stark.testing.nodes import failing, working
 
 FIRST = [working(id, latency_ms=0.1 * id) for id in range(1, 7)]
-"""A whole first generation; 1 and 2 survive."""
+"""A whole first batch; 1 and 2 survive."""
 
 
 def after(*nodes: Node, pending: tuple[tuple[int, int], ...] = ()) -> Selection | None:
@@ -25,24 +25,25 @@ def improve(parent: int) -> Selection:
     return Selection(parent=parent, action="improve")
 
 
-def test_the_first_generation_is_six_attempts_from_the_root() -> None:
+def test_the_first_batch_is_six_attempts_from_the_root() -> None:
     for count in range(6):
         assert improve(ROOT) == after(*FIRST[:count])
 
 
-def test_a_generation_waits_for_its_last_attempt() -> None:
+def test_a_batch_waits_for_its_last_attempt() -> None:
     assert after(*FIRST[:5], pending=((6, ROOT),)) is None
 
 
-def test_the_two_fastest_get_three_attempts_each_at_once() -> None:
+def test_the_two_fastest_get_three_attempts_each_one_batch_after_the_other() -> None:
     slow = [working(id, 1, latency_ms=2.0) for id in (7, 8, 9)]
 
     assert improve(1) == after(*FIRST)
     assert improve(1) == after(*FIRST, pending=((7, 1), (8, 1)))
+    assert after(*FIRST, pending=((7, 1), (8, 1), (9, 1))) is None
     assert improve(2) == after(*FIRST, *slow)
 
 
-def test_a_failure_is_repaired_once_within_its_generation() -> None:
+def test_a_failure_is_repaired_once_within_its_batch() -> None:
     assert Selection(parent=6, action="debug") == after(*FIRST[:5], failing(6))
     assert improve(1) == after(*FIRST[:5], failing(6), failing(7, 6, action="debug"))
 

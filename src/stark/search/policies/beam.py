@@ -1,10 +1,11 @@
-"""Beam search, as in KernelAgent's optimizer: generation by generation, the few fastest go on.
+"""A beam, after KernelAgent's optimizer: only the few fastest go on, several attempts from one place at once.
 
-The first generation is `width` x `branch` attempts from the root. Of all attempts so far the `width`
-fastest then get `branch` attempts each, and so on; keeping earlier survivors in the running means that
-a generation that got worse is not built upon. A failure is repaired within its generation, up
-to `repairs` failures in a row. A generation waits for its last attempt, so many workers idle at its end.
-When a generation's survivors have all had their attempts, the root starts anew.
+The first batch is `width` x `branch` attempts from the root. From then on the fastest of the `width`
+fastest attempts that has not had `branch` attempts gets them as one batch. Who is among the fastest
+is asked anew before every batch; a textbook beam asks after each whole generation and forgets the
+earlier ones, and would have to build upon a generation that got worse. A failure is repaired within
+its batch, up to `repairs` failures in a row. A batch waits for its last attempt, so workers
+may idle at its end. When all survivors have had their attempts, the root gets another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Beam:
-    """The survivors of each generation share its attempts."""
+    """The few fastest have all the attempts."""
 
     name: ClassVar[str] = "beam"
 
@@ -38,7 +39,7 @@ class Beam:
             raise UsageError("Give beam a width, a branch and repairs of at least 1.")
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """The next attempt of this generation, or None while its end is in flight."""
+        """The next attempt of this batch, or None while its end is in flight."""
         broken = newest_repairable(tree, self.repairs)
         if broken is not None:
             return expand(tree, broken)
@@ -55,7 +56,7 @@ class Beam:
         return list(islice(attempts, self.width))
 
     def _may_begin(self, tree: Tree, id: int) -> bool:
-        """Survivors are known once nothing is in flight, or their generation has begun."""
+        """A batch begins when nothing else is in flight, and then goes on."""
         return self._begun(tree, id) > 0 or not tree.pending
 
     def _begun(self, tree: Tree, id: int) -> int:
