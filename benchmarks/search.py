@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Callable
 from statistics import median
-from time import perf_counter
+from time import thread_time
 
 from stark.core.node import ROOT, Node, Selection
 from stark.search.policies import POLICIES
@@ -60,22 +60,25 @@ SHAPES: dict[str, Callable[[Policy], Tree]] = {
 
 
 def round_times_ms(policy: Policy, tree: Tree) -> list[float]:
-    """The time of each round; making the node itself is the judge's and the team's work."""
+    """The processor time of each round, which other programs do not stretch.
+
+    Making the node itself is the judge's and the team's work.
+    """
     rng = random.Random(1)
     times = []
     gc.collect()
     for _ in range(ROUNDS):
-        begun = perf_counter()
+        begun = thread_time()
         selection = _selected(tree, policy, rng)
         tree.begin(tree.next_attempt, selection)
-        selected = perf_counter()
+        selected = thread_time()
 
         attempt = next(iter(tree.pending))
         node = outcome(attempt, selection, rng)
 
-        finished = perf_counter()
+        finished = thread_time()
         tree.add(node)
-        times.append(1000 * (selected - begun + perf_counter() - finished))
+        times.append(1000 * (selected - begun + thread_time() - finished))
     return times
 
 

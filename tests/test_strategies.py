@@ -48,6 +48,23 @@ def test_an_unknown_strategy_is_refused_with_the_names_there_are() -> None:
     assert all(name in str(caught.value) for name in ("'best'", *STRATEGIES))
 
 
+def test_a_strategys_team_works_under_another_policy() -> None:
+    papers = strategy("stark:epsilon-greedy")
+
+    assert "stark:epsilon-greedy" == papers.name
+    assert POLICIES["epsilon-greedy"]() == papers.policy
+    assert strategy("stark").team is papers.team
+    assert POLICIES["ucb"]() == strategy("search-only:ucb").policy
+
+
+@pytest.mark.parametrize("name", ["stark:best", "stark:"])
+def test_an_unknown_policy_is_refused_with_the_names_there_are(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        strategy(name)
+
+    assert all(policy in str(caught.value) for policy in POLICIES)
+
+
 async def tree_of(name: str) -> tuple[tuple[Node, ...], ScriptedModel]:
     """What a strategy makes of twelve attempts, and the model that was asked."""
     replies, model = samples.scripted()

@@ -2,11 +2,14 @@
 
 `stark` is the method; `sampling` and `reflexion` are the paper's baselines, `search-only` and
 `team-only` its ablations. All run in the same loop, on the same evaluator and budget.
+
+A strategy's team also works under any other policy: `stark:epsilon-greedy` is the search as the paper
+has it. Ours in its place is what the policy lab supports (docs/search.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stark.agents.team import PlanCodeDebug, Solo, Team
 from stark.core.errors import UsageError
@@ -29,9 +32,9 @@ STRATEGIES: dict[str, Strategy] = {
     for entry in (
         Strategy(
             "stark",
-            POLICIES["epsilon-greedy"](),
+            POLICIES["best-first"](),
             PlanCodeDebug(),
-            "plan, code and debug agents over an epsilon-greedy search of the tree",
+            "plan, code and debug agents over a best-first search of the tree",
         ),
         Strategy(
             "sampling",
@@ -47,7 +50,7 @@ STRATEGIES: dict[str, Strategy] = {
         ),
         Strategy(
             "search-only",
-            POLICIES["epsilon-greedy"](),
+            POLICIES["best-first"](),
             Solo(memory=True),
             "one agent over the search of the tree",
         ),
@@ -62,7 +65,21 @@ STRATEGIES: dict[str, Strategy] = {
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy of this name. Raises UsageError, which lists the names there are."""
-    if name not in STRATEGIES:
-        raise UsageError(f"There is no strategy {name!r}; choose one of {', '.join(STRATEGIES)}.")
-    return STRATEGIES[name]
+    """The strategy of this name, such as `stark`, or of a name and a policy, such as `stark:ucb`.
+
+    Raises UsageError, which lists the names there are.
+    """
+    base, colon, policy = name.partition(":")
+    if base not in STRATEGIES:
+        raise UsageError(f"There is no strategy {base!r}; choose one of {', '.join(STRATEGIES)}.")
+    if not colon:
+        return STRATEGIES[base]
+    if policy not in POLICIES:
+        raise UsageError(f"There is no policy {policy!r}; choose one of {', '.join(POLICIES)}.")
+    found = STRATEGIES[base]
+    return replace(
+        found,
+        name=name,
+        policy=POLICIES[policy](),
+        summary=f"the team of {base} under the policy {policy}",
+    )

@@ -8,6 +8,7 @@ from stark.cli import requests
 from stark.cli.requests import device_kind, kernel_path, new_id, role_models
 from stark.cli.settings import load_settings
 from stark.core.problem import Problem
+from stark.strategies import strategy
 
 
 def test_an_id_is_the_problems_name_and_four_digits() -> None:
@@ -64,3 +65,16 @@ def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:
         role: entry.temperature for role, entry in models.items()
     }
     assert ["exec:all", "exec:all", "exec:debug"] == [entry.model for entry in models.values()]
+
+
+def test_a_run_keeps_the_policy_that_was_chosen() -> None:
+    """By its name, so that `stark resume` finds the same search."""
+    settings = load_settings(
+        {"model": "exec:all", "strategy": "stark:epsilon-greedy", "executor": "local:cpu"}
+    )
+
+    run, chosen = requests.new_run(Problem(name="relu", source=""), settings, 1, ())
+
+    assert "stark:epsilon-greedy" == run.strategy
+    assert chosen == strategy(run.strategy)
+    assert "epsilon-greedy" == chosen.policy.name

@@ -60,6 +60,8 @@ def test_what_works_and_how_fast(family: Tree) -> None:
     assert [True, False, False] == [family.works(id) for id in (1, 2, 4)]
     assert [True, False] == [family.has_source(id) for id in (2, 4)]
     assert [0.5, None, 2.0] == [family.latency_ms(id) for id in (1, 2, 3)]
+    assert [1.0, None] == [family.assured_speedup(id) for id in (ROOT, 2)]
+    assert family.node(1).assured_speedup == family.assured_speedup(1)
     assert [5, 1, ROOT, 3] == list(family.fastest_first())
     assert family.node(5) == family.best
 

@@ -78,7 +78,11 @@ def optimize(
     minutes: MinutesOption = None,
     strategy: Annotated[
         str | None,
-        typer.Option(help="stark, sampling, reflexion, search-only or team-only. [default: stark]"),
+        typer.Option(
+            metavar="NAME[:POLICY]",
+            help="stark, sampling, reflexion, search-only or team-only; stark:epsilon-greedy searches as "
+            "the paper does, and docs/search.md lists the other policies. [default: stark]",
+        ),
     ] = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,

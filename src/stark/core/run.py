@@ -27,6 +27,8 @@ class Run(Frozen):
     problem: Problem
     language: str
     strategy: str
+    """A strategy's name, or its name and a policy's, such as `stark:epsilon-greedy`."""
+
     models: dict[str, RoleModel]
     """By role name."""
 

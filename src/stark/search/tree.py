@@ -25,6 +25,7 @@ class _Branch:
     node: Node | None
     """None at the root, which is no attempt."""
 
+    assured_speedup: float | None
     children: list[Node] = field(default_factory=list)
     pending: int = 0
 
@@ -41,7 +42,7 @@ class Tree:
 
     def __init__(self, root_latency_ms: float) -> None:
         self._root_latency_ms = root_latency_ms
-        self._branches: dict[int, _Branch] = {ROOT: _Branch(node=None)}
+        self._branches: dict[int, _Branch] = {ROOT: _Branch(node=None, assured_speedup=1.0)}
         self._nodes: list[Node] = []
         self._pending: dict[int, Selection] = {}
         self._last_attempt = 0
@@ -83,13 +84,13 @@ class Tree:
         self._check_new(node.id)
         self._check_parent(node.parent)
         begun = self._pending.get(node.id)
-        if begun is not None and begun != Selection(parent=node.parent, action=node.action):
+        if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
             raise ValueError(f"attempt {node.id} finished as another than it began: {begun}")
         speedup = node.assured_speedup
 
         if begun is not None:
             self.abandon(node.id)
-        self._branches[node.id] = _Branch(node)
+        self._branches[node.id] = _Branch(node, speedup)
         self._branches[node.parent].children.append(node)
         self._nodes.append(node)
         self._last_attempt = max(self._last_attempt, node.id)
@@ -188,6 +189,10 @@ class Tree:
         """The measured time of one call; None for a node that failed."""
         node = self._branches[id].node
         return self._root_latency_ms if node is None else node.latency_ms
+
+    def assured_speedup(self, id: int) -> float | None:
+        """`Node.assured_speedup`, computed once; 1 for the root and None for a node that failed."""
+        return self._branches[id].assured_speedup
 
     def is_leaf(self, id: int) -> bool:
         """Whether it has a source and nothing grew from it, nor is growing.

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from stark.search.repairs import failures, newest_repairable
+from stark.search.tree import Tree
+from stark.testing.nodes import failing, unusable, working
+
+
+def test_failures_are_counted_from_the_last_that_worked() -> None:
+    nodes = [
+        working(1),
+        failing(2, 1),
+        failing(3, 2, action="debug"),
+        working(4, 3, action="debug"),
+    ]
+    tree = Tree.replay(1.0, [*nodes, failing(5, 4), failing(6), failing(7, 6, action="debug")])
+
+    assert [0, 2, 1] == [failures(tree, id) for id in (1, 7, 5)]
+
+
+def test_unusable_repairs_count_though_they_hang_below() -> None:
+    tree = Tree.replay(1.0, [failing(1), unusable(2, 1, action="debug")])
+
+    assert 2 == failures(tree, 1)
+    assert newest_repairable(tree, 1) is None
+    assert 1 == newest_repairable(tree, 2)
+
+
+def test_only_leaves_are_repaired_the_newest_first() -> None:
+    tree = Tree.replay(1.0, [failing(1), failing(2), failing(3, 2, action="debug"), working(4)])
+
+    assert 1 == newest_repairable(tree, 1)
+    assert 3 == newest_repairable(tree, 2)
