@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -50,9 +50,19 @@ class Watch(Protocol):
 
 
 async def optimize(
-    run: Run, strategy: Strategy, store: Store, executor: Executor, replies: Replies, watch: Watch
+    run: Run,
+    strategy: Strategy,
+    store: Store,
+    executor: Executor,
+    replies: Replies,
+    watch: Watch,
+    shared_limit: Callable[[], str | None] = lambda: None,
 ) -> tuple[Tree, str]:
-    """Work on a run until its budget is used; returns the tree and which limit ended it."""
+    """Work on a run until its budget is used; returns the tree and which limit ended it.
+
+    `shared_limit` tells the limit that several runs have reached together. It keeps new attempts
+    from beginning, and a run that it stops has not ended: it waits to be resumed.
+    """
     with store.exclusive(run.id):
         store.reopen_run(run.id)
         reference = store.reference(run.id)
@@ -60,9 +70,10 @@ async def optimize(
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
             store.set_reference(run.id, reference)
-        session = _Session(run, strategy, store, executor, replies, watch, reference)
+        session = _Session(run, strategy, store, executor, replies, watch, reference, shared_limit)
         reason = await session.work()
-        store.end_run(run.id, reason)
+        if session.own_limit() or not shared_limit():
+            store.end_run(run.id, reason)
         return session.tree, reason
 
 
@@ -88,9 +99,11 @@ class _Session:
         replies: Replies,
         watch: Watch,
         reference: Reference,
+        shared_limit: Callable[[], str | None],
     ) -> None:
         self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
         self.replies, self.watch, self.reference = replies, watch, reference
+        self._shared_limit = shared_limit
         self.tree = Tree.replay(reference.eager.latency_ms, store.nodes(run.id))
         self.usage = sum((call.reply.usage for call in store.calls(run.id)), Usage())
         self._earlier_s = store.elapsed_s(run.id)
@@ -189,6 +202,10 @@ class _Session:
         )
 
     def _limit(self) -> str | None:
+        return self.own_limit() or self._shared_limit()
+
+    def own_limit(self) -> str | None:
+        """The limit of this run's own budget that is reached."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
         return self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
 

@@ -6,6 +6,7 @@
         calls       one row per answered question to a model
           messages    its prompt, one row per message
         nodes       one row per attempt finished; `position` is the order of completion
+    benches     one row per grid of runs; only its budget changes
 
 Each fact has one home. A `body` is the JSON of a core type without what has a home of its own
 (keys, large texts, the selection). The columns under "for queries" repeat facts of the body so
@@ -37,7 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration: what `VERSION_TABLE` holds in a store of this version."""
 
 VERSION_TABLE = "stark_schema"
@@ -202,3 +203,13 @@ class NodeRow(Base):
     assured_speedup: Mapped[float | None]
     tokens: Mapped[int | None]
     dollars: Mapped[float | None]
+
+
+class BenchRow(Base):
+    """A bench; `number` is the order of creation. Its body names the runs, which are stored with it."""
+
+    __tablename__ = "benches"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    budget: Mapped[dict[str, Any]]
+    body: Mapped[dict[str, Any]]
