@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 import bench_samples as samples
 import pytest
@@ -207,6 +209,18 @@ def test_pictures_are_svg_with_every_strategy_and_problem() -> None:
     assert 3 == dots.count("<circle"), "a run without a kernel has no dot"
     assert "c: sampling, seed 1: 1.00x" in dots
     assert "a|b: the roofline is 100.00x" in dots
+
+
+def test_pictures_are_png_too_where_the_library_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = ModuleType("cairosvg")
+    library.svg2png = lambda bytestring, scale: b"PNG of " + bytestring[:4]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cairosvg", library)
+
+    write_report(REPORT, tmp_path)
+
+    assert b"PNG of <svg" == (tmp_path / "progress-level1.png").read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

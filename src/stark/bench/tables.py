@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from stark.bench.compare import Difference
 from stark.bench.metrics import FAST_PS, Against, Summary
@@ -49,7 +50,7 @@ def markdown(report: Report, plots: Sequence[str] = ()) -> str:
         lines += ["", f"## {sheet.title}", sheet.about, "", _row(sheet.columns)]
         lines += [_row(["---"] * len(sheet.columns)), *map(_row, sheet.rows)]
     for file in plots:
-        lines += ["", f"![{file}]({file})"]
+        lines += ["", f"![{file}]({quote(file)})"]
     return "\n".join(lines) + "\n"
 
 
@@ -97,7 +98,7 @@ def _kernels(summaries: Sequence[Summary]) -> Sheet:
 
 def _eager(against: Against | None) -> tuple[str, ...]:
     if against is None:
-        return (NOT_MEASURED,) * 4
+        return (NOT_MEASURED, *(NONE,) * 3)
     shares = (against.fast[1.0], against.fast[2.0], against.assured_fast_1)
     return (*map(_percent, shares), _times(against.of_all.geomean))
 
@@ -127,7 +128,7 @@ def _speedups(summaries: Sequence[Summary]) -> Sheet:
 
 def _spread(against: Against | None) -> tuple[str, ...]:
     if against is None:
-        return (NOT_MEASURED,) * 6
+        return (NOT_MEASURED, *(NONE,) * 5)
     share, every = _percent(against.fast[1.0]), _times(against.of_all.geomean)
     correct = against.of_correct
     if correct is None:

@@ -112,7 +112,8 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; a connection lost meanwhile is replaced unnoticed.
-            return create_engine(url, pool_pre_ping=True)
+            # Each run in flight holds one for its lock, so their number is the server's to bound.
+            return create_engine(url, pool_pre_ping=True, max_overflow=-1)
         return _sqlite_engine(url)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
