@@ -126,14 +126,14 @@ class _Session:
                     return self._limit() or "nothing is left to try"
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 running -= done
-                self._tell(done)
+                await self._tell(done)
                 for task in done:
                     task.result()  # raises what kept an attempt from becoming a node
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._tell(running)
+            await self._tell(running)
 
     def _next(
         self, waiting: Iterator[tuple[int, Selection]], room: int
@@ -155,6 +155,7 @@ class _Session:
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Work: write a candidate and have it judged."""
+        await self.store.settled()  # that it began; nothing is paid for before
         work = Assignment(
             problem=self.run.problem,
             language=language(self.run.language),
@@ -172,11 +173,14 @@ class _Session:
         self.watch.stepped(attempt, "judge")
         return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
 
-    def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
+    async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
         """Tell: of each attempt that became a node, store it first, then believe it."""
         nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
-        for node in sorted(nodes, key=lambda node: node.id):
+        nodes.sort(key=lambda node: node.id)
+        for node in nodes:
             self.store.add_node(self.run.id, node, self._elapsed_s())
+        await self.store.settled()
+        for node in nodes:
             self.tree.add(node)
             self.watch.finished(node)
 
@@ -237,6 +241,7 @@ class _Correspondence:
             reply = await session.replies.reply(self._attempt, turn, role, messages)
             call = Call(attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply)
             session.store.add_call(session.run.id, call)
+            await session.store.settled()
             session.usage += reply.usage
             session.watch.paid(session.usage)
         self.usage += reply.usage

@@ -174,7 +174,7 @@ async def test_models_that_never_answer_end_the_session(store: Store) -> None:
     with pytest.raises(ModelUnreachable):
         await samples.work(store, bench, 3, models=ModelDoor(open_one=lambda _: model))
 
-    assert 3 == model.refused
+    assert 3 <= model.refused < len(bench.cells)
     assert bench.cells == tuple(unfinished(store, bench))
 
 

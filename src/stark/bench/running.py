@@ -81,9 +81,10 @@ class BenchSession:
         self._watch.opened(self._bench, len(self._bench.cells) - len(waiting), self._account)
         self._waiting = iter(waiting)
         try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._parallel, len(waiting))):
-                    group.create_task(self._work_through())
+            with self._store.grouped():
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self._parallel, len(waiting))):
+                        group.create_task(self._work_through())
         except ExceptionGroup as several:
             raise several.exceptions[0] from None
         finally:

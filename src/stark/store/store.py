@@ -1,7 +1,7 @@
 """The store of runs: what was begun, asked, answered, evaluated and spent.
 
 Every method that stores something is one transaction: when it has returned, `kill -9` does not
-undo it, and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
+undo it (with `grouped` writes, when `settled` has), and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
 but a run's budget, reference and end, and a bench's budget. Knows no search: a tree is rebuilt from `nodes` in order.
 """
 
@@ -56,6 +56,18 @@ class Store:
     def close(self) -> None:
         """Close every connection."""
         self._database.close()
+
+    def grouped(self) -> AbstractContextManager[None]:
+        """While the block lasts, writes of one event loop share commits: for work on many runs at once.
+
+        What was written is then on disk after `settled`, and in any case when the loop has come
+        round or the block has ended.
+        """
+        return self._database.grouped()
+
+    async def settled(self) -> None:
+        """Return when all that was written is on disk: at once, unless writes are `grouped`."""
+        await self._database.settled()
 
     def __enter__(self) -> Self:
         return self
