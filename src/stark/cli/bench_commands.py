@@ -109,7 +109,7 @@ def kernelbench(
 ) -> None:
     """Problems of a KernelBench checkout. The same command again goes on where it stopped."""
     from stark.bench.suite import kernelbench as suite_of
-    from stark.cli.benching import begin, numbers
+    from stark.cli.benching import Way, begin, numbers
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -130,8 +130,8 @@ def kernelbench(
         None if problems is None else numbers(problems, "--problems"),
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
-    asked = (suite, strategy, seeds, name, total, parallel, model_slots)
-    raise typer.Exit(begin(*asked, settings, output, json))
+    way = Way(parallel, model_slots, total, output, json)
+    raise typer.Exit(begin(suite, strategy, seeds, name, way, settings))
 
 
 @bench.command()
@@ -165,7 +165,7 @@ def folder(
 ) -> None:
     """Problem files of one's own, by folder. The same command again goes on where it stopped."""
     from stark.bench.suite import folders
-    from stark.cli.benching import begin
+    from stark.cli.benching import Way, begin
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -180,8 +180,8 @@ def folder(
         }
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
-    asked = (folders(paths), strategy, seeds, name, total, parallel, model_slots)
-    raise typer.Exit(begin(*asked, settings, output, json))
+    way = Way(parallel, model_slots, total, output, json)
+    raise typer.Exit(begin(folders(paths), strategy, seeds, name, way, settings))
 
 
 @bench.command()
@@ -198,12 +198,13 @@ def resume(
     json: JsonOption = False,
 ) -> None:
     """Go on with a bench: finish what was interrupted, or spend a larger budget."""
+    from stark.cli.benching import Way
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
 
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
-    settings = load_settings({"store": store})
-    raise typer.Exit(go_on(name, total, parallel, model_slots, settings, output, json))
+    way = Way(parallel, model_slots, total, output, json)
+    raise typer.Exit(go_on(name, way, load_settings({"store": store})))
 
 
 @bench.command()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 from rich.table import Table
@@ -33,17 +34,22 @@ from stark.store import Store
 from stark.strategies import strategy
 
 
+class Way(NamedTuple):
+    """How a session works, and how it tells what came of it."""
+
+    parallel: int
+    """Runs worked on at once."""
+
+    model_slots: int | None
+    total: Mapping[str, float | None]
+    """The limits of the whole that were given, by the names of a budget's fields."""
+
+    output: Path | None
+    as_json: bool
+
+
 def begin(
-    suite: Suite,
-    strategies: str,
-    seeds: int,
-    name: str | None,
-    total: Mapping[str, float | None],
-    parallel: int,
-    model_slots: int | None,
-    settings: Settings,
-    output: Path | None,
-    as_json: bool,
+    suite: Suite, strategies: str, seeds: int, name: str | None, way: Way, settings: Settings
 ) -> int:
     """Work on a new bench, or on the same one again; returns the exit code."""
     terms = Terms(
@@ -54,37 +60,29 @@ def begin(
         parallel=settings.parallel,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
-    bench = bench.model_copy(update={"budget": _changed(bench.budget, total)})
-    models = ModelDoor(model_slots)
+    bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
+    models = ModelDoor(way.model_slots)
     for chosen in terms.models.values():
         models.open(chosen)
     executor = open_executor(settings.executor, limits(settings))
     with Store.open(settings.store) as store:
         bench = enter(store, bench, runs)
-        return _work(bench, store, executor, models, parallel, settings, output, as_json)
+        return _work(bench, store, executor, models, way, settings)
 
 
-def resume(
-    name: str,
-    total: Mapping[str, float | None],
-    parallel: int,
-    model_slots: int | None,
-    settings: Settings,
-    output: Path | None,
-    as_json: bool,
-) -> int:
+def resume(name: str, way: Way, settings: Settings) -> int:
     """Go on with a bench, with the changed limits if there are any; returns the exit code."""
     with Store.open(settings.store) as store:
         bench = store.bench(name)
-        bench = bench.model_copy(update={"budget": _changed(bench.budget, total)})
+        bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
         store.set_bench_budget(bench.name, bench.budget)
-        models = ModelDoor(model_slots)
+        models = ModelDoor(way.model_slots)
         firsts = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
         some = [store.run(run_id) for run_id in firsts.values()]
         for run in some:
             models.open(run.models)
         executor = open_executor(some[0].executor, limits(settings))
-        return _work(bench, store, executor, models, parallel, settings, output, as_json)
+        return _work(bench, store, executor, models, way, settings)
 
 
 def report(name: str, settings: Settings, output: Path | None, as_json: bool) -> int:
@@ -154,15 +152,14 @@ def _work(
     store: Store,
     executor: Executor,
     models: ModelDoor,
-    parallel: int,
+    way: Way,
     settings: Settings,
-    output: Path | None,
-    as_json: bool,
 ) -> int:
     """Work until all runs have ended or a limit is reached, then report; 0 if all have ended."""
     with _told_how_to_go_on(bench, settings):
-        limit = run_interruptibly(_drive(bench, store, executor, models, parallel, as_json))
-    _tell(make_report(store, bench), output or report_folder(settings.store, bench.name), as_json)
+        limit = run_interruptibly(_drive(bench, store, executor, models, way))
+    folder = way.output or report_folder(settings.store, bench.name)
+    _tell(make_report(store, bench), folder, way.as_json)
     waiting = unfinished(store, bench)
     if not waiting:
         return 0
@@ -173,17 +170,12 @@ def _work(
 
 
 async def _drive(
-    bench: Bench,
-    store: Store,
-    executor: Executor,
-    models: ModelDoor,
-    parallel: int,
-    as_json: bool,
+    bench: Bench, store: Store, executor: Executor, models: ModelDoor, way: Way
 ) -> str | None:
-    console = consoles.progress(as_json)
+    console = consoles.progress(way.as_json)
     try:
         async with open_bench_progress(console) as watch:
-            return await BenchSession(bench, store, executor, models, watch, parallel).work()
+            return await BenchSession(bench, store, executor, models, watch, way.parallel).work()
     except asyncio.CancelledError:
         console.print("ending what is in flight; Ctrl-C once more ends at once")
         raise
