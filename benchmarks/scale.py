@@ -130,19 +130,23 @@ class SlowExecutor(FakeExecutor):
 
 
 class Timed:
-    """A policy whose slowest selection is kept."""
+    """A policy whose slowest selection is kept.
 
-    slowest_s = 0.0
+    In time of the processor: on the clock, whatever else the machine does may come between.
+    """
+
+    slowest_s = slowest_on_the_clock_s = 0.0
 
     def __init__(self, policy: Policy) -> None:
         self._policy, self.name = policy, policy.name
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        begun = time.perf_counter()
-        try:
-            return self._policy.select(tree, rng)
-        finally:
-            Timed.slowest_s = max(Timed.slowest_s, time.perf_counter() - begun)
+        clock, begun = time.perf_counter(), time.thread_time()
+        selection = self._policy.select(tree, rng)
+        taken, passed = time.thread_time() - begun, time.perf_counter() - clock
+        Timed.slowest_s = max(Timed.slowest_s, taken)
+        Timed.slowest_on_the_clock_s = max(Timed.slowest_on_the_clock_s, passed)
+        return selection
 
 
 class Lines:
@@ -245,7 +249,10 @@ def measure(store: Store, folder: Path, bench: Bench, runs: list) -> int:
         f"minutes                 {minutes:.1f} (limit {LIMIT_MINUTES:g}), {cpu_minutes:.1f} of CPU"
     )
     print(f"peak memory             {peak_gb():.2f} GB (limit {LIMIT_GB:g})")
-    print(f"slowest selection       {1000 * Timed.slowest_s:.2f} ms (limit {LIMIT_SELECTION_MS:g})")
+    print(
+        f"slowest selection       {1000 * Timed.slowest_s:.2f} ms (limit {LIMIT_SELECTION_MS:g}), "
+        f"{1000 * Timed.slowest_on_the_clock_s:.2f} on the clock"
+    )
     print(f"model slots             {models.said()}")
     print(f"device slots            {devices.said()}")
     print(f"longest pause           {1000 * heart.longest_s:.0f} ms of the event loop")

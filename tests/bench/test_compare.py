@@ -55,6 +55,13 @@ def test_the_same_difference_everywhere_leaves_no_doubt() -> None:
     assert not found["success"].assured
 
 
+def test_nothing_is_assured_on_few_problems() -> None:
+    for names, assured in (("a", False), ("abcde", False), ("abcdef", True)):
+        ours, theirs = dict.fromkeys(names, 3.0), dict.fromkeys(names, 1.5)
+        found = differences(of("stark", {**ours}), of("sampling", {**theirs}))
+        assert assured == found["geomean"].assured
+
+
 def test_problems_differ_more_than_strategies_and_the_pairs_take_that_out() -> None:
     rng = random.Random(3)
     hard = {str(n): 2.0 ** rng.uniform(-3, 5) for n in range(40)}

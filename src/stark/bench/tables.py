@@ -188,7 +188,7 @@ def _differences(differences: Sequence[Difference]) -> Sheet:
     return Sheet(
         "Differences",
         "On the same problems and seeds, with 95 % intervals of a paired bootstrap over problems; geomean "
-        "(failed as 1) as a ratio. A star: the interval leaves out no difference.",
+        "(failed as 1) as a ratio. A star: the interval leaves out no difference, on six problems or more.",
         ("level", "strategies", "problems", "metric", "difference", "95 %", ""),
         [
             (
