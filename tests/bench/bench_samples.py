@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import loop_samples
+from stark.bench.document import report_document
 from stark.bench.grid import Terms, enter, lay_out
 from stark.bench.report import Report, make_report
 from stark.bench.results import Result
@@ -141,8 +142,6 @@ class Quiet:
 
 def timeless(report: Report) -> dict[str, Any]:
     """All that a report says but for when and how long."""
-    from stark.bench.document import report_document
-
     document = report_document(report)
     document["bench"].pop("created")
     for one in document["summaries"]:

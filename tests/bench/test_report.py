@@ -89,6 +89,20 @@ async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Stor
     assert ended == sum(one.runs for one in report.summaries)
 
 
+def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first() -> None:
+    report = by_hand(
+        result("a", kernel(4.0), strategy="stark", ended=None),
+        result("a", kernel(1.0), strategy="sampling"),
+        result("b", kernel(4.0), strategy="stark"),
+        result("b", kernel(2.0), strategy="sampling"),
+    )
+
+    assert ["stark", "sampling"] == [one.strategy for one in report.summaries]
+    assert {("stark", "sampling", 1)} == {
+        (one.strategy, one.other, one.problems) for one in report.differences
+    }
+
+
 async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None:
     bench = samples.new_bench(store, attempts=8)
     await samples.work(store, bench)

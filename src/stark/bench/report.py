@@ -55,9 +55,11 @@ def make_report(store: Store, bench: Bench) -> Report:
     """The report of the bench as far as it has come."""
     results = results_of(store, bench)
     ended = [result for result in results if result.ended]
+    order = list(dict.fromkeys(cell.strategy for cell in bench.cells))
     summaries, differences, courses = [], [], {}
     for level, of_level in by_level(ended).items():
-        strategies = by_strategy(of_level)
+        found_first = by_strategy(of_level)
+        strategies = {name: found_first[name] for name in order if name in found_first}
         for name, found in strategies.items():
             summaries.append(summarize(level, name, found))
             courses[level, name] = best_by_attempt(found, bench.attempts)

@@ -57,7 +57,7 @@ def by_level(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def by_strategy(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each strategy, in the order of the grid."""
+    """The results of each strategy."""
     strategies: dict[str, list[Result]] = {}
     for result in results:
         strategies.setdefault(result.cell.strategy, []).append(result)

@@ -163,6 +163,8 @@ class BenchScreen(Redrawn):
 
     def _steps(self) -> Text:
         """Where the attempts in flight are: full slots on both sides are what one hopes for."""
+        if not self._in_flight:
+            return Text("starting judges and measuring references", "dim")
         steps = Counter(step for one in self._in_flight.values() for step in one.steps.values())
         judged = steps.pop("judge", 0)
         said = f"{len(self._in_flight)} runs in flight: {steps.total()} attempts with a model, {judged} with a judge"
