@@ -22,6 +22,7 @@ check: setup  ## style, types and the import floors
 bench: setup  ## speed of the search itself
 	.venv/bin/python benchmarks/search.py
 	.venv/bin/python benchmarks/startup.py
+	.venv/bin/python benchmarks/scale.py --problems 16
 
 clean:
 	rm -rf .venv .stark

@@ -1,17 +1,11 @@
-"""What the tests of the loop share: a run, a team's replies that follow from its prompts, and a watch.
-
-Each scripted reply depends on every word of its prompt. So two runs that write the same sources
-were also shown the same things on the way.
-"""
+"""What the tests of the loop share: a run, scripted replies, and a watch."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from stark.core.base import digest
 from stark.core.call import Message
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
@@ -26,6 +20,7 @@ from stark.store import Store
 from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
+from stark.testing.replies import role_of, team_reply
 
 TEMPERATURES = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
 NO_PLAN = "I would rather talk about something else."
@@ -48,32 +43,6 @@ def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
         "version": "0.1.0",
     }
     return Run.model_validate(values | changes)
-
-
-def role_of(messages: tuple[Message, ...]) -> str:
-    """The role that a prompt addresses."""
-    found = re.match(r"# Your role: (\w+)", messages[1].text)
-    assert found is not None
-    return found[1]
-
-
-def team_reply(messages: tuple[Message, ...]) -> str:
-    """A reply that the role accepts."""
-    prompt = messages[1].text
-    mark = digest(*(message.text for message in messages))
-    line = f"        return x  # {mark}"
-    if role_of(messages) == "plan":
-        numbered = re.findall(r"^ *(\d+) \| ( +return .*)$", prompt, re.MULTILINE)
-        if not numbered:
-            return _rewrite(mark)
-        number, text = numbered[0]
-        return _edit(number, text, mark)
-    if "ANCHOR: name" in prompt:
-        return f"ANCHOR: spot\n```python\n{line}\n```"
-    return (
-        "Here it is.\n```python\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
-        f"    def forward(self, x):\n{line}\n```"
-    )
 
 
 def never_a_plan(messages: tuple[Message, ...]) -> str:
@@ -142,14 +111,3 @@ class Notes:
 
     def promoted(self, node: Node, evaluation: Evaluation) -> None:
         self.events.append(f"final check of {node.id}: {evaluation.status}")
-
-
-def _rewrite(mark: str) -> str:
-    return f"ACTION: rewrite\nSTRATEGY:\nOne fused kernel, {mark}.\n"
-
-
-def _edit(number: str, text: str, mark: str) -> str:
-    return (
-        f"ACTION: edit\nSTRATEGY:\nA faster return, {mark}.\nANCHOR: spot\nLINES: {number}\n"
-        f"BEGINS: {text.strip()}\nENDS: {text.strip()}\nINSTRUCTION:\nReturn sooner, {mark}.\n"
-    )

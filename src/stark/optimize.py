@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
@@ -51,9 +51,19 @@ class Watch(Watcher, Protocol):
 
 
 async def optimize(
-    run: Run, strategy: Strategy, store: Store, executor: Executor, replies: Replies, watch: Watch
+    run: Run,
+    strategy: Strategy,
+    store: Store,
+    executor: Executor,
+    replies: Replies,
+    watch: Watch,
+    shared_limit: Callable[[], str | None] = lambda: None,
 ) -> tuple[Tree, str]:
-    """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it."""
+    """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it.
+
+    `shared_limit` tells the limit that several runs have reached together. It keeps new attempts
+    from beginning, and a run that it stops has not ended: it waits to be resumed.
+    """
     with store.exclusive(run.id):
         store.reopen_run(run.id)
         reference = store.reference(run.id)
@@ -61,10 +71,11 @@ async def optimize(
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
             store.set_reference(run.id, reference)
-        session = _Session(run, strategy, store, executor, replies, watch, reference)
+        session = _Session(run, strategy, store, executor, replies, watch, reference, shared_limit)
         reason = await session.work()
-        await promote(run.id, run.problem, session.tree, store, executor, watch)
-        store.end_run(run.id, reason)
+        if session.own_limit() or not shared_limit():
+            await promote(run.id, run.problem, session.tree, store, executor, watch)
+            store.end_run(run.id, reason)
         return session.tree, reason
 
 
@@ -90,9 +101,11 @@ class _Session:
         replies: Replies,
         watch: Watch,
         reference: Reference,
+        shared_limit: Callable[[], str | None],
     ) -> None:
         self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
         self.replies, self.watch, self.reference = replies, watch, reference
+        self._shared_limit = shared_limit
         self.tree = Tree.replay(reference.eager.latency_ms, store.nodes(run.id))
         self.usage = sum((call.reply.usage for call in store.calls(run.id)), Usage())
         self._earlier_s = store.elapsed_s(run.id)
@@ -115,14 +128,14 @@ class _Session:
                     return self._limit() or "nothing is left to try"
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 running -= done
-                self._tell(done)
+                await self._tell(done)
                 for task in done:
                     task.result()  # raises what kept an attempt from becoming a node
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            self._tell(running)
+            await self._tell(running)
 
     def _next(
         self, waiting: Iterator[tuple[int, Selection]], room: int
@@ -144,6 +157,7 @@ class _Session:
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Work: write a candidate and have it judged."""
+        await self.store.settled()  # that it began; nothing is paid for before
         work = Assignment(
             problem=self.run.problem,
             language=language(self.run.language),
@@ -161,11 +175,14 @@ class _Session:
         self.watch.stepped(attempt, "judge")
         return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
 
-    def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
+    async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
         """Tell: of each attempt that became a node, store it first, then believe it."""
         nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
-        for node in sorted(nodes, key=lambda node: node.id):
+        nodes.sort(key=lambda node: node.id)
+        for node in nodes:
             self.store.add_node(self.run.id, node, self._elapsed_s())
+        await self.store.settled()
+        for node in nodes:
             self.tree.add(node)
             self.watch.finished(node)
 
@@ -191,6 +208,10 @@ class _Session:
         )
 
     def _limit(self) -> str | None:
+        return self.own_limit() or self._shared_limit()
+
+    def own_limit(self) -> str | None:
+        """The limit of this run's own budget that is reached."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
         return self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
 
@@ -222,6 +243,7 @@ class _Correspondence:
             reply = await session.replies.reply(self._attempt, turn, role, messages)
             call = Call(attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply)
             session.store.add_call(session.run.id, call)
+            await session.store.settled()
             session.usage += reply.usage
             session.watch.paid(session.usage)
         self.usage += reply.usage

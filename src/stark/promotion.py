@@ -46,6 +46,7 @@ async def promote(
         watch.promoting(node)
         evaluation = await executor.evaluate(problem, node.candidate, "promote")
         store.add_promotion(run_id, node.id, evaluation)
+        await store.settled()
         checked[node.id] = evaluation
         watch.promoted(node, evaluation)
 

@@ -32,3 +32,25 @@ def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Pa
     assert 1 == ended.document["failures_repaired"]
     assert 0 == ran.returncode, ran.stderr
     assert "relative RMS difference to the reference" in ran.stdout
+
+
+def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
+    folder = workplace / "small"
+    folder.mkdir()
+    (folder / "problem.py").write_text(SMALL)
+    reply = f"```python\n{candidate_source(GOOD)}```\n"
+    for number in (1, 2):
+        (workplace / f"reply-{number}.md").write_text(reply)
+
+    ended = stark(
+        *("bench", "folder", "small", "--strategy", "sampling,team-only", "--attempts", "1"),
+        *("--executor", "local:cpu", "--model", "exec:sh model.sh", "--parallel", "1", "--json"),
+    )
+
+    assert 0 == ended.code, ended.err
+    for summary in ended.document["summaries"]:
+        assert (1.0, 1.0, 1) == (summary["success"], summary["correct_share"], summary["attempts"])
+        assert summary["against"]["eager"]["of_correct"]["worst"] > 0
+        assert 0 < summary["roofline"]
+    for run in ended.document["runs"]:
+        assert run["latency_ms"] > 0 and run["active_s"] > 0

@@ -1,12 +1,52 @@
+"""The examples are problems that a judge can use: determined, finite in most regimes, and with work to do."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from stark.core.problem import Problem
 from stark.problems import load_all
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.degenerate import null_solvers, passing  # noqa: E402
+from stark.evaluator.judge.inputs import Program  # noqa: E402
+from stark.evaluator.judge.oracle import expect  # noqa: E402
+from stark.evaluator.judge.regimes import REGIMES, changed  # noqa: E402
+
+EXAMPLES = load_all(str(Path(__file__).parents[2] / "examples"))
+RECORDED = ("gated_causal_conv", "layernorm_gelu_residual")
+"""Larger ones, judged whenever their recordings are replayed."""
 
 
-def test_the_examples_are_problems():
-    names = [problem.name for problem in load_all(str(EXAMPLES))]
-    assert ["gated_causal_conv", "layernorm_gelu_residual"] == names
+def test_there_are_eight() -> None:
+    assert [
+        "depthwise_hardswish",
+        "expert_dispatch",
+        "gated_causal_conv",
+        "layernorm_gelu_residual",
+        "masked_softmax",
+        "moving_average",
+        "rmsnorm_swiglu",
+        "small_matmuls",
+    ] == [problem.name for problem in EXAMPLES]
+
+
+SMALL = [problem for problem in EXAMPLES if problem.name not in RECORDED]
+
+
+@pytest.mark.parametrize("problem", SMALL, ids=lambda problem: problem.name)
+def test_an_example_can_be_judged(problem: Problem, tmp_path: Path) -> None:
+    program = Program(problem, tmp_path, torch.device("cpu"))
+    drawn = program.draw(1)
+    outputs, oracle = program.run(drawn), program.run_float64(drawn)
+    expected = [expect(exact, ours) for exact, ours in zip(oracle, outputs, strict=True)]
+
+    assert all(torch.equal(one, two) for one, two in zip(outputs, program.run(drawn), strict=True))
+    assert all(one.eager_errors.relative_rms < 2e-6 for one in expected)
+    assert {} == passing(drawn, expected, null_solvers(drawn, expected))
+    for regime in list(REGIMES)[:2]:
+        for output in program.run(changed(drawn, regime, seed=2)):
+            assert not output.is_floating_point() or output.isfinite().all(), regime

@@ -60,4 +60,4 @@ def test_a_failure_is_repaired_when_a_chain_of_repairs_ends_well() -> None:
         failing(6),
     ]
 
-    assert (3, 2) == failures_repaired(Tree.replay(EAGER_MS, nodes))
+    assert (3, 2) == failures_repaired(nodes)

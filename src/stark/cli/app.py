@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from stark.cli.bench_commands import bench
 from stark.cli.options import (
     AttemptsOption,
     CodeModelOption,
@@ -39,6 +40,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

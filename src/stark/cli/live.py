@@ -5,19 +5,16 @@ Knows no store and changes nothing: it draws what it is told.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, suppress
-from types import TracebackType
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from stark.cli.redrawn import Redrawn, spinning
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -39,7 +36,6 @@ from stark.report.run import models_line
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
-REDRAW_S = 0.1
 FRAME_LINES = 8
 """Lines of the screen that are not the tree's."""
 
@@ -49,6 +45,7 @@ STEP_WORDS = {
     "debug": "repairing",
     "solo": "writing",
     "judge": "judging",
+    "check": "final check",
 }
 NARROW = 100
 """Below this many columns the budget is shown in less room."""
@@ -127,11 +124,12 @@ class PlainLines:
         self._console.print(Text(line), soft_wrap=True)
 
 
-class LiveScreen:
+class LiveScreen(Redrawn):
     """The growing tree, what is in flight, the best so far and what is left of the budget."""
 
     def __init__(self, console: Console, run: Run, earlier_s: float = 0.0) -> None:
-        self._console, self._run = console, run
+        super().__init__(console)
+        self._run = run
         self._tree: Tree | None = None
         self._reference: Reference | None = None
         self._usage = Usage()
@@ -139,26 +137,6 @@ class LiveScreen:
         self._checking: tuple[str, float] | None = None
         self._began_s = time.monotonic()
         self._earlier_s = earlier_s
-        self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._redrawing: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._live.start()
-        # In the loop and not in a thread of Rich's: the tree is not made for more than one.
-        self._redrawing = asyncio.create_task(self._redraw())
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._redrawing is not None:
-            self._redrawing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._redrawing
-        self._live.stop()
 
     def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
         """From now on there is a tree; what to beware of stays above it."""
@@ -189,11 +167,6 @@ class LiveScreen:
         """The result is told when the screen is gone."""
         self._checking = None
 
-    async def _redraw(self) -> None:
-        while True:
-            self._live.update(self.screen(), refresh=True)
-            await asyncio.sleep(REDRAW_S)
-
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
         run = self._run
@@ -202,7 +175,7 @@ class LiveScreen:
         )
         models = Text(models_line(run), "dim", no_wrap=True, overflow="ellipsis")
         if self._tree is None or self._reference is None:
-            waiting = _spinning("starting the judge and measuring the reference", self._began_s)
+            waiting = spinning("starting the judge and measuring the reference", self._began_s)
             return Group(title, models, Text(), waiting)
         device = Text(
             f"{self._reference.device.name}: {reference_line(self._reference)}",
@@ -214,7 +187,7 @@ class LiveScreen:
             self._tree,
             run.problem.name,
             steps={
-                attempt: _spinning(STEP_WORDS.get(step, step), since_s)
+                attempt: spinning(STEP_WORDS.get(step, step), since_s)
                 for attempt, (step, since_s) in self._steps.items()
             },
             most_lines=max(3, self._console.height - FRAME_LINES),
@@ -232,7 +205,7 @@ class LiveScreen:
 
     def _best(self, tree: Tree) -> Text:
         if self._checking is not None:
-            return _spinning(*self._checking)
+            return spinning(*self._checking)
         best = tree.best
         if best is None or not isinstance(best.evaluation, Correct):
             return Text("no correct kernel yet", "dim")
@@ -258,14 +231,3 @@ class LiveScreen:
         row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         row.add_row(ProgressBar(budget.attempts, len(tree.nodes), width=bar), said)
         return row
-
-
-_FRAMES = Spinner("dots").frames
-_FRAMES_PER_S = 10
-
-
-def _spinning(doing: str, since_s: float) -> Text:
-    """What is being done and for how long, behind a turning spinner."""
-    now = time.monotonic()
-    frame = _FRAMES[int(now * _FRAMES_PER_S) % len(_FRAMES)]
-    return Text.assemble((frame, "cyan"), f" {doing} ", (duration(now - since_s), "dim"))

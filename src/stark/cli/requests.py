@@ -6,7 +6,6 @@ Everything that can be refused is refused here, before anything is stored, start
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import Collection
 from datetime import UTC, datetime
@@ -146,8 +145,7 @@ def limits(settings: Settings) -> Limits:
 
 def new_id(problem: Problem, taken: Collection[str]) -> str:
     """The problem's name and four hexadecimal digits, as none in `taken`."""
-    stem = re.sub(r"[^a-z0-9]+", "-", problem.name.rpartition("/")[2].lower()).strip("-")[:32]
-    candidates = (f"{stem.strip('-') or 'run'}-{secrets.token_hex(2)}" for _ in count())
+    candidates = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
     return next(candidate for candidate in candidates if candidate not in taken)
 
 

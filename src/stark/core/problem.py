@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 from stark.core.base import Frozen, digest
@@ -23,3 +24,9 @@ class Problem(Frozen):
     def digest(self) -> str:
         """Identity by content; two files with the same text are one problem."""
         return digest(self.source)
+
+    @property
+    def slug(self) -> str:
+        """The name for ids and files: lower case, at most 32 letters, digits and hyphens, without a level."""
+        words = re.sub(r"[^a-z0-9]+", "-", self.name.rpartition("/")[2].lower()).strip("-")
+        return words[:32].strip("-") or "run"

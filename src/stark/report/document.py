@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 def run_document(view: RunView) -> Document:
     """The run with all of its finished attempts; sources and model calls are in the attempts' own documents."""
-    taken, mended = failures_repaired(view.tree)
+    taken, mended = failures_repaired(view.nodes)
     winner = view.winner
     reference = view.reference
     return {

@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
-from stark.core.node import Node
-from stark.search.tree import Tree
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Protocol
 
 
-def failures_repaired(tree: Tree) -> tuple[int, int]:
+class Attempt(Protocol):
+    """As much of a node as this needs."""
+
+    @property
+    def id(self) -> int:
+        """Its number in the run."""
+
+    @property
+    def parent(self) -> int:
+        """Where it started."""
+
+    @property
+    def action(self) -> str:
+        """What it set out to do there."""
+
+    @property
+    def works(self) -> bool:
+        """Whether it came out correct."""
+
+
+def failures_repaired(attempts: Iterable[Attempt]) -> tuple[int, int]:
     """Of the failed attempts that debug took up: how many there are, and how many ended in one that works."""
-    taken = [node for node in tree.nodes if not node.works and _repairs(tree, node)]
-    return len(taken), sum(_mended(tree, node) for node in taken)
+    repairs: defaultdict[int, list[Attempt]] = defaultdict(list)
+    failed = []
+    for attempt in attempts:
+        if attempt.action == "debug":
+            repairs[attempt.parent].append(attempt)
+        if not attempt.works:
+            failed.append(attempt.id)
 
+    def mended(id: int) -> bool:
+        return any(repair.works or mended(repair.id) for repair in repairs[id])
 
-def _repairs(tree: Tree, node: Node) -> list[Node]:
-    return [child for child in tree.children(node.id) if child.action == "debug"]
-
-
-def _mended(tree: Tree, node: Node) -> bool:
-    return any(child.works or _mended(tree, child) for child in _repairs(tree, node))
+    taken = [id for id in failed if repairs[id]]
+    return len(taken), sum(mended(id) for id in taken)

@@ -146,7 +146,7 @@ def _counts(view: RunView) -> Text:
         if counted[name]
     ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
-    taken, mended = failures_repaired(view.tree)
+    taken, mended = failures_repaired(view.nodes)
     if taken:
         text.append(f"; debug took up {taken} failed and repaired {mended}")
     return text

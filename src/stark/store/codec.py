@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stark.core.bench import Bench
 from stark.core.call import Call
 from stark.core.evaluation import Correct, Evaluation, evaluation_adapter
 from stark.core.node import Node, Selection
@@ -38,6 +39,20 @@ def read_run(run_id: str, body: Json, budget: Json, source: str) -> Run:
     """The run that `run_values` was made from, with the budget it has now."""
     problem = body["problem"] | {"source": source}
     return Run.model_validate(body | {"id": run_id, "budget": budget, "problem": problem})
+
+
+def bench_values(bench: Bench) -> Json:
+    """The row of a bench."""
+    return {
+        "name": bench.name,
+        "budget": bench.budget.model_dump(mode="json"),
+        "body": bench.model_dump(mode="json", exclude={"name", "budget"}),
+    }
+
+
+def read_bench(name: str, body: Json, budget: Json) -> Bench:
+    """The bench that `bench_values` was made from, with the budget it has now."""
+    return Bench.model_validate(body | {"name": name, "budget": budget})
 
 
 def read_budget(values: Json) -> Budget:

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Connection,
     Engine,
     QueuePool,
-    RootTransaction,
     column,
     create_engine,
     event,
@@ -29,6 +28,7 @@ from sqlalchemy.exc import ArgumentError
 
 from stark.core.errors import StoreError
 from stark.store.boundary import boundary
+from stark.store.group import Group
 from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
 from stark.store.schema import REVISION, VERSION_TABLE
 
@@ -45,6 +45,7 @@ class Database:
         self.name = parsed.render_as_string(hide_password=True)
         self._engine = _engine(parsed)
         self._reader = _reader(self._engine)
+        self._group: Group | None = None
         self.locks = _locks(parsed, self._engine)
         # One at a time: two processes that open a new store would both create its tables.
         with (
@@ -60,14 +61,42 @@ class Database:
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
         """One consistent view, for as long as the block lasts."""
-        with boundary(doing), self._reader.begin() as connection:
-            yield connection
+        with boundary(doing):
+            if self._group is not None and self._group.connection is not None:
+                yield self._group.connection
+                return
+            with self._reader.begin() as connection:
+                yield connection
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """All of the block's changes, or none; they are on disk once the block has ended."""
-        with boundary(doing), self._engine.connect() as connection, _begin_writing(connection):
-            yield connection
+        """All of the block's changes, or none; they are on disk once the block has ended, or with the group's."""
+        with boundary(doing):
+            if self._group is not None:
+                with self._group.writing() as connection:
+                    yield connection
+                return
+            with self._writer() as connection, connection.begin():
+                yield connection
+
+    @contextmanager
+    def grouped(self) -> Iterator[None]:
+        """While the block lasts, writes share commits (see `Group`); for one thread, in a running event loop."""
+        group = self._group = Group(self._writer)
+        try:
+            yield
+        finally:
+            self._group = None
+            group.close()
+
+    async def settled(self) -> None:
+        """Return when all that was written is on disk: at once, unless writes are grouped."""
+        if self._group is not None:
+            await self._group.settled()
+
+    def _writer(self) -> Connection:
+        """A connection whose transactions begin as writing ones; see `_begin_sqlite`."""
+        return self._engine.connect().execution_options(stark_writes=True)
 
     def _migrate(self, connection: Connection) -> None:
         found = _revision(connection)
@@ -112,7 +141,8 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; a connection lost meanwhile is replaced unnoticed.
-            return create_engine(url, pool_pre_ping=True)
+            # Each run in flight holds one for its lock, so their number is the server's to bound.
+            return create_engine(url, pool_pre_ping=True, max_overflow=-1)
         return _sqlite_engine(url)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
@@ -161,10 +191,6 @@ def _begin_sqlite(connection: Connection) -> None:
     """
     writes = connection.get_execution_options().get("stark_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _begin_writing(connection: Connection) -> RootTransaction:
-    return connection.execution_options(stark_writes=True).begin()
 
 
 def _locks(url: URL, engine: Engine) -> Locks:

@@ -7,6 +7,7 @@
           messages    its prompt, one row per message
         nodes       one row per attempt finished; `position` is the order of completion
         promotions  one row per node that went through the final check
+    benches     one row per grid of runs; only its budget changes
 
 Each fact has one home. A `body` is the JSON of a core type without what has a home of its own
 (keys, large texts, the selection). The columns under "for queries" repeat facts of the body so
@@ -38,7 +39,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest migration: what `VERSION_TABLE` holds in a store of this version."""
 
 VERSION_TABLE = "stark_schema"
@@ -220,3 +221,13 @@ class PromotionRow(Base):
     latency_ms: Mapped[float | None]
     speedup_vs_eager: Mapped[float | None]
     assured_speedup: Mapped[float | None]
+
+
+class BenchRow(Base):
+    """A bench; `number` is the order of creation. Its body names the runs, which are stored with it."""
+
+    __tablename__ = "benches"
+    number: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    budget: Mapped[dict[str, Any]]
+    body: Mapped[dict[str, Any]]

@@ -1,20 +1,22 @@
 """The store of runs: what was begun, asked, answered, evaluated and spent.
 
 Every method that stores something is one transaction: when it has returned, `kill -9` does not
-undo it, and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
-but a run's budget, reference and end. Knows no search: a tree is rebuilt from `nodes` in order.
+undo it (with `grouped` writes, when `settled` has), and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
+but a run's budget, reference and end, and a bench's budget. Knows no search: a tree is rebuilt from `nodes` in order.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from sqlalchemy import Connection, func, insert, select, update
 
+from stark.core.bench import Bench
 from stark.core.call import Call
 from stark.core.errors import StoreError, UsageError
 from stark.core.evaluation import Evaluation
@@ -25,9 +27,11 @@ from stark.core.usage import Budget
 from stark.store import codec
 from stark.store.artifacts import keep
 from stark.store.database import Database
+from stark.store.outcome import Outcome, read_outcome
 from stark.store.schema import (
     ArtifactRow,
     AttemptRow,
+    BenchRow,
     CallRow,
     MessageRow,
     NodeRow,
@@ -55,6 +59,18 @@ class Store:
         """Close every connection."""
         self._database.close()
 
+    def grouped(self) -> AbstractContextManager[None]:
+        """While the block lasts, writes of one event loop share commits: for work on many runs at once.
+
+        What was written is then on disk after `settled`, and in any case when the loop has come
+        round or the block has ended.
+        """
+        return self._database.grouped()
+
+    async def settled(self) -> None:
+        """Return when all that was written is on disk: at once, unless writes are `grouped`."""
+        await self._database.settled()
+
     def __enter__(self) -> Self:
         return self
 
@@ -71,9 +87,7 @@ class Store:
     def create_run(self, run: Run) -> None:
         """Store a new run. Raises StoreError when its id is taken."""
         with self._database.writing(f"storing run {run.id}") as connection:
-            (source,) = keep(connection, run.problem.source)
-            values = codec.run_values(run)
-            connection.execute(insert(RunRow).values(problem_source=source, **values))
+            _insert_run(connection, run)
 
     def run(self, run_id: str) -> Run:
         """The run of that id, of the only id that begins so, or the newest for `last`.
@@ -85,7 +99,7 @@ class Store:
         )
         with self._database.reading("reading a run") as connection:
             ids = connection.scalars(select(RunRow.id).order_by(RunRow.number)).all()
-            found = _resolve(run_id, list(ids))
+            found = _resolve(run_id, list(ids), "run")
             body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
         return codec.read_run(found, body, budget, source)
 
@@ -130,6 +144,44 @@ class Store:
         """
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
         return self._database.locks.hold(f"run {run_id}", refusal)
+
+    # Benches
+
+    def create_bench(self, bench: Bench, runs: Iterable[Run]) -> None:
+        """Store a new bench and those of its runs that are not there yet. Raises StoreError when its name is taken."""
+        with self._database.writing(f"storing bench {bench.name}") as connection:
+            there = set(connection.scalars(select(RunRow.id)))
+            for run in runs:
+                if run.id not in there:
+                    _insert_run(connection, run)
+            connection.execute(insert(BenchRow).values(**codec.bench_values(bench)))
+
+    def benches(self) -> list[str]:
+        """The names of all benches, the oldest first."""
+        with self._database.reading("reading the benches") as connection:
+            return list(connection.scalars(select(BenchRow.name).order_by(BenchRow.number)))
+
+    def bench(self, name: str) -> Bench:
+        """The bench of that name, of the only name that begins so, or the newest for `last`.
+
+        Raises UsageError, naming what could be meant, when there is none or more than one.
+        """
+        query = select(BenchRow.body, BenchRow.budget)
+        found = _resolve(name, self.benches(), "bench")
+        with self._database.reading("reading a bench") as connection:
+            body, budget = connection.execute(query.where(BenchRow.name == found)).one()
+        return codec.read_bench(found, body, budget)
+
+    def set_bench_budget(self, name: str, budget: Budget) -> None:
+        """Give the bench another budget."""
+        values = budget.model_dump(mode="json")
+        with self._database.writing(f"changing bench {name}") as connection:
+            connection.execute(update(BenchRow).where(BenchRow.name == name).values(budget=values))
+
+    def outcome(self, run_id: str, attempts: int) -> Outcome:
+        """What came of the first `attempts` attempts of a run of this exact id."""
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return read_outcome(connection, run_id, attempts)
 
     # Attempts
 
@@ -277,25 +329,41 @@ def _selections(connection: Connection, run_id: str) -> dict[int, Selection]:
     }
 
 
-def _resolve(asked: str, ids: list[str]) -> str:
-    """The one id among `ids` (oldest first) that a person means."""
-    if asked in ids:
+def _insert_run(connection: Connection, run: Run) -> None:
+    (source,) = keep(connection, run.problem.source)
+    values = codec.run_values(run)
+    connection.execute(insert(RunRow).values(problem_source=source, **values))
+
+
+_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench folder PATH"}
+_LISTERS = {"run": "stark runs", "bench": "stark bench list"}
+
+
+def _resolve(asked: str, names: list[str], kind: Literal["run", "bench"]) -> str:
+    """The one name among `names` (oldest first) that a person means."""
+    if asked in names:
         return asked
-    if not ids:
-        raise UsageError("there are no runs yet; `stark optimize PROBLEM` makes one")
+    if not names:
+        plural = "benches" if kind == "bench" else "runs"
+        raise UsageError(f"there are no {plural} yet; `{_MAKERS[kind]}` makes one")
     if asked == "last":
-        return ids[-1]
-    matching = [run_id for run_id in ids if run_id.startswith(asked)]
+        return names[-1]
+    matching = [name for name in names if name.startswith(asked)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise UsageError(f"run '{asked}' could be {_named(matching)}; write more of its id")
-    close = difflib.get_close_matches(asked, ids)
-    hint = f"did you mean {_named(close)}?" if close else "`stark runs` lists those there are"
-    raise UsageError(f"there is no run '{asked}'; {hint}")
+        raise UsageError(
+            f"{kind} '{asked}' could be {_named(matching)}; write more of its "
+            f"{'id' if kind == 'run' else 'name'}"
+        )
+    close = difflib.get_close_matches(asked, names)
+    listing = f"`{_LISTERS[kind]}` lists those there are"
+    raise UsageError(
+        f"there is no {kind} '{asked}'; {f'did you mean {_named(close)}?' if close else listing}"
+    )
 
 
-def _named(ids: list[str], most: int = 5) -> str:
-    """Some ids in words."""
-    rest = f" or {len(ids) - most} more" if len(ids) > most else ""
-    return ", ".join(ids[:most]) + rest
+def _named(names: list[str], most: int = 5) -> str:
+    """Some names in words."""
+    rest = f" or {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

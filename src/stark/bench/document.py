@@ -1,0 +1,85 @@
+"""The report as plain data for programs: one JSON document, and rows for CSV files.
+
+Numbers are not rounded. What is unknown or was not measured is null, and an empty field in CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from stark.bench.metrics import Spread, Summary
+from stark.bench.report import Report
+from stark.bench.results import Result
+
+Row = dict[str, Any]
+
+
+def report_document(report: Report) -> Row:
+    """Everything: what was asked, the summaries, the differences, and every run."""
+    return {
+        "bench": report.bench.model_dump(mode="json", exclude={"cells"}),
+        "notes": report.notes,
+        "summaries": [
+            one.model_dump(mode="json") | {"repaired_share": one.repaired_share}
+            for one in report.summaries
+        ],
+        "differences": [one.model_dump(mode="json") for one in report.differences],
+        "best_by_attempt": [
+            {"level": level, "strategy": strategy, "geomean_all": course}
+            for (level, strategy), course in report.courses.items()
+        ],
+        "runs": [run_row(result) for result in report.results],
+    }
+
+
+def run_row(result: Result) -> Row:
+    """One run in a row: its place, how far it came, and its best kernel."""
+    cell, outcome, best = result.cell, result.outcome, result.best
+    references = best.references if best else ()
+    return {
+        **cell.model_dump(mode="json"),
+        "ended": outcome.ended_reason,
+        "attempts": len(outcome.attempts),
+        "correct": sum(attempt.works for attempt in outcome.attempts),
+        "latency_ms": best.latency_ms if best else None,
+        **{f"speedup_vs_{name}": result.speedup(name) for name in references},
+        "assured_speedup": best.speedup_vs("eager").low if best else None,
+        "roofline_fraction": best.roofline_fraction if best else None,
+        "calls": outcome.usage.calls,
+        "tokens": outcome.usage.tokens,
+        "dollars": outcome.usage.dollars,
+        "active_s": outcome.elapsed_s,
+    }
+
+
+def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
+    """One row for each level, strategy and reference."""
+    rows = []
+    for one in summaries:
+        whole = one.model_dump(mode="json", exclude={"against"})
+        for name, against in one.against.items():
+            row: Row = {**whole, "repaired_share": one.repaired_share, "reference": name}
+            if against is not None:
+                row |= {f"fast_{p:g}": share for p, share in against.fast.items()}
+                row |= {"assured_fast_1": against.assured_fast_1}
+                row |= _spread_columns("all", against.of_all)
+                row |= _spread_columns("correct", against.of_correct)
+            rows.append(row)
+    return rows
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Rows under all the columns that any of them has, in the order of first use."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _spread_columns(over: str, spread: Spread | None) -> Row:
+    return {} if spread is None else {f"{k}_{over}": v for k, v in spread.model_dump().items()}

@@ -1,0 +1,115 @@
+"""Which runs a bench consists of: every problem with every strategy and seed, each named by its content.
+
+The same request leads to the same names, in this session or another. So a bench that is asked for
+again finds its runs in the store, and two benches share the runs that they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from stark import __version__
+from stark.bench.suite import Member, Suite
+from stark.core.base import digest
+from stark.core.bench import Bench, Cell
+from stark.core.errors import UsageError
+from stark.core.run import RoleModel, Run
+from stark.core.usage import Budget
+from stark.store import Store
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all runs of a bench have in common."""
+
+    language: str
+    models: Mapping[str, Mapping[str, RoleModel]]
+    """By strategy, then by role. Its keys are the strategies of the bench, in order."""
+
+    executor: str
+    budget: Budget
+    """Of each run."""
+
+    parallel: int = 1
+    """Attempts in flight in each run."""
+
+
+def lay_out(
+    suite: Suite,
+    seeds: Sequence[int],
+    terms: Terms,
+    name: str | None = None,
+    budget: Budget | None = None,
+) -> tuple[Bench, list[Run]]:
+    """The bench and its runs; the default name follows from the runs, the default budget from theirs.
+
+    All runs of a problem stand next to each other, since a judge keeps a prepared problem for a while.
+    """
+    now = datetime.now(UTC)
+    placed = [
+        (member, _run(member, strategy, seed, terms, now))
+        for member, strategy, seed in _places(suite, terms, seeds)
+    ]
+    cells = tuple(
+        Cell(
+            problem=run.problem.name,
+            level=member.level,
+            strategy=run.strategy,
+            seed=run.seed,
+            run_id=run.id,
+        )
+        for member, run in placed
+    )
+    bench = Bench(
+        name=name or f"{suite.name}-{digest(*(cell.run_id for cell in cells))[:4]}",
+        created=now,
+        cells=cells,
+        attempts=terms.budget.attempts,
+        budget=budget or Budget(attempts=len(cells) * terms.budget.attempts),
+    )
+    return bench, [run for _, run in placed]
+
+
+def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
+    """Store a new bench, or find the one that was asked for before, which gets this one's budget.
+
+    Raises UsageError when another bench has the name.
+    """
+    if bench.name not in store.benches():
+        store.create_bench(bench, runs)
+        return bench
+    stored = store.bench(bench.name)
+    if (stored.cells, stored.attempts) != (bench.cells, bench.attempts):
+        raise UsageError(
+            f"the store has another bench {bench.name}, with other problems, strategies, seeds, models or "
+            f"budget; go on with it by `stark bench resume {bench.name}`, or choose another --name"
+        )
+    store.set_bench_budget(bench.name, bench.budget)
+    return stored.model_copy(update={"budget": bench.budget})
+
+
+def _places(suite: Suite, terms: Terms, seeds: Sequence[int]) -> Iterator[tuple[Member, str, int]]:
+    for member in suite.members:
+        for strategy in terms.models:
+            for seed in seeds:
+                yield member, strategy, seed
+
+
+def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) -> Run:
+    run = Run(
+        id="",
+        created=now,
+        problem=member.problem,
+        language=terms.language,
+        strategy=strategy,
+        models=dict(terms.models[strategy]),
+        executor=terms.executor,
+        budget=terms.budget,
+        seed=seed,
+        parallel=terms.parallel,
+        version=__version__,
+    )
+    content = digest(run.model_dump_json(exclude={"id", "created", "version"}))[:8]
+    return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

@@ -1,0 +1,226 @@
+"""`stark bench`: from what a person wrote to a bench that is worked on, and its report."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+from rich.table import Table
+from rich.text import Text
+
+from stark.bench.document import report_document
+from stark.bench.files import write_report
+from stark.bench.grid import Terms, enter, lay_out
+from stark.bench.report import Report, make_report
+from stark.bench.running import BenchSession, unfinished
+from stark.bench.shared import ModelDoor
+from stark.bench.suite import Suite
+from stark.bench.tables import Sheet, head, sheets
+from stark.cli import consoles
+from stark.cli.bench_live import open_bench_progress
+from stark.cli.interrupt import run_interruptibly
+from stark.cli.requests import chosen_language, kernel_path, limits, role_models
+from stark.cli.settings import Settings
+from stark.core.bench import Bench
+from stark.core.errors import StarkError, UsageError
+from stark.core.usage import Budget
+from stark.evaluator.executors import Executor, open_executor
+from stark.store import Store
+from stark.strategies import strategy
+
+
+class Way(NamedTuple):
+    """How a session works, and how it tells what came of it."""
+
+    parallel: int
+    """Runs worked on at once."""
+
+    model_slots: int | None
+    total: Mapping[str, float | None]
+    """The limits of the whole that were given, by the names of a budget's fields."""
+
+    output: Path | None
+    as_json: bool
+
+
+def begin(
+    suite: Suite, strategies: str, seeds: int, name: str | None, way: Way, settings: Settings
+) -> int:
+    """Work on a new bench, or on the same one again; returns the exit code."""
+    terms = Terms(
+        language=chosen_language(settings).name,
+        models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},
+        executor=settings.executor,
+        budget=Budget(**settings.budget.model_dump()),
+        parallel=settings.parallel,
+    )
+    bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
+    bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
+    models = ModelDoor(way.model_slots)
+    for chosen in terms.models.values():
+        models.open(chosen)
+    executor = open_executor(settings.executor, limits(settings))
+    with Store.open(settings.store) as store:
+        bench = enter(store, bench, runs)
+        return _work(bench, store, executor, models, way, settings)
+
+
+def resume(name: str, way: Way, settings: Settings) -> int:
+    """Go on with a bench, with the changed limits if there are any; returns the exit code."""
+    with Store.open(settings.store) as store:
+        bench = store.bench(name)
+        bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
+        store.set_bench_budget(bench.name, bench.budget)
+        models = ModelDoor(way.model_slots)
+        firsts = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
+        some = [store.run(run_id) for run_id in firsts.values()]
+        for run in some:
+            models.open(run.models)
+        executor = open_executor(some[0].executor, limits(settings))
+        return _work(bench, store, executor, models, way, settings)
+
+
+def report(name: str, settings: Settings, output: Path | None, as_json: bool) -> int:
+    """Print and write the report of a bench as it stands."""
+    with Store.open(settings.store) as store:
+        made = make_report(store, store.bench(name))
+    _tell(made, output or report_folder(settings.store, made.bench.name), as_json)
+    return 0
+
+
+def list_benches(settings: Settings, as_json: bool) -> int:
+    """Print every bench in a line."""
+    with Store.open(settings.store) as store:
+        benches = [store.bench(name) for name in reversed(store.benches())]
+        waiting = {bench.name: len(unfinished(store, bench)) for bench in benches}
+    if as_json:
+        documents = [
+            bench.model_dump(mode="json", exclude={"cells"})
+            | {"runs": len(bench.cells), "unfinished": waiting[bench.name]}
+            for bench in benches
+        ]
+        consoles.print_json(documents)
+        return 0
+    if not benches:
+        consoles.results().print("There are no benches yet; `stark bench folder PATH` makes one.")
+    for bench in benches:
+        ended = len(bench.cells) - waiting[bench.name]
+        said = f"{bench.name}: {head(bench)}; {ended} of {len(bench.cells)} runs have ended"
+        consoles.results().print(Text(said), soft_wrap=True)
+    return 0
+
+
+def numbers(written: str, option: str) -> list[int]:
+    """The numbers in `1,5-20`, each once, in the order written. Raises UsageError."""
+    found: dict[int, None] = {}
+    for part in written.split(","):
+        span = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if span is None or (span[2] and int(span[2]) < int(span[1])):
+            raise UsageError(f"{option} is {written!r}; write numbers and spans, such as 1,5-20")
+        found.update(dict.fromkeys(range(int(span[1]), int(span[2] or span[1]) + 1)))
+    return list(found)
+
+
+def report_folder(store: str, name: str) -> Path:
+    """Where a bench's report goes: beside the store."""
+    return kernel_path(store, name).parent.parent / "bench" / name
+
+
+def _names(strategies: str) -> list[str]:
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--strategy names no strategy; write one or more, separated by commas")
+    return list(dict.fromkeys(names))
+
+
+def _changed(budget: Budget, total: Mapping[str, float | None]) -> Budget:
+    given = {name: value for name, value in total.items() if value is not None}
+    try:
+        return Budget(**budget.model_dump() | given)
+    except ValidationError as error:
+        option = f"--total-{error.errors()[0]['loc'][0]}"
+        raise UsageError(f"{option} should be greater than 0") from error
+
+
+def _work(
+    bench: Bench,
+    store: Store,
+    executor: Executor,
+    models: ModelDoor,
+    way: Way,
+    settings: Settings,
+) -> int:
+    """Work until all runs have ended or a limit is reached, then report; 0 if all have ended."""
+    with _told_how_to_go_on(bench, settings):
+        limit = run_interruptibly(_drive(bench, store, executor, models, way))
+    folder = way.output or report_folder(settings.store, bench.name)
+    _tell(make_report(store, bench), folder, way.as_json)
+    waiting = unfinished(store, bench)
+    if not waiting:
+        return 0
+    reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
+    said = f"{reason}; {len(waiting)} runs are unfinished; `{_go_on(bench, settings)}` goes on"
+    consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
+    return 1
+
+
+async def _drive(
+    bench: Bench, store: Store, executor: Executor, models: ModelDoor, way: Way
+) -> str | None:
+    console = consoles.progress(way.as_json)
+    try:
+        async with open_bench_progress(console) as watch:
+            return await BenchSession(bench, store, executor, models, watch, way.parallel).work()
+    except asyncio.CancelledError:
+        console.print("ending what is in flight; Ctrl-C once more ends at once")
+        raise
+
+
+def _tell(made: Report, folder: Path, as_json: bool) -> None:
+    write_report(made, folder)
+    if as_json:
+        consoles.print_json(report_document(made) | {"folder": str(folder)})
+        return
+    say = consoles.results().print
+    say(Text.assemble((made.bench.name, "bold"), f"  {head(made.bench)}"), soft_wrap=True)
+    for note in made.notes:
+        say(Text(note), soft_wrap=True)
+    for sheet in sheets(made):
+        say(Text(f"\n{sheet.title}", "bold"))
+        say(_table(sheet))
+    say(
+        Text(f"\nreport: {folder / 'report.md'}, with tables and pictures beside it"),
+        soft_wrap=True,
+    )
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in sheet.columns:
+        words = column in ("level", "strategy", "strategies", "reference", "metric")
+        table.add_column(column, no_wrap=words, justify="left" if words else "right")
+    for row in sheet.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+@contextmanager
+def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
+    """Add to whatever ends the work early how to resume it."""
+    try:
+        yield
+    except StarkError as stop:
+        stop.add_note(f"all finished attempts are stored; `{_go_on(bench, settings)}` goes on")
+        raise
+
+
+def _go_on(bench: Bench, settings: Settings) -> str:
+    """The command that goes on with a bench of this store."""
+    default = Settings.model_fields["store"].default
+    where = "" if settings.store == default else f" --store {settings.store}"
+    return f"stark bench resume {bench.name}{where}"

@@ -1,0 +1,132 @@
+"""What came of a run, as far as comparing many needs it: no prompt, no reply, one evaluation in full."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, Select, func, select
+
+from stark.core.evaluation import Correct
+from stark.core.usage import Usage
+from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
+
+
+class Attempted(NamedTuple):
+    """A finished attempt in short."""
+
+    id: int
+    parent: int
+    action: str
+    status: str
+    speedup_vs_eager: float | None
+    """None unless it is correct, as is `assured_speedup`."""
+
+    assured_speedup: float | None
+
+    @property
+    def works(self) -> bool:
+        """Whether the candidate is correct."""
+        return self.status == "correct"
+
+
+class Outcome(NamedTuple):
+    """A run as it stands, up to some attempt."""
+
+    version: str
+    """Of STARK when it was made."""
+
+    ended_reason: str | None
+    attempts: tuple[Attempted, ...]
+    """In the order in which they finished."""
+
+    best: Correct | None
+    """What the final check measured of the fastest attempt that held in it; of a run without a final check what the
+    search measured of its fastest."""
+
+    confirmed: bool
+    """Whether there was a final check."""
+
+    usage: Usage
+    """Calls, tokens and price; the time of waiting is not counted here."""
+
+    elapsed_s: float
+    """Active time up to the last of the attempts."""
+
+
+def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
+    """The outcome of a run's attempts 1 to `attempts`."""
+    counted = (NodeRow.run_id == run_id, NodeRow.attempt <= attempts)
+    run = connection.execute(
+        select(RunRow.body, RunRow.ended_reason).where(RunRow.id == run_id)
+    ).one()
+    checks = (PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
+    checked = connection.scalar(select(func.count()).select_from(PromotionRow).where(*checks))
+    elapsed_s = connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted))
+    return Outcome(
+        version=run.body["version"],
+        ended_reason=run.ended_reason,
+        attempts=_attempts(connection, counted),
+        best=_held(connection, checks) if checked else _best(connection, counted),
+        confirmed=bool(checked),
+        usage=_usage(connection, run_id, attempts),
+        elapsed_s=elapsed_s or 0.0,
+    )
+
+
+def _attempts(
+    connection: Connection, counted: tuple[ColumnElement[bool], ...]
+) -> tuple[Attempted, ...]:
+    query = (
+        select(
+            NodeRow.attempt,
+            AttemptRow.parent,
+            AttemptRow.action,
+            NodeRow.status,
+            NodeRow.speedup_vs_eager,
+            NodeRow.assured_speedup,
+        )
+        .join(
+            AttemptRow,
+            (AttemptRow.run_id == NodeRow.run_id) & (AttemptRow.attempt == NodeRow.attempt),
+        )
+        .where(*counted)
+        .order_by(NodeRow.position)
+    )
+    return tuple(Attempted(*row) for row in connection.execute(query))
+
+
+def _best(connection: Connection, counted: tuple[ColumnElement[bool], ...]) -> Correct | None:
+    """The fastest of the search. Ties go to the older attempt, as in the tree."""
+    body = connection.scalar(_fastest(NodeRow, counted))
+    return None if body is None else Correct.model_validate(body["evaluation"])
+
+
+def _held(connection: Connection, counted: tuple[ColumnElement[bool], ...]) -> Correct | None:
+    """The fastest of the final check."""
+    body = connection.scalar(_fastest(PromotionRow, counted))
+    return None if body is None else Correct.model_validate(body)
+
+
+def _fastest(
+    table: type[NodeRow | PromotionRow], counted: tuple[ColumnElement[bool], ...]
+) -> Select[Any]:
+    return (
+        select(table.body)
+        .where(*counted, table.assured_speedup.is_not(None))
+        .order_by(table.assured_speedup.desc(), table.attempt)
+        .limit(1)
+    )
+
+
+def _usage(connection: Connection, run_id: str, attempts: int) -> Usage:
+    """Of all calls, those of attempts in flight included; a sum with an unknown part is unknown."""
+    counted = (CallRow.run_id == run_id, CallRow.attempt <= attempts)
+    columns = (CallRow.input_tokens, CallRow.output_tokens, CallRow.dollars)
+    known = [func.count(column) for column in columns]
+    sums = [func.coalesce(func.sum(column), 0) for column in columns]
+    calls, *values = connection.execute(select(func.count(), *known, *sums).where(*counted)).one()
+    tokens_in, tokens_out, dollars = (
+        total if count == calls else None
+        for count, total in zip(values[:3], values[3:], strict=True)
+    )
+    return Usage(calls=calls, input_tokens=tokens_in, output_tokens=tokens_out, dollars=dollars)

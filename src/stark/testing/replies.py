@@ -1,0 +1,49 @@
+"""A team's replies that follow from its prompts, for a scripted model.
+
+Each depends on every word of its prompt. So two runs that write the same sources were also shown the
+same things on the way.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stark.core.base import digest
+from stark.core.call import Message
+
+
+def role_of(messages: tuple[Message, ...]) -> str:
+    """The role that a prompt addresses."""
+    found = re.match(r"# Your role: (\w+)", messages[1].text)
+    assert found is not None
+    return found[1]
+
+
+def team_reply(messages: tuple[Message, ...]) -> str:
+    """A reply that the role accepts."""
+    prompt = messages[1].text
+    mark = digest(*(message.text for message in messages))
+    line = f"        return x  # {mark}"
+    if role_of(messages) == "plan":
+        numbered = re.findall(r"^ *(\d+) \| ( +return .*)$", prompt, re.MULTILINE)
+        if not numbered:
+            return _rewrite(mark)
+        number, text = numbered[0]
+        return _edit(number, text, mark)
+    if "ANCHOR: name" in prompt:
+        return f"ANCHOR: spot\n```python\n{line}\n```"
+    return (
+        "Here it is.\n```python\nimport torch\n\n\nclass ModelNew(torch.nn.Module):\n"
+        f"    def forward(self, x):\n{line}\n```"
+    )
+
+
+def _rewrite(mark: str) -> str:
+    return f"ACTION: rewrite\nSTRATEGY:\nOne fused kernel, {mark}.\n"
+
+
+def _edit(number: str, text: str, mark: str) -> str:
+    return (
+        f"ACTION: edit\nSTRATEGY:\nA faster return, {mark}.\nANCHOR: spot\nLINES: {number}\n"
+        f"BEGINS: {text.strip()}\nENDS: {text.strip()}\nINSTRUCTION:\nReturn sooner, {mark}.\n"
+    )

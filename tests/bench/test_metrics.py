@@ -1,0 +1,177 @@
+"""Every metric against values worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from bench_samples import attempt, kernel, result
+
+from stark.bench import metrics
+from stark.core.usage import Usage
+
+HALF = Usage(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)
+
+RESULTS = [
+    result(
+        "a",
+        kernel(4.0, compile=2.0),
+        (attempt(1), attempt(2, 4.0, parent=1, action="debug"), attempt(3, 2.0)),
+        usage=HALF,
+        elapsed_s=1800,
+    ),
+    result("b", kernel(1.0, compile=0.5), (attempt(1, 1.0),), usage=HALF, elapsed_s=900),
+    result(
+        "c", kernel(0.5, compile=0.25), (attempt(2), attempt(1, 0.5)), usage=HALF, elapsed_s=900
+    ),
+    result(
+        "d",
+        None,
+        (attempt(1), attempt(2, parent=1, action="debug"), attempt(3, status="unusable")),
+        usage=HALF,
+    ),
+]
+"""Speedups 4, 1, 1/2 and none; against compile half of that."""
+
+SUMMARY = metrics.summarize("level1", "stark", RESULTS)
+EAGER = SUMMARY.against["eager"]
+COMPILE = SUMMARY.against["compile"]
+assert EAGER is not None and COMPILE is not None
+
+
+def test_success_is_the_share_of_runs_with_a_correct_kernel() -> None:
+    assert 3 / 4 == SUMMARY.success
+    assert (4, 4) == (SUMMARY.runs, SUMMARY.problems)
+
+
+@pytest.mark.parametrize(
+    ("p", "share"),
+    [(0.0, 3 / 4), (0.8, 2 / 4), (1.0, 1 / 4), (2.0, 1 / 4), (5.0, 0.0)],
+)
+def test_fast_p_counts_all_runs(p: float, share: float) -> None:
+    assert share == EAGER.fast[p]
+
+
+def test_fast_p_is_kernelbenchs_fastp() -> None:
+    """With its definition: correct ones with baseline / actual > p, over all n. Numbers of its own test of means."""
+    baseline, actual = [0.1, 0.15, 0.2, 0.05, 0.3], [0.2, 0.15, 0.3, 0.01, 0.2]
+    is_correct = [1, 0, 1, 1, 0]
+    ours = [b / a if ok else None for b, a, ok in zip(baseline, actual, is_correct, strict=True)]
+    assert 3 / 5 == metrics.fast_p(ours, 0.0)
+    assert 2 / 5 == metrics.fast_p(ours, 0.5), "0.1 / 0.2 is not over 0.5"
+    assert 1 / 5 == metrics.fast_p(ours, 1.0)
+    correct = [value for value in ours if value is not None]
+    assert math.isclose(1.185631101, metrics.geomean(correct), abs_tol=1e-7)
+
+
+def test_the_curve_steps_down_at_each_speedup() -> None:
+    assert [(0.0, 0.75), (0.5, 0.5), (1.0, 0.25), (4.0, 0.0)] == metrics.fast_p_curve(
+        [4.0, 1.0, 0.5, None]
+    )
+
+
+def test_assured_fast_1_wants_the_whole_interval_above_1() -> None:
+    unsure = kernel(1.02)
+    noisy = unsure.candidate.model_copy(update={"resolution_ms": 0.1})
+    unsure = unsure.model_copy(update={"candidate": noisy})
+    both = metrics.against([result("a", kernel(4.0)), result("b", unsure)], "eager")
+
+    assert both is not None
+    assert (1.0, 0.5) == (both.fast[1.0], both.assured_fast_1)
+
+
+def test_spreads_over_correct_kernels_and_over_all_with_failed_as_1() -> None:
+    assert EAGER.of_correct is not None
+    correct, every = EAGER.of_correct, EAGER.of_all
+    assert pytest.approx(2 ** (1 / 3)) == correct.geomean
+    assert pytest.approx(5.5 / 3) == correct.mean
+    assert pytest.approx(1.0) == correct.median
+    assert pytest.approx(0.5) == correct.worst
+    assert pytest.approx(2 ** (1 / 4)) == every.geomean
+    assert pytest.approx(6.5 / 4) == every.mean
+    assert pytest.approx(1.0) == every.median
+    assert pytest.approx(0.5) == every.worst
+
+
+def test_another_reference_has_the_same_numbers_of_its_own() -> None:
+    assert COMPILE.of_correct is not None
+    assert pytest.approx((2 * 0.5 * 0.25) ** (1 / 3)) == COMPILE.of_correct.geomean
+    assert (1 / 4, 0.0) == (COMPILE.fast[1.0], COMPILE.fast[2.0])
+
+
+def test_a_reference_that_some_kernel_was_not_measured_against_is_not_measured() -> None:
+    assert SUMMARY.against["max-autotune"] is None
+    mixed = [result("a", kernel(2.0, compile=1.5)), result("b", kernel(2.0))]
+    assert metrics.against(mixed, "compile") is None
+
+
+def test_any_other_reference_is_reported_on_too() -> None:
+    summary = metrics.summarize("x", "stark", [result("a", kernel(2.0, cudnn=1.5))])
+    found = summary.against["cudnn"]
+    assert found is not None and found.of_correct is not None
+    assert pytest.approx(1.5) == found.of_correct.worst
+
+
+def test_the_share_of_the_roofline_is_the_median_of_the_kernels() -> None:
+    # The roofline is 0.01 ms; the kernels take 0.25, 1 and 2 ms.
+    assert pytest.approx(0.01) == SUMMARY.roofline
+    assert metrics.roofline([RESULTS[3]]) is None
+
+
+def test_correct_attempts_count_against_all_finished_ones() -> None:
+    assert 9 == SUMMARY.attempts
+    assert pytest.approx(4 / 9) == SUMMARY.correct_share
+    assert metrics.correct_share([result("a", None)]) is None
+
+
+def test_repaired_is_the_share_of_the_failures_that_debugging_took_up() -> None:
+    # Attempt 1 of a was taken up and mended, attempt 1 of d taken up in vain; others were left alone.
+    assert (2, 1, 0.5) == (
+        SUMMARY.failures_taken_up,
+        SUMMARY.failures_repaired,
+        SUMMARY.repaired_share,
+    )
+    assert metrics.summarize("x", "sampling", [RESULTS[1]]).repaired_share is None
+
+
+def test_attempts_to_best_are_counted_in_the_order_of_finishing() -> None:
+    # The second of a, the first of b, and of c the second to finish.
+    assert pytest.approx((2 + 1 + 2) / 3) == SUMMARY.attempts_to_best
+    assert metrics.attempts_to_best([RESULTS[3]]) is None
+
+
+def test_the_best_is_by_assured_speedup_and_the_older_on_ties() -> None:
+    lucky = attempt(2, 3.0)._replace(assured_speedup=1.0)
+    tried = (lucky, attempt(3, 2.0), attempt(1, 2.0))
+
+    assert 3.0 == metrics.attempts_to_best([result("a", kernel(2.0), tried)])
+    assert pytest.approx([3.0, 2.0, 2.0]) == metrics.best_by_attempt(
+        [result("a", kernel(2.0), tried)], 3
+    )
+
+
+def test_best_by_attempt_is_a_geometric_mean_in_which_nothing_yet_is_1() -> None:
+    course = metrics.best_by_attempt(RESULTS, 4)
+
+    # After one attempt: 1, 1, 1, 1; after two: 4, 1, 0.5, 1; then nothing changes.
+    assert pytest.approx([1.0, 2 ** (1 / 4), 2 ** (1 / 4), 2 ** (1 / 4)]) == course
+    assert pytest.approx(EAGER.of_all.geomean) == course[-1]
+
+
+def test_cost_is_added_up_and_unknown_when_a_part_is() -> None:
+    assert (12, 480, 2.0, 1.0) == (
+        SUMMARY.calls,
+        SUMMARY.tokens,
+        SUMMARY.dollars,
+        SUMMARY.active_hours,
+    )
+    unknown = result("e", None, usage=Usage(calls=1, input_tokens=None, dollars=None))
+    summary = metrics.summarize("level1", "stark", [*RESULTS, unknown])
+    assert (13, None, None) == (summary.calls, summary.tokens, summary.dollars)
+
+
+def test_seeds_count_as_runs_of_one_problem() -> None:
+    summary = metrics.summarize(
+        "x", "stark", [result("a", kernel(2.0), seed=seed) for seed in (1, 2, 3)]
+    )
+    assert (1, 3) == (summary.problems, summary.runs)

@@ -1,0 +1,244 @@
+"""A report over the eight examples with a scripted model, and one by hand in every form."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from types import ModuleType
+
+import bench_samples as samples
+import pytest
+from bench_samples import attempt, kernel, result
+
+from stark.bench.files import write_report
+from stark.bench.metrics import geomean
+from stark.bench.plots import plots
+from stark.bench.report import Report, make_report
+from stark.bench.results import Result
+from stark.bench.tables import markdown, sheets
+from stark.core.bench import Bench
+from stark.core.errors import UsageError
+from stark.core.usage import Budget, Usage
+from stark.report.repairs import failures_repaired
+from stark.store import Store
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        yield store
+
+
+async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> None:
+    bench = samples.new_bench(store, attempts=8, seeds=2)
+    await samples.work(store, bench)
+
+    report = make_report(store, bench)
+
+    assert ["stark", "sampling", "search-only"] == [one.strategy for one in report.summaries]
+    for one in report.summaries:
+        runs = [cell.run_id for cell in bench.cells if cell.strategy == one.strategy]
+        trees = [store.nodes(run) for run in runs]
+        best = [
+            max(works, key=lambda node: node.assured_speedup or 0.0)
+            for nodes in trees
+            if (works := [node for node in nodes if node.works])
+        ]
+        speedups = [node.speedup_vs_eager or 0.0 for node in best]
+        eager, compiled = one.against["eager"], one.against["compile"]
+        assert eager is not None and compiled is not None and eager.of_correct is not None
+        assert (16, 8, len(best) / 16) == (one.runs, one.problems, one.success)
+        assert sum(value > 1 for value in speedups) / 16 == eager.fast[1.0]
+        assert geomean(speedups + [1.0] * (16 - len(best))) == pytest.approx(eager.of_all.geomean)
+        assert (median(speedups), min(speedups)) == (
+            eager.of_correct.median,
+            eager.of_correct.worst,
+        )
+        assert 0.8 * geomean(speedups) == pytest.approx(compiled.of_correct.geomean)  # type: ignore[union-attr]
+        assert one.against["max-autotune"] is None
+        nodes = [node for tree in trees for node in tree]
+        assert sum(node.works for node in nodes) / 128 == one.correct_share
+        repairs = [failures_repaired(tree) for tree in trees]
+        assert (sum(taken for taken, _ in repairs), sum(mended for _, mended in repairs)) == (
+            one.failures_taken_up,
+            one.failures_repaired,
+        )
+        usage = sum((node.usage for node in nodes), Usage())
+        assert (usage.calls, usage.tokens) == (one.calls, one.tokens)
+        assert pytest.approx(usage.dollars) == one.dollars
+    assert {("stark", "sampling"), ("stark", "search-only")} == {
+        (one.strategy, one.other) for one in report.differences
+    }
+
+
+async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Store) -> None:
+    bench = samples.new_bench(store, budget=Budget(attempts=30))
+    await samples.work(store, bench)
+
+    report = make_report(store, bench)
+
+    ended = len(report.ended)
+    assert 0 < ended < 24
+    assert f"{ended} of 24 runs have ended; the others do not count" == report.notes[0]
+    assert ended == sum(one.runs for one in report.summaries)
+
+
+def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first() -> None:
+    report = by_hand(
+        result("a", kernel(4.0), strategy="stark", ended=None),
+        result("a", kernel(1.0), strategy="sampling"),
+        result("b", kernel(4.0), strategy="stark"),
+        result("b", kernel(2.0), strategy="sampling"),
+    )
+
+    assert ["stark", "sampling"] == [one.strategy for one in report.summaries]
+    assert {("stark", "sampling", 1)} == {
+        (one.strategy, one.other, one.problems) for one in report.differences
+    }
+
+
+async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None:
+    bench = samples.new_bench(store, attempts=8)
+    await samples.work(store, bench)
+
+    shorter = bench.model_copy(update={"attempts": 3})
+
+    report = make_report(store, shorter)
+    assert {3} == {len(one.outcome.attempts) for one in report.results}
+    assert {24} == {one.attempts for one in report.summaries}
+    assert {3} == {len(course) for course in report.courses.values()}
+
+
+async def test_nothing_has_ended_yet(store: Store, tmp_path: Path) -> None:
+    report = make_report(store, samples.new_bench(store))
+
+    assert (() == report.summaries) and ({} == plots(report))
+    write_report(report, tmp_path)
+    assert "0 of 24 runs have ended" in (tmp_path / "report.md").read_text()
+
+
+def by_hand(*results: Result) -> Report:
+    """The report of results that no store has seen."""
+
+    class Stored(Store):
+        def __init__(self) -> None:
+            self._outcomes = {one.cell.run_id: one.outcome for one in results}
+
+        def outcome(self, run_id: str, attempts: int):  # type: ignore[no-untyped-def]
+            return self._outcomes[run_id]
+
+    bench = Bench(
+        name="by-hand",
+        created=datetime(2026, 3, 1, tzinfo=UTC),
+        cells=tuple(one.cell for one in results),
+        attempts=3,
+        budget=Budget(attempts=12),
+    )
+    return make_report(Stored(), bench)
+
+
+REPORT = by_hand(
+    result("a|b", kernel(4.0), (attempt(1, 4.0),), strategy="stark", elapsed_s=3600),
+    result("c", kernel(2.0), (attempt(1), attempt(2, 2.0, 1, "debug")), strategy="stark"),
+    result("a|b", None, (attempt(1),), strategy="sampling"),
+    result("c", kernel(1.0), (attempt(1, 1.0),), strategy="sampling", usage=Usage(dollars=None)),
+    result("d", kernel(8.0), (attempt(1, 8.0),), level="level2"),
+)
+
+
+def rows(title: str) -> dict[tuple[str, ...], tuple[str, ...]]:
+    (sheet,) = (sheet for sheet in sheets(REPORT) if sheet.title == title)
+    assert {len(sheet.columns)} == {len(row) for row in sheet.rows}
+    return {row[:2]: row[2:] for row in sheet.rows}
+
+
+def test_tables_have_a_row_for_each_level_and_strategy_and_for_all_levels() -> None:
+    assert {
+        ("level1", "stark"): ("2", "100.0 %", "100.0 %", "50.0 %", "100.0 %", "2.83x", "3.0 %"),
+        ("level1", "sampling"): ("2", "50.0 %", "0.0 %", "0.0 %", "0.0 %", "1.00x", "1.0 %"),
+        ("level2", "stark"): ("1", "100.0 %", "100.0 %", "100.0 %", "100.0 %", "8.00x", "8.0 %"),
+        ("all", "stark"): ("3", "100.0 %", "100.0 %", "66.7 %", "100.0 %", "4.00x", "4.0 %"),
+        ("all", "sampling"): ("2", "50.0 %", "0.0 %", "0.0 %", "0.0 %", "1.00x", "1.0 %"),
+    } == rows("Kernels")
+
+
+def test_search_and_cost_say_what_is_unknown() -> None:
+    found = rows("Search and cost")
+    assert ("3", "66.7 %", "100.0 % of 1", "1.5", "0", "0", "$0.00", "1.00") == found[
+        "level1", "stark"
+    ]
+    assert ("2", "50.0 %", "-", "1.0", "0", "0", "unknown", "0.00") == found["level1", "sampling"]
+
+
+def test_markdown_has_every_table_and_escapes_what_would_break_it() -> None:
+    text = markdown(REPORT, ["progress-level1.svg"])
+
+    for sheet in sheets(REPORT):
+        assert f"## {sheet.title}\n" in text
+    assert "| level1 | stark | max-autotune | not measured |" in text
+    assert "![progress-level1.svg](progress-level1.svg)" in text
+    lines = [line for line in text.splitlines() if line.startswith("| level1 | stark |")]
+    assert lines
+
+
+def test_files_hold_the_same_numbers_unrounded(tmp_path: Path) -> None:
+    write_report(REPORT, tmp_path)
+
+    document = json.loads((tmp_path / "report.json").read_text())
+    with (tmp_path / "summary.csv").open() as file:
+        summary = list(csv.DictReader(file))
+    with (tmp_path / "runs.csv").open() as file:
+        runs = list(csv.DictReader(file))
+    eager = document["summaries"][0]["against"]["eager"]
+    assert pytest.approx(8**0.5) == eager["of_all"]["geomean"]
+    assert None is document["summaries"][0]["against"]["max-autotune"]
+    assert 5 == len(document["runs"]) == len(runs)
+    first = summary[0]
+    assert ("level1", "stark", "eager") == (first["level"], first["strategy"], first["reference"])
+    assert (0.5, 1.0) == (float(first["fast_2"]), float(first["repaired_share"]))
+    assert pytest.approx(8**0.5) == float(first["geomean_correct"])
+    assert "" == summary[2]["geomean_all"], "max-autotune was not measured"
+    assert ("a|b", "4.0", "") == (
+        runs[0]["problem"],
+        f"{float(runs[0]['speedup_vs_eager']):.1f}",
+        runs[2]["latency_ms"],
+    )
+
+
+def test_pictures_are_svg_with_every_strategy_and_problem() -> None:
+    found = plots(REPORT)
+
+    assert {"level1", "level2", "all"} == {name.split("-")[1][:-4] for name in found}
+    for name, text in found.items():
+        root = ElementTree.fromstring(text)
+        words = [element.text for element in root.iter() if element.text]
+        assert "stark" in words, name
+    dots = found["problems-level1.svg"]
+    assert 3 == dots.count("<circle"), "a run without a kernel has no dot"
+    assert "c: sampling, seed 1: 1.00x" in dots
+    assert "a|b: the roofline is 100.00x" in dots
+
+
+def test_pictures_are_png_too_where_the_library_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = ModuleType("cairosvg")
+    library.svg2png = lambda bytestring, scale: b"PNG of " + bytestring[:4]  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cairosvg", library)
+
+    write_report(REPORT, tmp_path)
+
+    assert b"PNG of <svg" == (tmp_path / "progress-level1.png").read_bytes()
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(UsageError, match=r"cannot be written to .*choose another --output"):
+        write_report(REPORT, tmp_path / "file" / "inside")

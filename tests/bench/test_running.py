@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import bench_samples as samples
+import pytest
+
+from stark.bench.running import unfinished
+from stark.bench.shared import ModelDoor
+from stark.core.call import Message, Reply
+from stark.core.candidate import Candidate
+from stark.core.errors import JudgeUnavailable, ModelUnreachable, ProblemError, StarkError
+from stark.core.evaluation import Effort, Evaluation
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.core.usage import Budget
+from stark.store import Store
+from stark.testing.executor import FakeExecutor
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        yield store
+
+
+class Counting(FakeExecutor):
+    """Counts what is described, and may refuse one problem."""
+
+    def __init__(self, refused: str | None = None) -> None:
+        super().__init__(delay_s=0.0005)
+        self.described: Counter[str] = Counter()
+        self._refused = refused
+
+    async def describe(self, problem: Problem) -> Reference:
+        self.described[problem.name] += 1
+        if problem.name == self._refused:
+            raise ProblemError(f"{problem.name}: line 3: forward raised")
+        return await super().describe(problem)
+
+
+async def test_every_run_of_the_grid_is_worked_on_to_its_end(store: Store) -> None:
+    bench, watch, executor = samples.new_bench(store, seeds=2), samples.Quiet(), Counting()
+
+    limit = await samples.work(store, bench, 5, executor, watch=watch)
+
+    assert "288 attempts made by the whole bench" == limit
+    assert [] == unfinished(store, bench)
+    assert {"6 attempts made"} == set(watch.reasons.values())
+    assert 5 == watch.most_in_flight
+    assert 48 == watch.ended
+    assert {1} == set(executor.described.values()), "each reference is measured once"
+    assert executor.closed
+
+
+async def test_its_runs_are_ordinary_runs(store: Store) -> None:
+    bench = samples.new_bench(store)
+    await samples.work(store, bench)
+
+    by_id = {summary.id: summary for summary in store.summaries()}
+    for cell in bench.cells:
+        assert (cell.problem, cell.strategy, 6) == (
+            by_id[cell.run_id].problem,
+            by_id[cell.run_id].strategy,
+            by_id[cell.run_id].attempts,
+        )
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (Budget(attempts=20), "20 attempts made"),
+        (Budget(tokens=40_000), r"[\d,]+ of 40,000 tokens used"),
+        (Budget(attempts=999, dollars=5.0), r"\$5\.\d\d of \$5\.00 spent"),
+        (Budget(attempts=999, minutes=0.0005), r"0\.0005 minutes passed"),
+    ],
+    ids=["attempts", "tokens", "dollars", "minutes"],
+)
+async def test_a_limit_of_the_whole_ends_the_session_and_leaves_runs_to_be_resumed(
+    store: Store, budget: Budget, said: str
+) -> None:
+    bench = samples.new_bench(store, budget=budget)
+
+    limit = await samples.work(store, bench, executor=Counting())
+
+    assert limit is not None and re.fullmatch(f"{said} by the whole bench", limit)
+    left = unfinished(store, bench)
+    assert left
+    ended = {summary.id for summary in store.summaries() if summary.ended_reason}
+    assert not ended & {cell.run_id for cell in left}
+    assert all(not store.unfinished(cell.run_id) for cell in left)
+
+
+async def test_a_limit_counts_what_earlier_sessions_spent(store: Store) -> None:
+    bench = samples.new_bench(store, budget=Budget(attempts=20))
+    await samples.work(store, bench)
+    models, model = samples.door()
+
+    limit = await samples.work(store, bench, models=models)
+
+    assert "20 attempts made by the whole bench" == limit
+    assert [] == model.asked
+
+
+async def test_an_unknown_price_lifts_no_limit_of_what_is_known(store: Store) -> None:
+    bench = samples.new_bench(store, budget=Budget(attempts=999, tokens=30_000))
+
+    limit = await samples.work(store, bench, models=samples.door(dollars=None)[0])
+
+    assert limit is not None and "tokens used" in limit
+
+
+async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(store: Store) -> None:
+    for attempts in (20, 70, 999):
+        bench = samples.new_bench(store, name="mine", budget=Budget(attempts=attempts))
+        await samples.work(store, bench)
+    resumed = samples.report_of(store)
+
+    with Store.open("sqlite://") as other:
+        whole = samples.new_bench(other, name="mine", budget=Budget(attempts=999))
+        await samples.work(other, whole)
+        assert resumed == samples.report_of(other)
+
+
+async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -> None:
+    bench, watch = samples.new_bench(store), samples.Quiet()
+
+    await samples.work(store, bench, executor=Counting("moving_average"), watch=watch)
+
+    bad = [cell for cell in bench.cells if cell.problem == "moving_average"]
+    assert bad == unfinished(store, bench), "it is tried again in the next session"
+    for cell in bad:
+        assert "the problem cannot be used: moving_average: line 3" in watch.reasons[cell.run_id]
+    report = samples.report_of(store)
+    assert [8, 8, 8] == [one["runs"] for one in report["summaries"]], "it counts as failed"
+    assert any(note.startswith("moving_average: the problem") for note in report["notes"])
+
+
+class Unreachable:
+    """A model that is out of reach for whatever mentions some words."""
+
+    name = "unreachable"
+
+    def __init__(self, words: str) -> None:
+        self._words, self.refused = words, 0
+        _, self._model = samples.door()
+
+    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+        if self._words in messages[1].text:
+            self.refused += 1
+            raise ModelUnreachable("no answer after 5 tries")
+        return await self._model.ask(messages, temperature)
+
+
+async def test_a_run_whose_model_is_out_of_reach_is_set_aside(store: Store) -> None:
+    bench, watch = samples.new_bench(store), samples.Quiet()
+    models = ModelDoor(open_one=lambda _: Unreachable("moving average over time"))
+
+    await samples.work(store, bench, 4, models=models, watch=watch)
+
+    left = unfinished(store, bench)
+    assert {"moving_average"} == {cell.problem for cell in left}
+    assert {"no answer after 5 tries"} == {watch.reasons[cell.run_id] for cell in left}
+    await samples.work(store, bench, 4)
+    assert [] == unfinished(store, bench)
+
+
+async def test_models_that_never_answer_end_the_session(store: Store) -> None:
+    bench, model = samples.new_bench(store), Unreachable("Your role")
+
+    with pytest.raises(ModelUnreachable):
+        await samples.work(store, bench, 3, models=ModelDoor(open_one=lambda _: model))
+
+    assert 3 <= model.refused < len(bench.cells)
+    assert bench.cells == tuple(unfinished(store, bench))
+
+
+class Dying(FakeExecutor):
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        if len(self.evaluated) >= 40:
+            raise JudgeUnavailable("the judge died 3 times")
+        return await super().evaluate(problem, candidate, effort)
+
+
+async def test_what_a_session_cannot_go_on_with_is_raised_as_it_is(store: Store) -> None:
+    bench, executor = samples.new_bench(store), Dying()
+
+    with pytest.raises(StarkError, match="the judge died 3 times"):
+        await samples.work(store, bench, 4, executor)
+
+    assert executor.closed
+    await samples.work(store, bench, 4)
+    assert [] == unfinished(store, bench)
+
+
+async def test_only_so_many_questions_are_asked_at_once(store: Store) -> None:
+    busy, most = 0, 0
+    _, scripted = samples.door()
+
+    class Slow:
+        name = "slow"
+
+        async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+            nonlocal busy, most
+            busy += 1
+            most = max(most, busy)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            busy -= 1
+            return await scripted.ask(messages, temperature)
+
+    bench = samples.new_bench(store, attempts=2)
+    await samples.work(store, bench, 6, models=ModelDoor(2, lambda _: Slow()))
+
+    assert 2 == most

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from stark.bench.account import Account
+from stark.cli.bench_live import BenchLines, BenchScreen
+from stark.core.bench import Bench, Cell
+from stark.core.node import Selection
+from stark.core.usage import Budget, Usage
+from stark.search.tree import Tree
+from stark.testing.nodes import EAGER_MS, failing, working
+
+CELLS = tuple(
+    Cell(problem=f"problem{n}", level="own", strategy="stark", seed=1, run_id=f"run-{n}")
+    for n in range(1, 41)
+)
+BENCH = Bench(
+    name="own-1a2b",
+    created=datetime(2026, 1, 1, tzinfo=UTC),
+    cells=CELLS,
+    attempts=30,
+    budget=Budget(attempts=1200, dollars=50.0),
+)
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(file=io.StringIO(), width=120, height=20, force_terminal=False, markup=False)
+
+
+def drawn(console: Console, screen: BenchScreen) -> str:
+    with console.capture() as captured:
+        console.print(screen.screen())
+    return captured.get()
+
+
+def test_the_screen_shows_runs_in_flight_and_what_is_spent(console: Console) -> None:
+    screen, account = BenchScreen(console), Account(BENCH.budget)
+    tree = Tree.replay(EAGER_MS, [working(1)])
+    screen.opened(BENCH, 3, account)
+    screen.began(CELLS[0], tree)
+    account.begin()
+    tree.begin(2, Selection(parent=1, action="improve"))
+    screen.stepped(CELLS[0], 2, "plan")
+    account.pay(Usage(calls=1, input_tokens=1000, output_tokens=234, dollars=1.5))
+
+    text = drawn(console, screen)
+
+    assert "own-1a2b  40 problems x stark x 1 seed, 30 attempts each" in text
+    assert "problem1  stark 1  1/30  2.00x vs eager" in text and "planning 0:00" in text
+    assert "1 runs in flight: 1 attempts with a model, 0 with a judge" in text
+    assert (
+        "3 of 40 runs · 0 of 1,200 attempts · 0 % correct · 1,234 tokens · $1.50 of $50.00" in text
+    )
+
+
+def test_an_attempt_that_finished_is_counted_and_a_run_that_ended_leaves(console: Console) -> None:
+    screen, account = BenchScreen(console), Account(BENCH.budget, attempts=10)
+    tree = Tree.replay(EAGER_MS, [])
+    screen.opened(BENCH, 0, account)
+    screen.began(CELLS[0], tree)
+    for node in (working(1), failing(2)):
+        account.begin()
+        screen.stepped(CELLS[0], node.id, "judge")
+        tree.add(node)
+        account.finish(node.works)
+        screen.attempted(CELLS[0], node)
+    screen.left(CELLS[0], "30 attempts made", ended=True)
+
+    text = drawn(console, screen)
+
+    assert "problem1 stark seed 1: 2.00x vs eager" in text and "; 30 attempts made" in text
+    assert "1 of 40 runs · 12 of 1,200 attempts · 50% correct" in text
+    assert "measuring references" in text
+
+
+def test_many_runs_in_flight_fit_the_screen(console: Console) -> None:
+    screen = BenchScreen(console)
+    screen.opened(BENCH, 0, Account(BENCH.budget))
+    for cell in CELLS:
+        screen.began(cell, Tree(EAGER_MS))
+        screen.stepped(cell, 1, "judge")
+
+    text = drawn(console, screen)
+
+    assert len(text.splitlines()) <= console.height
+    assert "and 28 more" in text
+    assert "40 runs in flight: 0 attempts with a model, 40 with a judge" in text
+
+
+def test_lines_say_how_each_run_ended(console: Console) -> None:
+    lines, account = BenchLines(console), Account(BENCH.budget, attempts=60)
+    with console.capture() as captured:
+        lines.opened(BENCH, 2, account)
+        lines.began(CELLS[2], Tree.replay(EAGER_MS, [working(1)]))
+        lines.left(CELLS[2], "30 attempts made", ended=True)
+        lines.left(CELLS[3], "no answer", ended=False)
+
+    said = captured.get().splitlines()
+    assert "goes on after 2 runs and 60 attempts" == said[1]
+    assert said[2].startswith("[3/40] problem3 stark seed 1: 2.00x vs eager [2.00, 2.00]; 30 ")
+    assert "[3/40] problem4 stark seed 1: no correct kernel; no answer (run-4)" == said[3]
