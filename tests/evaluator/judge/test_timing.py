@@ -19,25 +19,21 @@ from stark.evaluator.judge.timing import (
 
 
 class Sleeper:
-    """Stands for a child: every call and every result takes a known time, and its events may lie."""
+    """Stands for a child: every call takes a known time, and its events may lie."""
 
-    def __init__(
-        self, call_s: float, claimed_ms: float | None = None, result_s: float = 0.0
-    ) -> None:
-        self.call_s, self.claimed_ms, self.result_s = call_s, claimed_ms, result_s
+    def __init__(self, call_s: float, claimed_ms: float | None = None) -> None:
+        self.call_s, self.claimed_ms = call_s, claimed_ms
         self.ran_while_stopped = self.stopped = False
         self.blocks: list[list[int]] = []
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self.ran_while_stopped |= self.stopped
-        if request["do"] == "collect":
-            time.sleep(self.result_s * len(self.blocks[-1]))
-            return {"ok": True, "forms": ["a form"]}
         self.blocks.append(request["slots"])
         calls = len(request["slots"])
-        time.sleep(self.call_s * calls)
+        if not request["empty"]:
+            time.sleep(self.call_s * calls)
         claimed = [] if self.claimed_ms is None else [self.claimed_ms] * calls
-        return {"ok": True, "times_ms": claimed}
+        return {"ok": True, "times_ms": claimed, "at": [], "odd": None}
 
     def pause(self) -> None:
         self.stopped = True
@@ -46,30 +42,40 @@ class Sleeper:
         self.stopped = False
 
 
-class Unchanging:
-    """Contents that only count."""
+class Noted:
+    """Contents that only note what they are told, and wait a known time for each program."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_s: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.late_s = late_s
         self.seen: list[Round | None] = []
+        self.written: list[tuple[int, list[int]]] = []
 
     def turn(self, last: Round | None) -> None:
         self.seen.append(last)
+
+    def write(self, place: int, slots: list[int]) -> None:
+        self.written.append((place, slots))
+
+    def wait(self, place: int, slots: list[int]) -> float:
+        return self.late_s[place] * 1e3
 
     def end(self, last: Round) -> None:
         self.seen.append(last)
 
 
-def cpu(call_s: float, result_s: float = 0.0) -> Timed:
-    return Timed(Sleeper(call_s, result_s=result_s), "cpu", 10.0, slots=11)
+def cpu(call_s: float) -> Timed:
+    return Timed(Sleeper(call_s), "cpu", 10.0, slots=11)
 
 
 def cuda(call_s: float, claimed_ms: float) -> Timed:
     return Timed(Sleeper(call_s, claimed_ms), "cuda", 10.0, slots=10)
 
 
-def together(reference: Timed, candidate: Timed, budget_s: float = 0.3):  # type: ignore[no-untyped-def]
+def together(  # type: ignore[no-untyped-def]
+    reference: Timed, candidate: Timed, budget_s: float = 0.3, contents: Noted | None = None
+):
     ours, theirs, warnings = time_together(
-        candidate, {"eager": reference}, budget_s, random.Random(0), Unchanging()
+        candidate, {"eager": reference}, budget_s, random.Random(0), contents or Noted()
     )
     return theirs["eager"], ours, warnings
 
@@ -91,44 +97,62 @@ def test_short_calls_share_a_sample() -> None:
     assert 2.0 == pytest.approx(measured.latency_ms, rel=0.2)
 
 
-def test_every_call_of_a_block_has_a_slot_of_its_own() -> None:
-    candidate, contents = Sleeper(0.002), Unchanging()
+def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_call_is_over() -> (
+    None
+):
+    candidate, contents = Sleeper(0.002), Noted()
+    order: list[str] = []
+    contents.write = lambda place, slots: order.append(f"write {place}")  # type: ignore[method-assign]
+    ask = candidate.ask
 
-    time_together(
-        Timed(candidate, "cpu", 10.0, slots=11),
-        {"eager": cpu(0.002)},
-        0.1,
-        random.Random(0),
-        contents,
-    )
+    def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        order.append("untimed" if request["slots"] == [10] else "block")
+        return ask(request, limit_s)
 
-    timed = [block for block in candidate.blocks if block != [10]]
-    assert all(len(set(block)) == len(block) and 10 not in block for block in timed)
+    candidate.ask = asked  # type: ignore[method-assign]
+
+    together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11), 0.1, contents)
+
+    timed = [slots for slots in candidate.blocks if slots != [10]]
+    assert all(len(set(slots)) == len(slots) and 10 not in slots for slots in timed)
+    assert len({tuple(slots) for slots in timed[-6:]}) > 1
     assert [None, None] == contents.seen[:2]
-    assert candidate.blocks[-1] == contents.seen[-1].block  # type: ignore[union-attr]
-    assert len({tuple(block) for block in timed[-6:]}) > 1
+    last = contents.seen[-1]
+    assert last is not None
+    assert candidate.blocks[-1] == last[0].slots == last[1].slots
+    one_round = [event for event in order[-8:] if event != "write 1"]
+    assert ["untimed", "write 0", "block"] == one_round[-3:]
 
 
-def test_a_candidate_is_stopped_while_the_reference_runs() -> None:
+def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     reference, candidate = Sleeper(0.002), Sleeper(0.002)
-    stopped_during_reference: list[bool] = []
-    reference.ask = lambda request, limit_s: (  # type: ignore[method-assign]
-        stopped_during_reference.append(candidate.stopped)
-        or Sleeper.ask(reference, request, limit_s)
+    stopped: list[bool] = []
+    contents = Noted()
+    ask = reference.ask
+
+    def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        stopped.append(candidate.stopped)
+        return ask(request, limit_s)
+
+    reference.ask = asked  # type: ignore[method-assign]
+    contents.wait = lambda place, slots: stopped.append(candidate.stopped) or 0.0  # type: ignore[func-returns-value, method-assign]
+
+    together(
+        Timed(reference, "cpu", 10.0, 11), Timed(candidate, "cpu", 10.0, 11), contents=contents
     )
 
-    together(Timed(reference, "cpu", 10.0, 11), Timed(candidate, "cpu", 10.0, 11))
-
-    assert {True} == set(stopped_during_reference)
+    assert {True} == set(stopped)
     assert not candidate.ran_while_stopped
-    assert not candidate.stopped
+    assert candidate.stopped
 
 
 def test_work_that_is_left_for_after_the_clock_counts() -> None:
-    reference, candidate, warnings = together(cpu(0.004), cpu(0.001, result_s=0.003))
+    contents = Noted(late_s=(0.009, 0.0))
+
+    reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.001, 1.0), contents=contents)
 
     assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
-    assert "after it said that it was done" in warnings[0]
+    assert any("after it said that it was done" in warning for warning in warnings)
 
 
 def test_honest_device_events_are_the_clock() -> None:

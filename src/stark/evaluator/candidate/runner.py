@@ -27,6 +27,8 @@ TRACEBACK_LINES = 30
 LONGEST_ERROR = 15_000
 CAUSES = 8
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+
 HEAD_START_CYCLES = 200_000
 """How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
 gaps between a call's first launches are not timed. A call whose launches take longer is launch-bound and shows it."""
@@ -45,7 +47,7 @@ class Runner:
         self.model: Callable[..., Any] = _nothing_loaded
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
-        self.returned: list[tuple[int, Any]] = []
+        self.returned: list[list[object]] = []
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
         self.init_arguments: list[Any] = []
@@ -60,7 +62,6 @@ class Runner:
             "compile": self._compile,
             "call": self._call,
             "time": self._time,
-            "collect": self._collect,
         }
         while True:
             try:
@@ -168,16 +169,24 @@ class Runner:
         """One call on what one slot of the arena holds now; the results are copied to the slot's outputs."""
         torch.manual_seed(request["seed"])
         slot: int = request["slot"]
-        self.returned = [(slot, self.model(*self.inputs[slot]))]
-        return self._collect(request)
+        self._deliver(slot, self.model(*self.inputs[slot]))
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return {"odd": self._odd()}
 
     def _time(self, request: Message) -> Message:
-        """One call on each of the named slots, in their order; their results wait to be collected."""
+        """One call on each of the named slots, in their order.
+
+        On a CPU the results stay where they are and the answer says where, for the judge to read; on
+        a GPU they are copied to the slots' outputs. With `empty` nothing is called, only answered.
+        """
         slots: list[int] = request["slots"]
         if self.device.type == "cuda":
-            return {"times_ms": self._time_on_device(slots)}
-        self.returned = [(slot, self.model(*self.inputs[slot])) for slot in slots]
-        return {"times_ms": []}
+            return {"times_ms": self._time_on_device(slots), "at": [], "odd": self._odd()}
+        if not request["empty"]:
+            self.returned = [_dense(self.model(*self.inputs[slot])) for slot in slots]
+        at = [self._addresses(leaves) for leaves in self.returned]
+        return {"times_ms": [], "at": at, "odd": self._odd()}
 
     def _time_on_device(self, slots: list[int]) -> list[float]:
         """Device times of each call, cold cache before each.
@@ -198,27 +207,50 @@ class Runner:
         torch.cuda.synchronize(self.device)
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
-    def _collect(self, _: Message) -> Message:
-        """Copy what was returned and not copied yet, and say in what form it was: what is wrong in form comes first."""
-        returned, self.returned = self.returned, []
-        for slot, value in returned:
-            self._deliver(slot, value)
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        odd, self.odd_forms = self.odd_forms, None
-        return {"forms": odd or [_form(output) for output in self.outputs[0]]}
-
     def _deliver(self, slot: int, returned: object) -> None:
         """Copy one call's results to its slot of the arena, if they have the right form."""
         leaves = leaves_of(returned)
-        outputs = self.outputs[slot]
-        forms = [_form(leaf) for leaf in leaves]
-        if forms != [_form(output) for output in outputs]:
-            self.odd_forms = self.odd_forms or forms[:32] or ["nothing"]
-            return
-        for output, leaf in zip(outputs, leaves, strict=True):
-            assert isinstance(leaf, torch.Tensor)  # its form says so
-            output.copy_(leaf)
+        if self._fits(leaves):
+            for output, leaf in zip(self.outputs[slot], leaves, strict=True):
+                assert isinstance(leaf, torch.Tensor)  # it fits
+                output.copy_(leaf)
+
+    def _addresses(self, leaves: list[object]) -> list[int]:
+        """Where one call's results lie, if they have the right form."""
+        if not self._fits(leaves):
+            return []
+        return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+    def _fits(self, leaves: list[object]) -> bool:
+        """Whether results have the form of the outputs; keeps the first that have not."""
+        outputs = self.outputs[0]
+        fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
+        if not fits and self.odd_forms is None:
+            self.odd_forms = [_form(leaf) for leaf in leaves[:32]] or ["nothing"]
+        return fits
+
+    def _odd(self) -> list[str] | None:
+        """In what form results came that are not as they should be, since this was last asked."""
+        odd, self.odd_forms = self.odd_forms, None
+        return odd
+
+
+def _alike(leaf: object, output: torch.Tensor) -> bool:
+    return (
+        isinstance(leaf, torch.Tensor)
+        and type(leaf) in PLAIN
+        and leaf.dtype == output.dtype
+        and leaf.shape == output.shape
+        and leaf.device == output.device
+    )
+
+
+def _dense(returned: object) -> list[object]:
+    """The leaves of what a call returned, tensors among them as plain memory: a view in another order is written out."""
+    return [
+        leaf.contiguous().resolve_conj().resolve_neg() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves_of(returned)
+    ]
 
 
 def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
@@ -250,8 +282,7 @@ class _SourceAlone(SourceFileLoader):
 def _form(leaf: object) -> str:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf).__name__
-    plain = type(leaf) in (torch.Tensor, torch.nn.Parameter)
-    kind = "" if plain else f"{type(leaf).__name__} of "
+    kind = "" if type(leaf) in PLAIN else f"{type(leaf).__name__} of "
     dtype = str(leaf.dtype).removeprefix("torch.")
     return f"{kind}{dtype}[{', '.join(map(str, leaf.shape))}] on {leaf.device.type}"
 

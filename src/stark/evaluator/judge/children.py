@@ -24,6 +24,7 @@ from stark.evaluator.candidate.sandbox.bounds import most_processes
 from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
+from stark.evaluator.judge.memory import copy_memory, last_of_line
 from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree
 
 POLL_S = 0.05
@@ -208,6 +209,7 @@ class Child:
         self._output = output
         self._allowed = allowed
         self._began_with_bytes = 0
+        self._runner_pid = pid
         self._folder_due = 0.0
         self._code: int | None = None
 
@@ -224,6 +226,7 @@ class Child:
                 f"a child could not be confined: {error}\n{said}\nSee `stark doctor`; {WITHOUT} leaves layers out"
             )
         self._began_with_bytes = use_of_tree(self.pid).memory_bytes
+        self._runner_pid = last_of_line(self.pid)
         self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def ask(self, request: Message, limit_s: float) -> Message:
@@ -251,6 +254,10 @@ class Child:
     def resume(self) -> None:
         """Let it run again."""
         self._signal_tree(signal.SIGCONT)
+
+    def copy_out(self, source: int, target: int, size: int) -> bool:
+        """Copy bytes from its memory to an address of this process's; false where it has none there."""
+        return copy_memory(self._runner_pid, source, target, size)
 
     def close(self) -> str:
         """Kill the child with all its processes; returns what it printed, bounded."""

@@ -8,15 +8,18 @@ for other inputs is wrong, and the candidate cannot know which are looked at clo
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
 from stark.evaluator.judge.inputs import Drawn
 from stark.evaluator.judge.oracle import CHUNK, ExpectedTensor
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing import Round
+from stark.evaluator.judge.timing import Block, Round
 
 GLANCED_SHARE = 0.5
 """Share of the rounds of which all results are held against the reference's; the last one always is."""
@@ -28,11 +31,18 @@ TOUCHED_BYTES = 1 << 20
 """About how much of an input too large to be drawn anew is changed before each round."""
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Called with a slot, what its inputs were, what should lie in its outputs, and in what form results came."""
+"""Called with a slot, what its inputs were, what should lie in its outputs, and in what odd form results came, if they did."""
+
+
+class Readable(Protocol):
+    """A process whose memory can be read."""
+
+    def copy_out(self, source: int, target: int, size: int) -> bool:
+        """Copy bytes of its memory to an address; false where it has none."""
 
 
 class TimedContents:
-    """The inputs of one candidate's timing window, written for the candidate and all references alike.
+    """The inputs of one candidate's timing window, the same for the candidate and all references.
 
     Where the problem is too large to keep expected values, the same inputs stay for the whole
     window and a random small part of them changes: drawing gigabytes between two samples disturbs the one
@@ -42,43 +52,62 @@ class TimedContents:
     def __init__(
         self,
         prepared: PreparedReference,
-        references: Sequence[SharedSet],
+        child: Readable,
+        references: Sequence[RunningReference],
         budget: float,
         check: Check,
     ) -> None:
-        self._prepared, self._references = prepared, references
-        self._budget, self._check = budget, check
+        self._prepared, self._budget, self._check = prepared, budget, check
+        self._programs: list[tuple[Readable, SharedSet]] = [
+            (child, prepared.shared),
+            *((reference, reference.shared) for reference in references),
+        ]
         self._inputs = prepared.timing_inputs()
         self._holds: list[Drawn] = []
         self._chance = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Look at the last round by chance, then change the inputs."""
+        """Look at the last round by chance, then choose the next inputs."""
         if last is not None and self._chance.random() < GLANCED_SHARE:
             self._glance(last)
         if self._holds and not self._prepared.keeps_all:
             self._touch()
-        else:
-            self._draw()
+            return
+        first = not self._holds
+        self._holds = [next(self._inputs) for _ in range(self._prepared.slots)]
+        for _, shared in self._programs:
+            for slot in range(len(self._holds)) if first else [len(self._holds) - 1]:
+                shared.fill_inputs(self._holds[slot], slot)
+
+    def write(self, place: int, slots: list[int]) -> None:
+        """Write a program's inputs. Those of a window that keeps its inputs lie there already."""
+        _, shared = self._programs[place]
+        for slot in slots:
+            if self._prepared.keeps_all:
+                shared.fill_inputs(self._holds[slot], slot)
+            else:
+                shared.poison(slot)
         self._prepared.settle()
+
+    def wait(self, place: int, slots: list[int]) -> float:
+        """Copy one result on a GPU and wait for the copy: whatever still runs there comes before it."""
+        if self._prepared.device.type == "cpu":
+            return 0.0
+        begin = time.perf_counter()
+        _, shared = self._programs[place]
+        for output in shared.outputs[slots[-1]]:
+            output.flatten()[:1].clone()
+        torch.cuda.synchronize(self._prepared.device)
+        return (time.perf_counter() - begin) * 1e3
 
     def end(self, last: Round) -> None:
         """Look at the last round, and hold one of its results against the oracle."""
         self._glance(last)
-        self._ask_oracle(self._chance.choice(last.block), last)
-
-    def _draw(self) -> None:
-        """Write fresh inputs into every slot."""
-        self._holds = [next(self._inputs) for _ in range(self._prepared.slots)]
-        everyone = [self._prepared.shared, *self._references]
-        for slot, drawn in enumerate(self._holds):
-            self._chance.shuffle(everyone)  # what is written last lies in the cache
-            for one in everyone:
-                one.fill_inputs(drawn, slot)
+        self._ask_oracle(self._chance.choice(last[0].slots), last[0])
 
     def _touch(self) -> None:
         """Scale some rows of every floating input of every slot, the same ones for all."""
-        everyone = [self._prepared.shared, *self._references]
+        everyone = [shared for _, shared in self._programs]
         for slot, drawn in enumerate(self._holds):
             for index, tensor in enumerate(drawn.tensors):
                 if not tensor.is_floating_point() or tensor.dim() == 0 or tensor.numel() == 0:
@@ -89,20 +118,39 @@ class TimedContents:
                 factor = self._chance.uniform(0.5, 1.5)
                 for place in (tensor, *(one.inputs[slot][index] for one in everyone)):
                     place[begin : begin + rows] *= factor
-            for one in everyone:
-                one.poison(slot)
 
     def _glance(self, last: Round) -> None:
-        """Hold all results of a round against the reference's own; where they differ, ask the oracle."""
-        ours, theirs = self._prepared.shared, self._references[0]
-        for slot in last.block:
-            pairs = zip(ours.results(slot), theirs.results(slot), strict=True)
+        """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
+        for call, slot in enumerate(last[0].slots):
+            ours, theirs = (self._results(place, call, last[place]) for place in (0, 1))
+            pairs = zip(ours, theirs, strict=True)
             if not all(_near(*pair, GLANCE_FACTOR * self._budget) for pair in pairs):
-                self._ask_oracle(slot, last)
+                self._ask_oracle(slot, last[0])
 
-    def _ask_oracle(self, slot: int, last: Round) -> None:
+    def _ask_oracle(self, slot: int, block: Block) -> None:
+        self._results(0, block.slots.index(slot), block)
         drawn = self._holds[slot]
-        self._check(slot, drawn, self._prepared.expected_of(drawn), last.forms)
+        self._check(slot, drawn, self._prepared.expected_of(drawn), block.odd)
+
+    def _results(self, place: int, call: int, block: Block) -> list[torch.Tensor]:
+        """What one call of a program left, in the judge's memory: read out of the program's on a CPU."""
+        child, shared = self._programs[place]
+        slot = block.slots[call]
+        if self._prepared.device.type == "cpu":
+            for output, address in zip(
+                shared.outputs[slot], _addresses(block.at, call), strict=False
+            ):
+                size = output.numel() * output.element_size()
+                child.copy_out(address, output.data_ptr(), size)
+        return shared.results(slot)
+
+
+def _addresses(at: object, call: int) -> list[int]:
+    """Where a call's results lie by the word of the program; nowhere where that is no word."""
+    calls = at if isinstance(at, list) else []
+    found = calls[call] if call < len(calls) else []
+    words = found if isinstance(found, list) else []
+    return [word if isinstance(word, int) and 0 <= word < 1 << 64 else 0 for word in words]
 
 
 def _near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:

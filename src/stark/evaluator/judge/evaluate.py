@@ -114,6 +114,7 @@ class OnTheClock:
         self._child, self._attempt = child, attempt
         self.layers = child.layers
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
+        self.copy_out = child.copy_out
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Its answer. Raises ChildFailed."""
@@ -270,18 +271,18 @@ def _verify_on(
         prepared.shared.fill_inputs(expected.drawn, slot)
         prepared.settle()
         answer = child.ask({"do": "call", "slot": slot, "seed": 0})
-        comparisons += _compare(prepared, slot, expected, answer.get("forms"), str(trial))
+        comparisons += _compare(prepared, slot, expected, answer.get("odd"), str(trial))
     return comparisons
 
 
 def _compare(
-    prepared: PreparedReference, slot: int, expected: Expected, forms: object, when: str
+    prepared: PreparedReference, slot: int, expected: Expected, odd: object, when: str
 ) -> list[Comparison]:
     """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
     shared = prepared.shared
-    wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.output_specs]
-    if forms != wanted:
-        got = ", ".join(map(str, forms)) if isinstance(forms, list) else "nothing"
+    if odd is not None:
+        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.output_specs]
+        got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
     changes = prepared.program.changes
     results = {f"output {index}": output for index, output in enumerate(shared.outputs[slot])}
@@ -330,8 +331,8 @@ def _time(
     def timed(program: Asked) -> Timed:
         return Timed(program, kind, limit_s, prepared.slots)
 
-    def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], forms: object) -> None:
-        _compare(prepared, slot, Expected(drawn, expected), forms, "while it was timed, ")
+    def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:
+        _compare(prepared, slot, Expected(drawn, expected), odd, "while it was timed, ")
 
     with attempt.during("time", limit_s):
         running = _references(attempt, prepared)
@@ -340,9 +341,7 @@ def _time(
             {name: timed(one) for name, one in running.items()},
             limits.timing_budget_s * len(running),
             random.SystemRandom(),
-            TimedContents(
-                prepared, [one.shared for one in running.values()], accuracy.budget, check
-            ),
+            TimedContents(prepared, child, list(running.values()), accuracy.budget, check),
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
     return Correct(

@@ -50,7 +50,12 @@ RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
 
 
-MOST_SLOTS = 50
+DRAWING_S = 0.05
+"""About how long drawing the inputs of one block may take: more blocks tell more than longer ones."""
+
+MOST_SLOTS, MOST_RESULTS = 51, 2000
+"""Sets of inputs and outputs side by side, and tensors that the calls of one block may return in all."""
+
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
@@ -120,7 +125,10 @@ class PreparedReference:
         self._arguments = drawn.arguments
         self._kept: dict[Trial, Expected] = {}
         self._pool: list[Drawn] = []
+        begin = time.monotonic()
         self.drawn(self.nominal[1])  # refused now if it has another form
+        synchronize(self.device)
+        self._draw_s = time.monotonic() - begin
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
@@ -200,13 +208,15 @@ class PreparedReference:
         warm as ever, and one more for the untimed call before each block.
         """
         one = max(self._bytes_in + self._bytes_out, 1)
+        most = min(MOST_RESULTS / max(len(self.output_specs), 1), DRAWING_S / self._draw_s)
+        most = max(min(MOST_SLOTS, int(most)), 3)
         room = self._room("slots")
         if self.device.type == "cuda":
-            return max(1, min(MOST_SLOTS, int(room / one))) if self.keeps_all else 1
+            return max(1, min(most, int(room / one))) if self.keeps_all else 1
         cache = self.sheet.last_level_cache_mb * 2**20 / 2
         if one <= cache / 8:
             room = cache
-        return 1 + max(1, min(MOST_SLOTS, int(room / one)))
+        return 1 + max(1, min(most - 1, int(room / one)))
 
     def _room(self, use: str) -> float:
         """Bytes that the judge may fill for a use."""

@@ -55,6 +55,10 @@ class RunningReference:
         """Let it run again."""
         self.child.resume()
 
+    def copy_out(self, source: int, target: int, size: int) -> bool:
+        """Copy bytes of its memory."""
+        return self.child.copy_out(source, target, size)
+
     def close(self) -> None:
         """End it and give its memory back."""
         self.child.close()

@@ -1,9 +1,10 @@
 """Programs timed together in one window, and the checks on clocks that a candidate could bend.
 
-Every call of a timed block has inputs of its own, and what is timed ends when the results are in the judge's
-memory: copying them counts as far as it takes longer than for the reference. On a GPU each call is timed by
-device events in the running process, which hostile code could forge; the judge's own wall clock around each block
-bounds them. On a CPU the judge's wall clock is the clock.
+Every call of a timed block has inputs of its own, written when the untimed call before the block is over, and the
+candidate stands still whenever it is not itself timed: nothing can be computed before the clock starts. Nor after it
+stops: on a CPU results are read out of the memory of the process that stands still; on a GPU, what the judge
+waits for them counts. There each call is timed by device events in the running process, which hostile code could
+forge; the judge's own wall clock around each block bounds them. On a CPU the judge's wall clock is the clock.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
@@ -75,14 +76,11 @@ class Timed:
     """How many sets of inputs and outputs it shares with the judge."""
 
     warmups: int = 0
-    forms: object = None
-    """In what form the last block's results came."""
-
     block_ms: list[float] = field(default_factory=list)
     """The judge's wall clock around each whole block."""
 
-    collect_ms: list[float] = field(default_factory=list)
-    """The judge's wall clock around having each block's results copied."""
+    late_ms: list[float] = field(default_factory=list)
+    """On a GPU what the judge waited after each block for results to reach its memory."""
 
     event_ms: list[float] = field(default_factory=list)
     """On a GPU the median of each block's calls by device events."""
@@ -108,51 +106,74 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def sample(self, block: list[int]) -> None:
-        """Take one sample. On a CPU an untimed call comes first: the other program ran last and left cold caches."""
+    def wake(self) -> None:
+        """One untimed call on a CPU: another program ran last, left cold caches, and its threads still spin."""
         if self.device_kind == "cpu":
             time.sleep(SPIN_S)
             self._time([self.slots - 1])
-        times, wall_ms = self._time(block)
-        begin = time.perf_counter()
-        answer = self.child.ask({"do": "collect"}, self.limit_s)
-        self.collect_ms.append((time.perf_counter() - begin) * 1e3)
-        self.forms = answer.get("forms")
+
+    def sample(self, slots: list[int]) -> Block:
+        """Take one sample: a call on each of these slots."""
+        times, wall_ms, block = self._time(slots)
         self.block_ms.append(wall_ms)
         if self.device_kind == "cuda":
             self.event_ms.append(max(median(times), 1e-6))
+        return block
 
-    def asking_ms(self) -> float:
-        """What one block costs the judge without any call in it."""
-        return median(self._time([])[1] for _ in range(5))
+    def asking_ms(self, calls: int) -> float:
+        """What a block costs the judge without the calls in it."""
+        slots = list(range(calls))
+        self._time(slots)
+        taken = []
+        for _ in range(9):
+            self.child.pause()
+            self.child.resume()
+            taken.append(self._time(slots, empty=True)[1])
+        return median(taken)
 
-    def _call_ms(self, block: list[int]) -> float:
+    def _call_ms(self, slots: list[int]) -> float:
         """Milliseconds per call, at least a microsecond."""
-        times, wall = self._time(block)
-        self.child.ask({"do": "collect"}, self.limit_s)
-        return max(median(times) if times else wall / len(block), 1e-3)
+        times, wall, _ = self._time(slots)
+        return max(median(times) if times else wall / len(slots), 1e-3)
 
-    def _time(self, block: list[int]) -> tuple[list[float], float]:
+    def _time(self, slots: list[int], empty: bool = False) -> tuple[list[float], float, Block]:
         begin = time.perf_counter()
-        answer = self.child.ask({"do": "time", "slots": block}, self.limit_s)
+        answer = self.child.ask({"do": "time", "slots": slots, "empty": empty}, self.limit_s)
         wall = (time.perf_counter() - begin) * 1e3
-        wanted = len(block) if self.device_kind == "cuda" else 0
-        return _times(answer.get("times_ms"), wanted), wall
+        wanted = len(slots) if self.device_kind == "cuda" else 0
+        block = Block(slots, answer.get("at"), answer.get("odd"))
+        return _times(answer.get("times_ms"), wanted), wall, block
 
 
 @dataclass(frozen=True)
-class Round:
-    """What the candidate was just timed on: its slots in the order of its calls, and the form of its results."""
+class Block:
+    """What a program was just timed on. Only `slots` is the judge's word."""
 
-    block: list[int]
-    forms: object
+    slots: list[int]
+    """In the order of its calls."""
+
+    at: object
+    """On a CPU the addresses of each call's results, where the program says that they lie."""
+
+    odd: object
+    """In what form results came that are not as they should be."""
+
+
+Round = Sequence[Block]
+"""The blocks of all programs, the candidate's first."""
 
 
 class Contents(Protocol):
-    """What the programs are timed on."""
+    """What the programs are timed on. Programs go by their place: 0 is the candidate, then come the references."""
 
     def turn(self, last: Round | None) -> None:
-        """Called before every round, untimed: may look at the last round's results and change the inputs."""
+        """Called before every round: may look at the last round's results; chooses the next inputs."""
+
+    def write(self, place: int, slots: list[int]) -> None:
+        """Called before a program's block: write its inputs."""
+
+    def wait(self, place: int, slots: list[int]) -> float:
+        """Called after a program's block: the milliseconds until its results had reached the judge's memory."""
 
     def end(self, last: Round) -> None:
         """Called after the last round."""
@@ -161,11 +182,12 @@ class Contents(Protocol):
 def time_alone(program: Timed, budget_s: float) -> Measurement:
     """The latency of one program by itself, on whatever its slots hold."""
     calls = program.calls_for(program.warm_up())
-    asking_ms = program.asking_ms()
+    asking_ms = program.asking_ms(calls) if program.device_kind == "cpu" else 0.0
     deadline = time.monotonic() + budget_s
     while len(program.block_ms) < FEWEST_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
+        program.wake()
         program.sample(list(range(calls)))
     return _Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
 
@@ -179,38 +201,43 @@ def time_together(
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
     """Time all in one window, in rounds of random order, until the intervals are narrow or the time is up.
 
-    While a reference runs, the candidate is stopped. Returns the candidate's measurement, the
-    references' by name, and warnings. Raises whatever `contents` raises.
+    Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
+    `contents` raises. The candidate is left standing still.
     """
-    contents.turn(None)
     everyone = [candidate, *references.values()]
-    window = _window(candidate, references)
+    window = _window(candidate, references, contents)
     last: Round | None = None
     deadline = time.monotonic() + budget_s
     while len(candidate.block_ms) < MOST_ROUNDS:
         contents.turn(last)
-        block = chance.sample(range(candidate.places), window.calls)
-        chance.shuffle(everyone)
-        for program in everyone:
-            with _undisturbed(program, candidate):
-                program.sample(block)
-        last = Round(block, candidate.forms)
+        last = _round(everyone, window.calls, chance, contents)
         rounds, over_s = len(candidate.block_ms), time.monotonic() - deadline
         if rounds >= FEWEST_ROUNDS and (over_s > 0 or window.narrow()):
             break
         if rounds >= FEWEST_ROUNDS_WHEN_SLOW and over_s > 2 * budget_s:
             break
     assert last is not None
+    for reference in references.values():
+        reference.child.resume()
     contents.end(last)
     return window.verdict()
 
 
-@dataclass(frozen=True)
-class _Late:
-    """What a block's results took beyond the reference's after the block: what surely was work, and what may have been."""
-
-    counted_ms: float
-    unsure_ms: float
+def _round(
+    everyone: Sequence[Timed], calls: int, chance: random.Random, contents: Contents
+) -> Round:
+    """One sample of each, in random order."""
+    slots = chance.sample(range(everyone[0].places), calls)
+    blocks: dict[int, Block] = {}
+    for place in chance.sample(range(len(everyone)), len(everyone)):
+        program = everyone[place]
+        with _awake(program):
+            program.wake()
+        contents.write(place, slots)
+        with _awake(program):
+            blocks[place] = program.sample(slots)
+        program.late_ms.append(contents.wait(place, slots))
+    return [blocks[place] for place in range(len(everyone))]
 
 
 @dataclass(frozen=True)
@@ -236,11 +263,11 @@ class _Window:
         """The measurements, on the clock that can be believed."""
         forged = self._forged()
         warnings = [] if forged is None else [forged]
-        late = self._late()
-        if late.counted_ms:
+        late = self._late_ms()
+        if late:
             warnings.append(
-                f"its results were ready {late.counted_ms / self.calls:.3g} ms a call after it said that it was "
-                "done; that counts as its time"
+                f"its results were ready {late / self.calls:.3g} ms a call after it said that it was done; "
+                "that counts as its time"
             )
         by_wall = forged is not None
         return (
@@ -255,8 +282,6 @@ class _Window:
         samples_ms = tuple(program.event_ms if by_events else self._net_ms(program))
         kind = program.device_kind
         resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
-        if program is self.candidate and not by_events:
-            resolution_ms += self._late().unsure_ms / self.calls
         return Measurement(
             samples_ms=samples_ms,
             calls_per_sample=self.calls,
@@ -269,7 +294,7 @@ class _Window:
     def _net_ms(self, program: Timed) -> list[float]:
         """A call's time by the judge's clock, in each sample."""
         overhead_ms = self._overhead_ms()
-        late_ms = self._late().counted_ms if program is self.candidate else 0.0
+        late_ms = self._late_ms() if program is self.candidate else 0.0
         gross = [block / self.calls for block in program.block_ms]
         return [
             (wall - overhead_ms if wall > overhead_ms else wall) + late_ms / self.calls
@@ -284,15 +309,15 @@ class _Window:
         pairs = zip(first.block_ms, first.event_ms, strict=True)
         return median(block / self.calls - event for block, event in pairs)
 
-    def _late(self) -> _Late:
-        """By how much the candidate's results came later than the reference's, once a block had ended."""
+    def _late_ms(self) -> float:
+        """By how much the judge surely waited longer for the candidate's results than for the first reference's."""
         first = next(iter(self.references.values()))
-        ours, theirs = self.candidate.collect_ms, first.collect_ms
+        ours, theirs = self.candidate.late_ms, first.late_ms
+        if not ours:
+            return 0.0
         late = median(ours) - median(theirs)
         noise = 3 * (_deviation(ours) + _deviation(theirs)) / math.sqrt(len(ours))
-        if late > max(noise, LATE_SHARE * median(self.candidate.block_ms)):
-            return _Late(counted_ms=late, unsure_ms=noise)
-        return _Late(counted_ms=0.0, unsure_ms=noise + max(late, 0.0))
+        return late if late > max(noise, LATE_SHARE * median(self.candidate.block_ms)) else 0.0
 
     def _forged(self) -> str | None:
         """A sentence where its device events claim far less time than passed on the judge's clock."""
@@ -309,30 +334,33 @@ class _Window:
         )
 
 
-def _window(candidate: Timed, references: Mapping[str, Timed]) -> _Window:
-    """Warm everyone up and choose a block: the same calls for all, so that all see the same inputs."""
-    estimates = []
-    for program in (candidate, *references.values()):
-        with _undisturbed(program, candidate):
-            estimates.append(program.warm_up())
-    first = next(iter(references.values()))
-    with _undisturbed(first, candidate):
-        asking_ms = first.asking_ms()
+def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> _Window:
+    """Warm everyone up and choose a block: the same calls for all, so that all see the same inputs.
+
+    From then on everyone stands still.
+    """
+    contents.turn(None)
+    for place, program in enumerate((candidate, *references.values())):
+        contents.write(place, list(range(program.places)))
+    estimates = [candidate.warm_up()]
+    candidate.child.pause()
+    estimates += [reference.warm_up() for reference in references.values()]
     calls = candidate.calls_for(sum(estimates) / len(estimates))
+    first = next(iter(references.values()))
+    asking_ms = first.asking_ms(calls) if first.device_kind == "cpu" else 0.0
+    for reference in references.values():
+        reference.child.pause()
     return _Window(candidate, references, calls, asking_ms)
 
 
 @contextmanager
-def _undisturbed(program: Timed, candidate: Timed) -> Iterator[None]:
-    """The candidate stands still while another program runs."""
-    if program is candidate:
-        yield
-        return
-    candidate.child.pause()
+def _awake(program: Timed) -> Iterator[None]:
+    """A program runs while it is itself timed, and at no other time; stopping costs references as much as candidates."""
+    program.child.resume()
     try:
         yield
     finally:
-        candidate.child.resume()
+        program.child.pause()
 
 
 def _exact(measurement: Measurement) -> Measurement:
