@@ -28,6 +28,8 @@ class Sleeper:
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self.ran_while_stopped |= self.stopped
+        if request["do"] == "wake":
+            return {"ok": True}
         self.blocks.append(request["slots"])
         calls = len(request["slots"])
         if not request["empty"]:
@@ -106,7 +108,7 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
     ask = candidate.ask
 
     def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        order.append("untimed" if request["slots"] == [10] else "block")
+        order.append("untimed" if request.get("slots") == [10] else request["do"])
         return ask(request, limit_s)
 
     candidate.ask = asked  # type: ignore[method-assign]
@@ -121,7 +123,7 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
     assert last is not None
     assert candidate.blocks[-1] == last[0].slots == last[1].slots
     one_round = [event for event in order[-8:] if event != "write 1"]
-    assert ["untimed", "write 0", "block"] == one_round[-3:]
+    assert ["untimed", "write 0", "wake", "time"] == one_round[-4:]
 
 
 def test_a_candidate_stands_still_but_for_its_own_samples() -> None:

@@ -25,11 +25,10 @@ def main() -> None:
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
     forkserver = Forkserver(preload)
 
-    import torch
-
+    # The judge's own threads must not wait in a loop on the cores that a timed program needs.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
     from stark.evaluator.judge.server import Judge
 
-    torch.set_grad_enabled(False)
     device = _device(options.device)
     Judge(device, forkserver, options.cache, options.builds, answers).serve(sys.stdin.buffer)
 

@@ -79,8 +79,9 @@ class Timed:
     block_ms: list[float] = field(default_factory=list)
     """The judge's wall clock around each whole block."""
 
-    late_ms: list[float] = field(default_factory=list)
-    """On a GPU what the judge waited after each block for results to reach its memory."""
+    beside_ms: list[float] = field(default_factory=list)
+    """What the judge waited beside each block while inputs lay ready: on a CPU for threads to be awake, on a GPU for
+    results to reach its memory. Work of the candidate's own in there shows as longer waiting than for a reference."""
 
     event_ms: list[float] = field(default_factory=list)
     """On a GPU the median of each block's calls by device events."""
@@ -106,11 +107,19 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def wake(self) -> None:
+    def warm(self) -> None:
         """One untimed call on a CPU: another program ran last, left cold caches, and its threads still spin."""
         if self.device_kind == "cpu":
             time.sleep(SPIN_S)
             self._time([self.slots - 1])
+
+    def wake(self) -> float:
+        """Wake the threads on a CPU; returns the milliseconds that took."""
+        if self.device_kind != "cpu":
+            return 0.0
+        begin = time.perf_counter()
+        self.child.ask({"do": "wake"}, self.limit_s)
+        return (time.perf_counter() - begin) * 1e3
 
     def sample(self, slots: list[int]) -> Block:
         """Take one sample: a call on each of these slots."""
@@ -187,6 +196,7 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
     while len(program.block_ms) < FEWEST_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
+        program.warm()
         program.wake()
         program.sample(list(range(calls)))
     return _Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
@@ -232,11 +242,12 @@ def _round(
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
         with _awake(program):
-            program.wake()
+            program.warm()
         contents.write(place, slots)
         with _awake(program):
+            woken_ms = program.wake()
             blocks[place] = program.sample(slots)
-        program.late_ms.append(contents.wait(place, slots))
+        program.beside_ms.append(woken_ms + contents.wait(place, slots))
     return [blocks[place] for place in range(len(everyone))]
 
 
@@ -266,8 +277,8 @@ class _Window:
         late = self._late_ms()
         if late:
             warnings.append(
-                f"its results were ready {late / self.calls:.3g} ms a call after it said that it was done; "
-                "that counts as its time"
+                f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was "
+                "done; that counts as its time"
             )
         by_wall = forged is not None
         return (
@@ -310,9 +321,9 @@ class _Window:
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """By how much the judge surely waited longer for the candidate's results than for the first reference's."""
+        """By how much the judge surely waited longer beside the candidate's blocks than beside the first reference's."""
         first = next(iter(self.references.values()))
-        ours, theirs = self.candidate.late_ms, first.late_ms
+        ours, theirs = self.candidate.beside_ms, first.beside_ms
         if not ours:
             return 0.0
         late = median(ours) - median(theirs)
