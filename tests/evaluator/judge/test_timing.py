@@ -148,6 +148,21 @@ def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     assert candidate.stopped
 
 
+def test_references_run_again_after_a_candidate_was_found_out() -> None:
+    reference, contents = Sleeper(0.002), Noted()
+
+    def found_out(last: Round | None) -> None:
+        if last is not None:
+            raise ValueError("wrong")
+
+    contents.turn = found_out  # type: ignore[method-assign]
+
+    with pytest.raises(ValueError, match="wrong"):
+        together(Timed(reference, "cpu", 10.0, 11), cpu(0.002), contents=contents)
+
+    assert not reference.stopped
+
+
 def test_work_that_is_left_for_after_the_clock_counts() -> None:
     contents = Noted(late_s=(0.009, 0.0))
 

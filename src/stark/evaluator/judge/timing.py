@@ -214,23 +214,30 @@ def time_together(
     Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
     `contents` raises. The candidate is left standing still.
     """
-    everyone = [candidate, *references.values()]
     window = _window(candidate, references, contents)
+    try:
+        contents.end(_rounds(window, budget_s, chance, contents))
+    finally:  # they serve the next candidate
+        for reference in references.values():
+            reference.child.resume()
+    return window.verdict()
+
+
+def _rounds(window: _Window, budget_s: float, chance: random.Random, contents: Contents) -> Round:
+    """Sample until there is enough; returns the last round."""
+    everyone = [window.candidate, *window.references.values()]
     last: Round | None = None
     deadline = time.monotonic() + budget_s
-    while len(candidate.block_ms) < MOST_ROUNDS:
+    for count in range(1, MOST_ROUNDS + 1):
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
-        rounds, over_s = len(candidate.block_ms), time.monotonic() - deadline
-        if rounds >= FEWEST_ROUNDS and (over_s > 0 or window.narrow()):
+        over_s = time.monotonic() - deadline
+        if count >= FEWEST_ROUNDS and (over_s > 0 or window.narrow()):
             break
-        if rounds >= FEWEST_ROUNDS_WHEN_SLOW and over_s > 2 * budget_s:
+        if count >= FEWEST_ROUNDS_WHEN_SLOW and over_s > 2 * budget_s:
             break
     assert last is not None
-    for reference in references.values():
-        reference.child.resume()
-    contents.end(last)
-    return window.verdict()
+    return last
 
 
 def _round(
