@@ -28,8 +28,6 @@ class Sleeper:
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self.ran_while_stopped |= self.stopped
-        if request["do"] == "wake":
-            return {"ok": True}
         self.blocks.append(request["slots"])
         calls = len(request["slots"])
         if not request["empty"]:
@@ -123,7 +121,24 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
     assert last is not None
     assert candidate.blocks[-1] == last[0].slots == last[1].slots
     one_round = [event for event in order[-8:] if event != "write 1"]
-    assert ["untimed", "write 0", "wake", "time"] == one_round[-4:]
+    assert ["write 0", "untimed", "time"] == one_round[-3:]
+
+
+def test_work_that_is_done_in_the_untimed_call_counts() -> None:
+    candidate = Sleeper(0.0)
+    ask = candidate.ask
+
+    def ahead(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        if request["slots"] == [10]:
+            time.sleep(0.02)
+        return ask(request, limit_s)
+
+    candidate.ask = ahead  # type: ignore[method-assign]
+
+    reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
+
+    assert 1.0 == pytest.approx(reference.latency_ms / ours.latency_ms, rel=0.3)
+    assert any("before it was timed" in warning for warning in warnings)
 
 
 def test_a_candidate_stands_still_but_for_its_own_samples() -> None:

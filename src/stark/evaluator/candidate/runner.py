@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
@@ -27,10 +26,6 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 TRACEBACK_LINES = 30
 LONGEST_ERROR = 15_000
 CAUSES = 8
-
-WAKE_S = 0.002
-GRAIN = 1 << 15
-"""Elements of an elementwise operation for which torch starts one more thread."""
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -66,7 +61,6 @@ class Runner:
             "load": self._load,
             "compile": self._compile,
             "call": self._call,
-            "wake": self._wake,
             "time": self._time,
         }
         while True:
@@ -193,17 +187,6 @@ class Runner:
             self.returned = [_dense(self.model(*self.inputs[slot])) for slot in slots]
         at = [self._addresses(leaves) for leaves in self.returned]
         return {"times_ms": [], "at": at, "odd": self._odd()}
-
-    def _wake(self, _: Message) -> Message:
-        """Keep all threads of torch's pool busy for a moment, so that the kernel has put each on a core of its own.
-
-        Where two of them share one, a parallel loop takes a whole slice of the scheduler's time.
-        """
-        shared_out = torch.zeros(GRAIN * torch.get_num_threads())
-        begin = time.perf_counter()
-        while time.perf_counter() - begin < WAKE_S:
-            shared_out.add_(1)
-        return {}
 
     def _time_on_device(self, slots: list[int]) -> list[float]:
         """Device times of each call, cold cache before each.

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 
 from stark.evaluator.judge.inputs import Drawn
-from stark.evaluator.judge.oracle import CHUNK, ExpectedTensor
+from stark.evaluator.judge.oracle import CHUNKS, ExpectedTensor
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
@@ -159,8 +159,10 @@ def _near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
         return torch.equal(ours, theirs)
     flat = ours.reshape(-1), theirs.reshape(-1)
     wrong = size = 0.0
-    for begin in range(0, ours.numel(), CHUNK):
-        mine, other = (piece[begin : begin + CHUNK].float() for piece in flat)
-        wrong += float((mine - other).square_().sum())
-        size += float(other.square().sum())
+    chunk = CHUNKS[ours.device.type]
+    for begin in range(0, ours.numel(), chunk):
+        mine, other = (piece[begin : begin + chunk].float() for piece in flat)
+        difference = mine - other
+        wrong += float(torch.dot(difference, difference))
+        size += float(torch.dot(other, other))
     return wrong <= limit * limit * size  # false for NaN

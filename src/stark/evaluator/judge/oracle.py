@@ -33,8 +33,8 @@ FLOORS = {
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's allclose; 1e-4 for other types."""
 
-CHUNK = 1 << 25
-"""Elements compared at a time, so that float64 copies of huge outputs never exist whole."""
+CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
+"""Elements compared at a time, so that float64 copies of huge outputs never exist whole; on a CPU they stay in its cache."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +99,14 @@ def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
     squared_error = largest = 0.0
     unlike = 0
     for ours, theirs in _chunks(result, oracle):
-        finite = ours.isfinite() & theirs.isfinite()
-        unlike += int((~finite & ~_same(ours, theirs)).sum())
-        difference = torch.where(finite, (ours - theirs).abs(), 0.0)
-        squared_error += float((difference * difference).sum())
-        relative = torch.where(finite, difference / (theirs.abs() + scale), 0.0)
+        difference = (ours - theirs).abs_()
+        odd = ~difference.isfinite()
+        if bool(odd.any()):
+            unlike += int((odd & ~_same(ours, theirs)).sum())
+            difference.masked_fill_(odd, 0.0)
+            theirs = theirs.masked_fill(odd, 0.0)
+        squared_error += float(torch.dot(difference, difference))
+        relative = difference.div_(theirs.abs().add_(scale))
         largest = max(largest, float(relative.max()))
     count = max(result.numel(), 1)
     return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
@@ -124,10 +127,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         errors.unlike <= allowed.unlike and errors.relative_rms <= budget and errors.largest <= cap
     )
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = all(
-        torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
-        for ours, theirs in _chunks(result, expected.eager)
-    )
+    close = all(_close(ours, theirs, tolerance) for ours, theirs in _chunks(result, expected.eager))
     return Comparison(errors, allowed, budget, cap, close, passes)
 
 
@@ -161,6 +161,14 @@ def fault(
     return f"{name}: " + "\n".join(lines)
 
 
+def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
+    """`torch.allclose` with NaN equal to NaN, several times faster where it holds without one."""
+    limit = theirs.abs().mul_(tolerance).add_(tolerance)
+    if bool(((ours - theirs).abs_() <= limit).all()):
+        return True
+    return torch.allclose(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
 def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     return (ours == theirs) | (ours.isnan() & theirs.isnan())
 
@@ -168,5 +176,6 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Float64 pieces of tensors of one size, made one at a time."""
     flat = [tensor.reshape(-1) for tensor in tensors]
-    for begin in range(0, flat[0].numel(), CHUNK):
-        yield tuple(piece[begin : begin + CHUNK].double() for piece in flat)
+    size = CHUNKS[flat[0].device.type]
+    for begin in range(0, flat[0].numel(), size):
+        yield tuple(piece[begin : begin + size].double() for piece in flat)

@@ -1,10 +1,11 @@
 """Programs timed together in one window, and the checks on clocks that a candidate could bend.
 
-Every call of a timed block has inputs of its own, written when the untimed call before the block is over, and the
-candidate stands still whenever it is not itself timed: nothing can be computed before the clock starts. Nor after it
-stops: on a CPU results are read out of the memory of the process that stands still; on a GPU, what the judge
-waits for them counts. There each call is timed by device events in the running process, which hostile code could
-forge; the judge's own wall clock around each block bounds them. On a CPU the judge's wall clock is the clock.
+Every call of a timed block has inputs of its own, and a candidate stands still whenever it is not itself timed. So
+nothing can be computed before the clock starts but in the untimed call that precedes a block on a CPU, whose time
+counts as far as it is not explained by cold caches. Nor after the clock stops: on a CPU results are read out of the
+memory of the process that stands still; on a GPU, what the judge waits for them counts. There each call is timed by
+device events in the running process, which hostile code could forge; the judge's own wall clock around each block
+bounds them. On a CPU the judge's wall clock is the clock.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ class Timed:
     """The judge's wall clock around each whole block."""
 
     beside_ms: list[float] = field(default_factory=list)
-    """What the judge waited beside each block while inputs lay ready: on a CPU for threads to be awake, on a GPU for
-    results to reach its memory. Work of the candidate's own in there shows as longer waiting than for a reference."""
+    """What the judge waited beside each block while its inputs lay ready: on a CPU for the untimed call, on a GPU for
+    results to reach its memory."""
 
     event_ms: list[float] = field(default_factory=list)
     """On a GPU the median of each block's calls by device events."""
@@ -107,19 +108,14 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def warm(self) -> None:
-        """One untimed call on a CPU: another program ran last, left cold caches, and its threads still spin."""
-        if self.device_kind == "cpu":
-            time.sleep(SPIN_S)
-            self._time([self.slots - 1])
+    def warm(self) -> float:
+        """One untimed call on a CPU, in milliseconds: another program ran last and left cold caches."""
+        return self._time([self.slots - 1])[1] if self.device_kind == "cpu" else 0.0
 
-    def wake(self) -> float:
-        """Wake the threads on a CPU; returns the milliseconds that took."""
-        if self.device_kind != "cpu":
-            return 0.0
-        begin = time.perf_counter()
-        self.child.ask({"do": "wake"}, self.limit_s)
-        return (time.perf_counter() - begin) * 1e3
+    def beside_calls_ms(self, calls: int) -> float:
+        """What passed beside a block and was no call like those in it."""
+        call_ms = median(self.block_ms) / calls if self.device_kind == "cpu" else 0.0
+        return median(self.beside_ms) - call_ms
 
     def sample(self, slots: list[int]) -> Block:
         """Take one sample: a call on each of these slots."""
@@ -197,7 +193,6 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
         program.warm()
-        program.wake()
         program.sample(list(range(calls)))
     return _Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
 
@@ -248,13 +243,13 @@ def _round(
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
-        with _awake(program):
-            program.warm()
+        if program.device_kind == "cpu":
+            time.sleep(SPIN_S)
         contents.write(place, slots)
         with _awake(program):
-            woken_ms = program.wake()
+            warm_ms = program.warm()
             blocks[place] = program.sample(slots)
-        program.beside_ms.append(woken_ms + contents.wait(place, slots))
+        program.beside_ms.append(warm_ms + contents.wait(place, slots))
     return [blocks[place] for place in range(len(everyone))]
 
 
@@ -328,14 +323,16 @@ class _Window:
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """By how much the judge surely waited longer beside the candidate's blocks than beside the first reference's."""
+        """How much longer the candidate surely worked beside its blocks than the first reference did."""
         first = next(iter(self.references.values()))
-        ours, theirs = self.candidate.beside_ms, first.beside_ms
-        if not ours:
+        if not self.candidate.beside_ms:
             return 0.0
-        late = median(ours) - median(theirs)
-        noise = 3 * (_deviation(ours) + _deviation(theirs)) / math.sqrt(len(ours))
-        return late if late > max(noise, LATE_SHARE * median(self.candidate.block_ms)) else 0.0
+        both = (self.candidate, first)
+        ours, theirs = (program.beside_calls_ms(self.calls) for program in both)
+        noise = 3 * sum(_deviation(program.beside_ms) for program in both)
+        noise /= math.sqrt(len(first.beside_ms))
+        counts = ours - theirs > max(noise, LATE_SHARE * median(self.candidate.block_ms))
+        return ours - theirs if counts else 0.0
 
     def _forged(self) -> str | None:
         """A sentence where its device events claim far less time than passed on the judge's clock."""
