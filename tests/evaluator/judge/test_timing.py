@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from stark.core.measurement import speedup
 from stark.evaluator.judge.children import ChildFailed
 from stark.evaluator.judge.timing import (
     FEWEST_ROUNDS,
@@ -24,6 +25,7 @@ class Sleeper:
     def __init__(self, call_s: float, claimed_ms: float | None = None) -> None:
         self.call_s, self.claimed_ms = call_s, claimed_ms
         self.ran_while_stopped = self.stopped = False
+        self.waited_s = 0.0
         self.blocks: list[list[int]] = []
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
@@ -37,6 +39,9 @@ class Sleeper:
 
     def pause(self) -> None:
         self.stopped = True
+
+    def waits_s(self) -> dict[str, float]:
+        return {"1": self.waited_s}
 
     def resume(self) -> None:
         self.stopped = False
@@ -161,6 +166,40 @@ def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     assert {True} == set(stopped)
     assert not candidate.ran_while_stopped
     assert candidate.stopped
+
+
+class Crowded(Sleeper):
+    """Waits for a core in every so many of its blocks, which take ten times as long."""
+
+    def __init__(self, call_s: float, every: int) -> None:
+        super().__init__(call_s)
+        self.every = every
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        answer = super().ask(request, limit_s)
+        if request["slots"] != [10] and len(self.blocks) % self.every == 0:
+            time.sleep(9 * self.call_s * len(request["slots"]))
+            self.waited_s += 0.1
+        return answer
+
+
+def test_rounds_in_which_the_reference_waited_for_a_core_do_not_count() -> None:
+    crowded = Timed(Crowded(0.002, every=4), "cpu", 10.0, slots=11)
+
+    reference, candidate, _ = together(crowded, cpu(0.002))
+
+    assert len(candidate.samples_ms) < len(crowded.block_ms)
+    assert max(reference.samples_ms) < 5
+    assert reference.latency_ms < 3
+
+
+def test_a_reference_that_always_waited_shows_no_win() -> None:
+    crowded = Timed(Crowded(0.002, every=1), "cpu", 10.0, slots=11)
+
+    reference, candidate, warnings = together(crowded, cpu(0.002), 0.1)
+
+    assert speedup("eager", reference, candidate).low < 1
+    assert "the machine was busy" in warnings[0]
 
 
 def test_references_run_again_after_a_candidate_was_found_out() -> None:

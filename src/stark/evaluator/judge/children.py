@@ -25,7 +25,7 @@ from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
 from stark.evaluator.judge.memory import copy_memory, last_of_line
-from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree
+from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree, waits_s
 
 POLL_S = 0.05
 """How often a waiting judge looks at what a child uses."""
@@ -254,6 +254,10 @@ class Child:
     def resume(self) -> None:
         """Let it run again."""
         self._signal_tree(signal.SIGCONT)
+
+    def waits_s(self) -> dict[str, float]:
+        """How long each of its threads has waited for a core so far."""
+        return waits_s(self._runner_pid)
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
         """Copy bytes from its memory to an address of this process's; false where it has none there."""

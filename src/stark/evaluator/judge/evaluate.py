@@ -114,7 +114,7 @@ class OnTheClock:
         self._child, self._attempt = child, attempt
         self.layers = child.layers
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
-        self.copy_out = child.copy_out
+        self.copy_out, self.waits_s = child.copy_out, child.waits_s
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Its answer. Raises ChildFailed."""

@@ -55,6 +55,10 @@ class RunningReference:
         """Let it run again."""
         self.child.resume()
 
+    def waits_s(self) -> dict[str, float]:
+        """How long each of its threads has waited for a core so far."""
+        return self.child.waits_s()
+
     def copy_out(self, source: int, target: int, size: int) -> bool:
         """Copy bytes of its memory."""
         return self.child.copy_out(source, target, size)

@@ -49,6 +49,16 @@ their memory happens to lie (`docs/judge.md`)."""
 FORGED_FACTOR, FORGED_MS = 1.5, 0.01
 """How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""
 
+DISTURBED_SHARE = 0.1
+"""Share of a block that a thread may wait for a core. Beyond it something else ran on the machine, or two of its
+threads shared a core; a round in which that befell a reference would make any candidate look faster."""
+
+DISTURBED_ROUNDS = 2
+"""How many times the rounds and the seconds are granted where rounds do not count."""
+
+UNMEASURABLE = 1000.0
+"""What a reference that was always disturbed may be wrong by, in its own times."""
+
 LATE_SHARE = 0.1
 """Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
 
@@ -64,6 +74,9 @@ class Asked(Protocol):
 
     def resume(self) -> None:
         """Let it run again."""
+
+    def waits_s(self) -> dict[str, float]:
+        """How long each of its threads has waited for a core so far."""
 
 
 @dataclass
@@ -83,6 +96,9 @@ class Timed:
     beside_ms: list[float] = field(default_factory=list)
     """What the judge waited beside each block while its inputs lay ready: on a CPU for the untimed call, on a GPU for
     results to reach its memory."""
+
+    disturbed: list[bool] = field(default_factory=list)
+    """Whether a thread waited long for a core, in each block."""
 
     event_ms: list[float] = field(default_factory=list)
     """On a GPU the median of each block's calls by device events."""
@@ -119,7 +135,11 @@ class Timed:
 
     def sample(self, slots: list[int]) -> Block:
         """Take one sample: a call on each of these slots."""
+        before = self.child.waits_s()
         times, wall_ms, block = self._time(slots)
+        after = self.child.waits_s()
+        waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
+        self.disturbed.append(1e3 * waited_s > DISTURBED_SHARE * wall_ms)
         self.block_ms.append(wall_ms)
         if self.device_kind == "cuda":
             self.event_ms.append(max(median(times), 1e-6))
@@ -222,14 +242,15 @@ def _rounds(window: _Window, budget_s: float, chance: random.Random, contents: C
     """Sample until there is enough; returns the last round."""
     everyone = [window.candidate, *window.references.values()]
     last: Round | None = None
-    deadline = time.monotonic() + budget_s
-    for count in range(1, MOST_ROUNDS + 1):
+    begin = time.monotonic()
+    for count in range(1, DISTURBED_ROUNDS * MOST_ROUNDS + 1):
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
-        over_s = time.monotonic() - deadline
-        if count >= FEWEST_ROUNDS and (over_s > 0 or window.narrow()):
+        over = (time.monotonic() - begin) / budget_s
+        counted = len(window.counted())
+        if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
             break
-        if count >= FEWEST_ROUNDS_WHEN_SLOW and over_s > 2 * budget_s:
+        if count >= FEWEST_ROUNDS_WHEN_SLOW and over > 1 + DISTURBED_ROUNDS:
             break
     assert last is not None
     return last
@@ -263,6 +284,16 @@ class _Window:
     asking_ms: float
     """What is subtracted is measured on a reference: it is never the candidate's word."""
 
+    def counted(self) -> list[int]:
+        """The rounds in which nobody was disturbed.
+
+        A candidate that nearly always waits does so by itself, having more threads than there are cores.
+        """
+        flags = [reference.disturbed for reference in self.references.values()]
+        if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
+            flags.append(self.candidate.disturbed)
+        return [n for n, disturbed in enumerate(zip(*flags, strict=True)) if not any(disturbed)]
+
     def narrow(self) -> bool:
         """Whether more rounds would tell little more."""
         candidate = _exact(self.measurement(self.candidate, by_wall=False))
@@ -276,6 +307,12 @@ class _Window:
         """The measurements, on the clock that can be believed."""
         forged = self._forged()
         warnings = [] if forged is None else [forged]
+        disturbed = len(self.candidate.block_ms) - len(self.counted())
+        if disturbed > len(self.candidate.block_ms) / 2:
+            warnings.append(
+                f"the machine was busy: in {disturbed} of {len(self.candidate.block_ms)} samples the reference "
+                "waited for a core; time again when nothing else runs"
+            )
         late = self._late_ms()
         if late:
             warnings.append(
@@ -292,9 +329,14 @@ class _Window:
     def measurement(self, program: Timed, by_wall: bool) -> Measurement:
         """What was measured of one program, on the chosen clock."""
         by_events = bool(program.event_ms) and not by_wall
-        samples_ms = tuple(program.event_ms if by_events else self._net_ms(program))
+        every = program.event_ms if by_events else self._net_ms(program)
+        counted = self.counted()
+        measurable = len(counted) >= min(FEWEST_ROUNDS_WHEN_SLOW, len(every))
+        samples_ms = tuple(every[number] for number in counted) if measurable else tuple(every)
         kind = program.device_kind
         resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        if not measurable:
+            resolution_ms = UNMEASURABLE * median(samples_ms)
         return Measurement(
             samples_ms=samples_ms,
             calls_per_sample=self.calls,

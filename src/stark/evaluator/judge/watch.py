@@ -45,6 +45,15 @@ def use_of_tree(root: int) -> Use:
     return Use(frozenset(seen), memory, tasks)
 
 
+def waits_s(pid: int) -> dict[str, float]:
+    """How long each thread of a process has waited for a core while it could have run; empty where the kernel does not say."""
+    waits = {}
+    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError, ValueError, IndexError):
+            waits[task.parent.name] = int(task.read_text().split()[1]) / 1e9
+    return waits
+
+
 def exact_memory_bytes(use: Use) -> int:
     """The same memory with every shared page divided among those who share it; slower, so for when it matters."""
     total = 0
