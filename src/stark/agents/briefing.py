@@ -14,7 +14,7 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.device import Device
 from stark.core.evaluation import Correct, evidence, explain
-from stark.core.node import ROOT, Node
+from stark.core.node import COMPILER, ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import Language
@@ -163,4 +163,6 @@ def _origin(node: Node) -> str:
 
 
 def _strategy(node: Node) -> str:
+    if node.role == COMPILER:
+        return "be what torch.compile generates for the reference"
     return node.plan.strategy.strip() if node.plan is not None else "write a fast candidate"

@@ -29,6 +29,7 @@ from stark.cli.options import (
     PlanModelOption,
     ReplayOption,
     RunArgument,
+    StartOption,
     StoreOption,
     TokensOption,
 )
@@ -86,6 +87,7 @@ def optimize(
             "the paper does, and docs/search.md lists the other policies. [default: stark]",
         ),
     ] = None,
+    start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     parallel: Annotated[
@@ -110,6 +112,7 @@ def optimize(
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
             "budget": _budget(attempts, tokens, dollars, minutes),
             "strategy": strategy,
+            "start": start,
             "language": language,
             "executor": executor,
             "parallel": parallel,

@@ -58,6 +58,7 @@ def begin(
         executor=settings.executor,
         budget=Budget(**settings.budget.model_dump()),
         parallel=settings.parallel,
+        start=settings.start,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
     bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})

@@ -61,6 +61,14 @@ LanguageOption = Annotated[
     str | None,
     typer.Option(help="cpp, triton or cuda. [default: the best for the device]"),
 ]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="reference|compiler",
+        help="`compiler` makes what torch.compile generates the first attempt, for the others to go on from. "
+        "[default: reference]",
+    ),
+]
 KernelBenchOption = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="A checkout of KernelBench, for names such as level1/23."),

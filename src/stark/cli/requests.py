@@ -55,6 +55,7 @@ def new_run(
         budget=Budget(**settings.budget.model_dump()),
         seed=secrets.randbelow(10_000) if seed is None else seed,
         parallel=settings.parallel,
+        start=settings.start,
         version=__version__,
     )
     return Requested(run, chosen)

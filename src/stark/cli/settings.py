@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from stark.core.errors import UsageError
+from stark.core.run import Start
 
 FILE = "stark.toml"
 PREFIX = "STARK_"
@@ -80,6 +81,7 @@ class Settings(BaseSettings):
     models: ModelSettings = ModelSettings()
     temperatures: TemperatureSettings = TemperatureSettings()
     strategy: str = "stark"
+    start: Start = "reference"
     language: str | None = None
     executor: str = "local"
     parallel: int = Field(default=1, ge=1)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from stark.core.base import Frozen
 from stark.core.problem import Problem
 from stark.core.usage import Budget
+
+Start = Literal["reference", "compiler"]
+"""What a tree begins with: the reference alone, or beside it what PyTorch's own compiler makes of it."""
 
 
 class RoleModel(Frozen):
@@ -38,5 +42,6 @@ class Run(Frozen):
     budget: Budget
     seed: int
     parallel: int = 1
+    start: Start = "reference"
     version: str
     """Of STARK."""
