@@ -17,6 +17,7 @@ from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct, evidence
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Limits
 from stark.problems import load
 
 
@@ -25,12 +26,16 @@ def main() -> None:
     parser.add_argument("problems", nargs="+", metavar="PROBLEM")
     parser.add_argument("--executor", default="local:cpu")
     parser.add_argument("--language", default="cpp")
+    parser.add_argument("--seconds", type=float, default=2.0, help="of timing for each reference")
     parser.add_argument("--sources", type=Path, help="a folder to write the candidates to")
-    asyncio.run(measure(parser.parse_args()))
+    options = parser.parse_args()
+    if options.sources is not None:
+        options.sources.mkdir(parents=True, exist_ok=True)
+    asyncio.run(measure(options))
 
 
 async def measure(options: argparse.Namespace) -> None:
-    executor = open_executor(options.executor)
+    executor = open_executor(options.executor, Limits(timing_budget_s=options.seconds))
     print("| problem | lines | time | of torch.compile's time | of eager's time |")
     print("|---|---|---|---|---|")
     try:
@@ -45,9 +50,8 @@ async def row(executor: Executor, problem: Problem, language: str, sources: Path
     try:
         candidate = await executor.compiled(problem, language)
     except CompilerRefused as refusal:
-        return f"| {problem.name} | – | {refusal} | | |"
+        return f"| {problem.name} | none | {refusal} | | |"
     if sources is not None:
-        sources.mkdir(parents=True, exist_ok=True)
         (sources / f"{problem.slug}.py").write_text(candidate.source)
     lines = len(candidate.source.splitlines())
     found = await executor.evaluate(problem, candidate, "promote")

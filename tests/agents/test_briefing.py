@@ -247,3 +247,10 @@ def test_every_prompt_file_is_used() -> None:
     }
 
     assert names <= snapshots
+
+
+def test_what_the_compiler_wrote_is_told_as_such() -> None:
+    node = working(1).model_copy(update={"role": "compiler", "plan": None})
+
+    for text in (start_text(node, numbered_lines=False), attempts_text([node], with_source=False)):
+        assert "be what torch.compile generates for the reference" in text

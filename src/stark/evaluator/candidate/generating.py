@@ -45,6 +45,8 @@ class _Seen:
     codes: list[str] = field(default_factory=list)
     given: list[object] = field(default_factory=list)
     made: list[object] = field(default_factory=list)
+    constants: int = 0
+    """Tensors that a generated file needs and does not hold."""
 
 
 def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
@@ -66,6 +68,8 @@ def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
             if seen.codes
             else "it finds nothing in forward to compile"
         )
+    if seen.constants:
+        raise NotGenerated("forward makes tensors of constants, which its code does not hold")
     known = _Names(_named(model, bound.arguments))
     arguments = [known.of(value, "its code needs") for value in seen.given]
     results = _Names((f"{outputs}[{index}]", value) for index, value in enumerate(seen.made))
@@ -80,8 +84,7 @@ def _observed(seen: _Seen) -> Any:
     def inner(graph: Any, examples: Any, **options: Any) -> Any:
         compiled: Any = compile_fx_inner(graph, examples, **options)
         seen.codes.append(compiled.source_code)
-        if compiled.constants:
-            raise NotGenerated("forward makes tensors of constants, which its code does not hold")
+        seen.constants += len(compiled.constants or {})
         run = compiled.current_callable
 
         def observed(arguments: list[Any]) -> Any:
