@@ -27,6 +27,7 @@ from stark.languages import language
 from stark.promotion import Watcher, promote
 from stark.replies import Replies
 from stark.search.tree import Tree
+from stark.stopping import enough
 from stark.store import Store
 from stark.strategies import Strategy
 
@@ -249,9 +250,10 @@ class _Session:
         return self.own_limit() or self._shared_limit()
 
     def own_limit(self) -> str | None:
-        """The limit of this run's own budget that is reached."""
+        """The limit of this run's own budget that is reached, or why it need not be used up."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
-        return self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+        used_up = self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+        return used_up or (enough(self.tree) if self.run.stop == "auto" else None)
 
     def _elapsed_s(self) -> float:
         return self._earlier_s + time.monotonic() - self._begin_s

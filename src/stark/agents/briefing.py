@@ -100,11 +100,23 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
         [
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             f"It was meant to: {_strategy(node)}",
+            *_little_left(node),
             "```python",
             source,
             "```",
         ]
     )
+
+
+def _little_left(node: Node) -> list[str]:
+    """A word to whoever plans from a node that can hardly be bettered."""
+    found = node.evaluation
+    if not isinstance(found, Correct) or not found.near_the_least:
+        return []
+    return [
+        f"It is within {found.percent_over_the_least} % of the least time possible: look for a last waste in it, and keep "
+        "what it does well."
+    ]
 
 
 def attempts_text(nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet.") -> str:

@@ -115,6 +115,8 @@ def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) 
         version=__version__,
     )
     # What is as it always was is left out, so that runs keep the names they had before there was a choice.
-    unnamed = {"id", "created", "version"} | ({"start"} if run.start == "reference" else set())
+    unnamed = {"id", "created", "version", "stop"} | (
+        {"start"} if run.start == "reference" else set()
+    )
     content = digest(run.model_dump_json(exclude=unnamed))[:8]
     return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

@@ -30,6 +30,7 @@ from stark.cli.options import (
     ReplayOption,
     RunArgument,
     StartOption,
+    StopOption,
     StoreOption,
     TokensOption,
 )
@@ -79,6 +80,7 @@ def optimize(
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
     minutes: MinutesOption = None,
+    stop: StopOption = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -113,6 +115,7 @@ def optimize(
             "budget": _budget(attempts, tokens, dollars, minutes),
             "strategy": strategy,
             "start": start,
+            "stop": stop,
             "language": language,
             "executor": executor,
             "parallel": parallel,
@@ -130,6 +133,7 @@ def resume(
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
     minutes: MinutesOption = None,
+    stop: StopOption = None,
     model: ModelOption = None,
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
@@ -144,9 +148,9 @@ def resume(
     from stark.cli.settings import load_settings
 
     budget = _budget(attempts, tokens, dollars, minutes)
-    settings = load_settings({"store": store, "budget": budget})
+    settings = load_settings({"store": store, "budget": budget, "stop": stop})
     models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
-    raise typer.Exit(go_on(run, settings, budget, models, replay, output, json))
+    raise typer.Exit(go_on(run, settings, budget, stop is not None, models, replay, output, json))
 
 
 @app.command()

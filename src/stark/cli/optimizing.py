@@ -55,18 +55,24 @@ def resume(
     run_id: str,
     settings: Settings,
     budget: Mapping[str, float | None],
+    stops_otherwise: bool,
     models: Mapping[str, str | None],
     replay: Path | None,
     output: Path | None,
     as_json: bool,
 ) -> int:
-    """Go on with a run, with the changed limits and models if there are any; returns the exit code."""
+    """Go on with a run, with the changed limits and models if there are any; returns the exit code.
+
+    `stops_otherwise` is whether this session ends as the settings have it; the run as it is stored stays.
+    """
     with Store.open(settings.store) as store:
         run = store.run(run_id)
         executor = open_executor(run.executor, limits(settings))
         chosen, replies, executor = _taken_up(run, replay, models, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
+        if stops_otherwise:
+            run = run.model_copy(update={"stop": settings.stop})
         with store.exclusive(run.id):  # a run that is being worked on keeps its budget
             store.set_budget(run.id, run.budget)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)

@@ -69,6 +69,15 @@ StartOption = Annotated[
         "[default: reference]",
     ),
 ]
+StopOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="budget|auto",
+        help="`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
+        "(at least 10). [default: budget]",
+        rich_help_panel=BUDGET,
+    ),
+]
 KernelBenchOption = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="A checkout of KernelBench, for names such as level1/23."),

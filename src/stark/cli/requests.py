@@ -56,6 +56,7 @@ def new_run(
         seed=secrets.randbelow(10_000) if seed is None else seed,
         parallel=settings.parallel,
         start=settings.start,
+        stop=settings.stop,
         version=__version__,
     )
     return Requested(run, chosen)
@@ -89,6 +90,7 @@ def replayed_run(
             "executor": settings.executor,
             "budget": Budget(attempts=recorded_attempts(recording)),
             "parallel": 1,
+            "stop": "budget",
             "version": __version__,
         }
     )

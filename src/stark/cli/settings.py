@@ -21,7 +21,7 @@ from pydantic_settings import (
 )
 
 from stark.core.errors import UsageError
-from stark.core.run import Start
+from stark.core.run import Start, Stop
 
 FILE = "stark.toml"
 PREFIX = "STARK_"
@@ -82,6 +82,7 @@ class Settings(BaseSettings):
     temperatures: TemperatureSettings = TemperatureSettings()
     strategy: str = "stark"
     start: Start = "reference"
+    stop: Stop = "budget"
     language: str | None = None
     executor: str = "local"
     parallel: int = Field(default=1, ge=1)

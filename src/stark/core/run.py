@@ -13,6 +13,10 @@ Start = Literal["reference", "compiler"]
 """What a tree begins with: the reference alone, or beside it what PyTorch's own compiler makes of it."""
 
 
+Stop = Literal["budget", "auto"]
+"""What ends a run: its budget alone, or also that little more is to be expected."""
+
+
 class RoleModel(Frozen):
     """Which model a role asks, as `provider:name` or `exec:COMMAND`, and at what temperature."""
 
@@ -43,5 +47,6 @@ class Run(Frozen):
     seed: int
     parallel: int = 1
     start: Start = "reference"
+    stop: Stop = "budget"
     version: str
     """Of STARK."""
