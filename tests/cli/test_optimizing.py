@@ -15,7 +15,7 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from stark.testing.nodes import CPU, ROOFLINE, correct
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
 
@@ -100,6 +100,19 @@ def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecuto
 
     assert "ended: 3 attempts made" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+def test_a_run_that_stopped_by_itself_goes_on_to_its_budget_when_it_is_told_to(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def evaluate(*_: object) -> Evaluation:
+        return correct(1.02 * ROOFLINE.floor_ms)
+
+    monkeypatch.setattr(executor, "evaluate", evaluate)
+    assert "ended: within 2 % of the roofline" in stark(*THREE, "--stop", "auto").out
+    assert "ended: within 2 % of the roofline" in stark("resume").out
+
+    assert "ended: 3 attempts made" in stark("resume", "--stop", "budget").out
 
 
 class InterruptedExecutor(FakeExecutor):

@@ -106,6 +106,7 @@ def optimize(
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.optimizing import optimize as begin
+    from stark.cli.requests import course
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -114,8 +115,6 @@ def optimize(
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
             "budget": _budget(attempts, tokens, dollars, minutes),
             "strategy": strategy,
-            "start": start,
-            "stop": stop,
             "language": language,
             "executor": executor,
             "parallel": parallel,
@@ -123,7 +122,7 @@ def optimize(
             "store": store,
         }
     )
-    raise typer.Exit(begin(problem, settings, seed, replay, output, json))
+    raise typer.Exit(begin(problem, settings, seed, course(start, stop), replay, output, json))
 
 
 @app.command()
@@ -148,9 +147,9 @@ def resume(
     from stark.cli.settings import load_settings
 
     budget = _budget(attempts, tokens, dollars, minutes)
-    settings = load_settings({"store": store, "budget": budget, "stop": stop})
+    settings = load_settings({"store": store, "budget": budget})
     models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
-    raise typer.Exit(go_on(run, settings, budget, stop is not None, models, replay, output, json))
+    raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
 
 
 @app.command()

@@ -119,7 +119,6 @@ def kernelbench(
             "model": model,
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
             "budget": _budget(attempts, tokens, dollars, minutes),
-            "start": start,
             "language": language,
             "executor": executor,
             "parallel": in_each,
@@ -134,7 +133,7 @@ def kernelbench(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(suite, strategy, seeds, name, way, settings))
+    raise typer.Exit(begin(suite, strategy, seeds, start, name, way, settings))
 
 
 @bench.command()
@@ -177,7 +176,6 @@ def folder(
             "model": model,
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
             "budget": _budget(attempts, tokens, dollars, minutes),
-            "start": start,
             "language": language,
             "executor": executor,
             "parallel": in_each,
@@ -186,7 +184,7 @@ def folder(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(folders(paths), strategy, seeds, name, way, settings))
+    raise typer.Exit(begin(folders(paths), strategy, seeds, start, name, way, settings))
 
 
 @bench.command()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from stark.cli.requests import limits, new_run, replayed_run
+from stark.cli.requests import Course, chosen_stop, limits, new_run, replayed_run
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
@@ -26,6 +26,7 @@ def optimize(
     problem: str | None,
     settings: Settings,
     seed: int | None,
+    course: Course,
     replay: Path | None,
     output: Path | None,
     as_json: bool,
@@ -45,7 +46,7 @@ def optimize(
             executor = RecordedCompiler(executor, recording)
         else:
             assert loaded is not None
-            run, chosen = new_run(loaded, settings, seed, taken)
+            run, chosen = new_run(loaded, settings, seed, taken, course)
             replies = LiveReplies.open(run.models)
         store.create_run(run)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
@@ -55,7 +56,7 @@ def resume(
     run_id: str,
     settings: Settings,
     budget: Mapping[str, float | None],
-    stops_otherwise: bool,
+    stop: str | None,
     models: Mapping[str, str | None],
     replay: Path | None,
     output: Path | None,
@@ -63,7 +64,7 @@ def resume(
 ) -> int:
     """Go on with a run, with the changed limits and models if there are any; returns the exit code.
 
-    `stops_otherwise` is whether this session ends as the settings have it; the run as it is stored stays.
+    `stop` is for this session; the run as it is stored keeps its own.
     """
     with Store.open(settings.store) as store:
         run = store.run(run_id)
@@ -71,8 +72,8 @@ def resume(
         chosen, replies, executor = _taken_up(run, replay, models, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
-        if stops_otherwise:
-            run = run.model_copy(update={"stop": settings.stop})
+        if stop is not None:
+            run = run.model_copy(update={"stop": chosen_stop(stop)})
         with store.exclusive(run.id):  # a run that is being worked on keeps its budget
             store.set_budget(run.id, run.budget)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)

@@ -21,7 +21,6 @@ from pydantic_settings import (
 )
 
 from stark.core.errors import UsageError
-from stark.core.run import Start, Stop
 
 FILE = "stark.toml"
 PREFIX = "STARK_"
@@ -81,8 +80,6 @@ class Settings(BaseSettings):
     models: ModelSettings = ModelSettings()
     temperatures: TemperatureSettings = TemperatureSettings()
     strategy: str = "stark"
-    start: Start = "reference"
-    stop: Stop = "budget"
     language: str | None = None
     executor: str = "local"
     parallel: int = Field(default=1, ge=1)
