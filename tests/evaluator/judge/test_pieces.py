@@ -57,6 +57,15 @@ def test_what_a_name_needs_is_kept_in_order_with_what_binds_nothing() -> None:
     assert [{"LIMIT"}, {"Thing"}, set()] == [piece.binds for piece in kept[3:]]
 
 
+def test_what_a_function_binds_itself_it_does_not_need_from_the_file() -> None:
+    (whole,) = split(
+        "def f(size: Number = LEAST, *rest):\n    total = size + BASE\n"
+        "    return lambda x: x + total + (lambda: size)() + g(rest)\n"
+    )
+
+    assert {"Number", "LEAST", "BASE", "g"} == whole.uses
+
+
 def test_what_is_bound_inside_a_function_or_comprehension_is_no_name_of_the_file() -> None:
     (whole,) = split("for i in range(3):\n    total = [j for j in range(i)]\n")
 

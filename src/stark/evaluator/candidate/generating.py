@@ -42,6 +42,7 @@ class Generated:
 class _Seen:
     """What passed through the compiler while the module was called once."""
 
+    graphs: int = 0
     codes: list[str] = field(default_factory=list)
     given: list[object] = field(default_factory=list)
     made: list[object] = field(default_factory=list)
@@ -62,12 +63,12 @@ def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
     seen = _Seen()
     with functorch.patch(enable_autograd_cache=False):  # what is found there is not generated
         returned = torch.compile(model, backend=_observed(seen))(*inputs)
-    if len(seen.codes) != 1:
+    if seen.graphs > 1:
         raise NotGenerated(
-            f"it makes {len(seen.codes)} graphs of forward, and only one graph is one function"
-            if seen.codes
-            else "it finds nothing in forward to compile"
+            f"it makes {seen.graphs} graphs of forward, and only one graph is one function"
         )
+    if len(seen.codes) != 1:
+        raise NotGenerated("it finds nothing in forward to compile")
     if seen.constants:
         raise NotGenerated("forward makes tensors of constants, which its code does not hold")
     known = _Names(_named(model, bound.arguments))
@@ -96,6 +97,9 @@ def _observed(seen: _Seen) -> Any:
         return compiled
 
     def backend(graph: Any, examples: Any) -> Any:
+        seen.graphs += 1
+        if seen.graphs > 1:  # it is of no use any more, and is not worth compiling
+            return graph.forward
         return compile_fx(graph, examples, inner_compile=inner)
 
     return backend

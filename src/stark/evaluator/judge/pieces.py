@@ -25,7 +25,7 @@ class Piece:
 
     @property
     def uses(self) -> frozenset[str]:
-        """The names that are read anywhere in it."""
+        """The names of the file's top level, or of Python, that are read anywhere in it."""
         return frozenset(_read(self.tree))
 
     @property
@@ -83,11 +83,20 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
 
 
 def _read(tree: ast.AST) -> set[str]:
-    return {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-    }
+    """The names that a part of the file reads and does not bind itself, as a function does its parameters and variables."""
+    if isinstance(tree, ast.Name):
+        return set() if isinstance(tree.ctx, ast.Store) else {tree.id}
+    if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        body = tree.body if isinstance(tree.body, list) else [tree.body]
+        own = {part.arg for part in ast.walk(tree.args) if isinstance(part, ast.arg)}
+        own |= {name for part in body for name in _bound(part)}
+        own -= {
+            name for part in ast.walk(tree) if isinstance(part, ast.Global) for name in part.names
+        }
+        outside = [part for part in ast.iter_child_nodes(tree) if part not in body]
+        inside = {name for part in body for name in _read(part)} - own
+        return inside | {name for part in outside for name in _read(part)}
+    return {name for part in ast.iter_child_nodes(tree) for name in _read(part)}
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
