@@ -16,9 +16,9 @@ from typing import Protocol
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call, Message, Reply
 from stark.core.candidate import Candidate
-from stark.core.errors import UsageError
-from stark.core.evaluation import Evaluation, Unusable
-from stark.core.node import Node, Selection
+from stark.core.errors import CompilerRefused, UsageError
+from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
+from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
@@ -27,6 +27,7 @@ from stark.languages import language
 from stark.promotion import Watcher, promote
 from stark.replies import Replies
 from stark.search.tree import Tree
+from stark.stopping import enough
 from stark.store import Store
 from stark.strategies import Strategy
 
@@ -64,6 +65,7 @@ async def optimize(
     `shared_limit` tells the limit that several runs have reached together. It keeps new attempts
     from beginning, and a run that it stops has not ended: it waits to be resumed.
     """
+    _check_start(run)
     with store.exclusive(run.id):
         store.reopen_run(run.id)
         reference = store.reference(run.id)
@@ -77,6 +79,15 @@ async def optimize(
             await promote(run.id, run.problem, session.tree, store, executor, watch)
             store.end_run(run.id, reason)
         return session.tree, reason
+
+
+def _check_start(run: Run) -> None:
+    """Refuse a run that could not begin as it is to."""
+    if run.start == "compiler" and not language(run.language).has_compiler:
+        raise UsageError(
+            f"torch.compile writes no {run.language} kernels; leave out --start compiler, or choose the language "
+            "triton for a GPU or cpp for the CPU"
+        )
 
 
 def _check_device(run: Run, reference: Reference) -> None:
@@ -148,16 +159,27 @@ class _Session:
             if self._limit():
                 return
             attempt = self.tree.next_attempt
-            selection = self.strategy.policy.select(self.tree, self._chance(attempt, "policy"))
+            selection = self._select(attempt)
             if selection is None:
                 return
             self.store.begin_attempt(self.run.id, attempt, selection)
             self.tree.begin(attempt, selection)
             yield attempt, selection
 
+    def _is_compilers(self, attempt: int) -> bool:
+        """Whether an attempt is the one that PyTorch's compiler writes: the first, in a run that starts so."""
+        return self.run.start == "compiler" and attempt == 1
+
+    def _select(self, attempt: int) -> Selection | None:
+        if self._is_compilers(attempt):
+            return Selection(parent=ROOT, action="improve")
+        return self.strategy.policy.select(self.tree, self._chance(attempt, "policy"))
+
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Work: write a candidate and have it judged."""
         await self.store.settled()  # that it began; nothing is paid for before
+        if self._is_compilers(attempt):
+            return await self._compilers_attempt(attempt, selection)
         work = Assignment(
             problem=self.run.problem,
             language=language(self.run.language),
@@ -174,6 +196,23 @@ class _Session:
         candidate = Candidate(language=self.run.language, source=draft.source)
         self.watch.stepped(attempt, "judge")
         return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
+
+    async def _compilers_attempt(self, attempt: int, selection: Selection) -> Node:
+        """What PyTorch's compiler makes of the problem. Where it is of no use, nothing is left to start from or repair."""
+        make = partial(self._node, attempt, selection, Draft(role=COMPILER), Usage())
+        self.watch.stepped(attempt, COMPILER)
+        try:
+            candidate = await self.executor.compiled(self.run.problem, self.run.language)
+        except CompilerRefused as refusal:
+            return make(None, Unusable(reason=str(refusal)))
+        self.watch.stepped(attempt, "judge")
+        evaluation = await self.executor.evaluate(self.run.problem, candidate)
+        if isinstance(evaluation, Correct):
+            return make(candidate, evaluation)
+        reason = (
+            f"what torch.compile generates is no start: {evaluation.status}: {evidence(evaluation)}"
+        )
+        return make(None, Unusable(reason=reason))
 
     async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
         """Tell: of each attempt that became a node, store it first, then believe it."""
@@ -211,9 +250,10 @@ class _Session:
         return self.own_limit() or self._shared_limit()
 
     def own_limit(self) -> str | None:
-        """The limit of this run's own budget that is reached."""
+        """The limit of this run's own budget that is reached, or why it need not be used up."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
-        return self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+        used_up = self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+        return used_up or (enough(self.tree) if self.run.stop == "auto" else None)
 
     def _elapsed_s(self) -> float:
         return self._earlier_s + time.monotonic() - self._begin_s

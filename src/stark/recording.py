@@ -11,11 +11,14 @@ from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
 from stark.core.call import Call
-from stark.core.errors import RecordingError, UsageError
-from stark.core.evaluation import Evaluation
-from stark.core.node import Node, Selection
+from stark.core.candidate import Candidate
+from stark.core.errors import CompilerRefused, RecordingError, UsageError
+from stark.core.evaluation import Evaluation, Unusable
+from stark.core.node import COMPILER, Node, Selection
+from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RoleModel, Run
+from stark.evaluator.executors import Executor
 from stark.store import Store
 
 
@@ -39,6 +42,29 @@ class Recording(Frozen):
     def models(self) -> str:
         """The models that answered, as they were recorded."""
         return ", ".join(sorted({call.reply.model for call in self.calls}))
+
+
+class RecordedCompiler:
+    """An executor whose compiler answers as it did in a recorded run, whose later attempts may have gone on from that."""
+
+    def __init__(self, executor: Executor, recording: Recording) -> None:
+        self._executor = executor
+        written = (node for node in recording.nodes if node.role == COMPILER)
+        self._node = next(written, None)
+        self.describe, self.evaluate, self.close = (
+            executor.describe,
+            executor.evaluate,
+            executor.close,
+        )
+
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        """The recorded candidate. Raises CompilerRefused where none was of use."""
+        if self._node is None:
+            return await self._executor.compiled(problem, language)
+        if self._node.candidate is None:
+            assert isinstance(self._node.evaluation, Unusable)  # nothing else lacks a candidate
+            raise CompilerRefused(self._node.evaluation.reason)
+        return self._node.candidate
 
 
 def record(store: Store, run: Run) -> Recording:

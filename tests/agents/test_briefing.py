@@ -247,3 +247,18 @@ def test_every_prompt_file_is_used() -> None:
     }
 
     assert names <= snapshots
+
+
+def test_a_planner_is_told_when_little_is_left_to_gain() -> None:
+    near, far = (working(1, latency_ms=share * ROOFLINE.floor_ms) for share in (1.03, 1.5))
+
+    said = "It is within 3 % of the least time possible"
+    assert said in start_text(near, numbered_lines=True)
+    assert "least time possible" not in start_text(far, numbered_lines=True)
+
+
+def test_what_the_compiler_wrote_is_told_as_such() -> None:
+    node = working(1).model_copy(update={"role": "compiler", "plan": None})
+
+    for text in (start_text(node, numbered_lines=False), attempts_text([node], with_source=False)):
+        assert "be what torch.compile generates for the reference" in text

@@ -7,6 +7,7 @@ import pytest
 
 from stark.bench.grid import lay_out
 from stark.bench.suite import Suite, folders
+from stark.core.base import digest
 from stark.core.errors import UsageError
 from stark.core.usage import Budget
 from stark.store import Store
@@ -50,6 +51,7 @@ def test_the_same_request_leads_to_the_same_names() -> None:
         {"language": "cuda"},
         {"executor": "local:cpu"},
         {"parallel": 2},
+        {"start": "compiler"},
     ],
     ids=str,
 )
@@ -83,3 +85,10 @@ def test_another_bench_cannot_take_the_name(store: Store) -> None:
 
     with pytest.raises(UsageError, match=r"the store has another bench mine.*another --name"):
         samples.new_bench(store, seeds=2, name="mine")
+
+
+def test_runs_keep_the_names_that_they_had_before_there_was_a_choice_of_start() -> None:
+    _, (run, *_) = lay_out(SUITE, (1,), samples.terms(30))
+
+    as_it_was = run.model_dump_json(exclude={"id", "created", "version", "start", "stop"})
+    assert run.id.endswith(digest(as_it_was)[:8])

@@ -15,7 +15,7 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from stark.testing.nodes import CPU, ROOFLINE, correct
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
 
@@ -36,6 +36,25 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
     assert "price unknown" in ended.out and "$" not in ended.out
     assert kernel.read_text().count("# better") == 1
     assert executor.closed
+
+
+def test_a_run_may_begin_with_what_the_compiler_generates(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    ended = stark(*THREE, "--start", "compiler")
+
+    assert 0 == ended.code
+    assert 1 == executor.compilations
+    assert "1 compiler" in ended.out
+    assert "what torch.compile generates" in stark("show", "last").out
+
+
+def test_another_start_is_refused(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark(*THREE, "--start", "scratch")
+
+    assert 2 == ended.code
+    assert "--start is 'scratch', and should be 'reference' or 'compiler'" in ended.err
+    assert 0 == executor.compilations
 
 
 def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
@@ -81,6 +100,19 @@ def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecuto
 
     assert "ended: 3 attempts made" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+def test_a_run_that_stopped_by_itself_goes_on_to_its_budget_when_it_is_told_to(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def evaluate(*_: object) -> Evaluation:
+        return correct(1.02 * ROOFLINE.floor_ms)
+
+    monkeypatch.setattr(executor, "evaluate", evaluate)
+    assert "ended: within 2 % of the roofline" in stark(*THREE, "--stop", "auto").out
+    assert "ended: within 2 % of the roofline" in stark("resume").out
+
+    assert "ended: 3 attempts made" in stark("resume", "--stop", "budget").out
 
 
 class InterruptedExecutor(FakeExecutor):

@@ -21,6 +21,7 @@ EXIT_CODES = {
     "ModelRefused": 2,
     "ModelUnreachable": 1,
     "ReplyError": 1,
+    "CompilerRefused": 1,
     "JudgeDied": 1,
 }
 

@@ -106,3 +106,15 @@ async def test_faults_leave_the_device_to_the_next(executor: Executor, name: str
 
     assert status == evaluation.status
     assert "correct" == honest.status
+
+
+async def test_what_the_compiler_generates_is_a_triton_candidate_that_holds(
+    executor: Executor,
+) -> None:
+    candidate = await executor.compiled(PROBLEM, "triton")
+
+    found = await executor.evaluate(PROBLEM, candidate)
+
+    assert isinstance(found, Correct), found
+    assert "@triton.jit" in candidate.source
+    assert "async_compile" not in candidate.source

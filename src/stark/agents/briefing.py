@@ -14,7 +14,7 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.device import Device
 from stark.core.evaluation import Correct, evidence, explain
-from stark.core.node import ROOT, Node
+from stark.core.node import COMPILER, ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import Language
@@ -100,11 +100,23 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
         [
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             f"It was meant to: {_strategy(node)}",
+            *_little_left(node),
             "```python",
             source,
             "```",
         ]
     )
+
+
+def _little_left(node: Node) -> list[str]:
+    """A word to whoever plans from a node that can hardly be bettered."""
+    found = node.evaluation
+    if not isinstance(found, Correct) or not found.near_the_least:
+        return []
+    return [
+        f"It is within {found.percent_over_the_least} % of the least time possible: look for a last waste in it, and keep "
+        "what it does well."
+    ]
 
 
 def attempts_text(nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet.") -> str:
@@ -163,4 +175,6 @@ def _origin(node: Node) -> str:
 
 
 def _strategy(node: Node) -> str:
+    if node.role == COMPILER:
+        return "be what torch.compile generates for the reference"
     return node.plan.strategy.strip() if node.plan is not None else "write a fast candidate"

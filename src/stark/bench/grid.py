@@ -15,7 +15,7 @@ from stark.bench.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, Start
 from stark.core.usage import Budget
 from stark.store import Store
 
@@ -34,6 +34,8 @@ class Terms:
 
     parallel: int = 1
     """Attempts in flight in each run."""
+
+    start: Start = "reference"
 
 
 def lay_out(
@@ -109,7 +111,12 @@ def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) 
         budget=terms.budget,
         seed=seed,
         parallel=terms.parallel,
+        start=terms.start,
         version=__version__,
     )
-    content = digest(run.model_dump_json(exclude={"id", "created", "version"}))[:8]
+    # What is as it always was is left out, so that runs keep the names they had before there was a choice.
+    unnamed = {"id", "created", "version", "stop"} | (
+        {"start"} if run.start == "reference" else set()
+    )
+    content = digest(run.model_dump_json(exclude=unnamed))[:8]
     return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

@@ -90,6 +90,10 @@ class SharedExecutor:
         """Judge one candidate."""
         return await self._executor.evaluate(problem, candidate, effort)
 
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        """What PyTorch's compiler makes of the problem, asked for by each run."""
+        return await self._executor.compiled(problem, language)
+
     async def close(self) -> None:
         """End what was started."""
         for task in self._described.values():

@@ -29,6 +29,8 @@ from stark.cli.options import (
     PlanModelOption,
     ReplayOption,
     RunArgument,
+    StartOption,
+    StopOption,
     StoreOption,
     TokensOption,
 )
@@ -78,6 +80,7 @@ def optimize(
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
     minutes: MinutesOption = None,
+    stop: StopOption = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -86,6 +89,7 @@ def optimize(
             "the paper does, and docs/search.md lists the other policies. [default: stark]",
         ),
     ] = None,
+    start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     parallel: Annotated[
@@ -102,6 +106,7 @@ def optimize(
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.optimizing import optimize as begin
+    from stark.cli.requests import course
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -117,7 +122,7 @@ def optimize(
             "store": store,
         }
     )
-    raise typer.Exit(begin(problem, settings, seed, replay, output, json))
+    raise typer.Exit(begin(problem, settings, seed, course(start, stop), replay, output, json))
 
 
 @app.command()
@@ -127,6 +132,7 @@ def resume(
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
     minutes: MinutesOption = None,
+    stop: StopOption = None,
     model: ModelOption = None,
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
@@ -143,7 +149,7 @@ def resume(
     budget = _budget(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
     models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
-    raise typer.Exit(go_on(run, settings, budget, models, replay, output, json))
+    raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
 
 
 @app.command()

@@ -18,6 +18,7 @@ from stark.cli.options import (
     MinutesOption,
     ModelOption,
     PlanModelOption,
+    StartOption,
     StoreOption,
     TokensOption,
 )
@@ -97,6 +98,7 @@ def kernelbench(
     total_tokens: TotalTokensOption = None,
     total_dollars: TotalDollarsOption = None,
     total_minutes: TotalMinutesOption = None,
+    start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     parallel: ParallelOption = 4,
@@ -131,7 +133,7 @@ def kernelbench(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(suite, strategy, seeds, name, way, settings))
+    raise typer.Exit(begin(suite, strategy, seeds, start, name, way, settings))
 
 
 @bench.command()
@@ -153,6 +155,7 @@ def folder(
     total_tokens: TotalTokensOption = None,
     total_dollars: TotalDollarsOption = None,
     total_minutes: TotalMinutesOption = None,
+    start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     parallel: ParallelOption = 4,
@@ -181,7 +184,7 @@ def folder(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(folders(paths), strategy, seeds, name, way, settings))
+    raise typer.Exit(begin(folders(paths), strategy, seeds, start, name, way, settings))
 
 
 @bench.command()

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from stark.cli.requests import limits, new_run, replayed_run
+from stark.cli.requests import Course, chosen_stop, limits, new_run, replayed_run
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
 from stark.core.run import RoleModel, Run
 from stark.core.usage import Budget
-from stark.evaluator.executors import open_executor
+from stark.evaluator.executors import Executor, open_executor
 from stark.problems import load
-from stark.recording import Recording, read_recording
+from stark.recording import RecordedCompiler, Recording, read_recording
 from stark.replies import LiveReplies, RecordedReplies, Replies
 from stark.report.phrases import is_replay
 from stark.search.policies.recorded import Recorded
@@ -26,6 +26,7 @@ def optimize(
     problem: str | None,
     settings: Settings,
     seed: int | None,
+    course: Course,
     replay: Path | None,
     output: Path | None,
     as_json: bool,
@@ -42,9 +43,10 @@ def optimize(
         if recording is not None:
             run, chosen = replayed_run(recording, loaded, settings, taken)
             chosen, replies = following(recording, chosen)
+            executor = RecordedCompiler(executor, recording)
         else:
             assert loaded is not None
-            run, chosen = new_run(loaded, settings, seed, taken)
+            run, chosen = new_run(loaded, settings, seed, taken, course)
             replies = LiveReplies.open(run.models)
         store.create_run(run)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
@@ -54,18 +56,24 @@ def resume(
     run_id: str,
     settings: Settings,
     budget: Mapping[str, float | None],
+    stop: str | None,
     models: Mapping[str, str | None],
     replay: Path | None,
     output: Path | None,
     as_json: bool,
 ) -> int:
-    """Go on with a run, with the changed limits and models if there are any; returns the exit code."""
+    """Go on with a run, with the changed limits and models if there are any; returns the exit code.
+
+    `stop` is for this session; the run as it is stored keeps its own.
+    """
     with Store.open(settings.store) as store:
         run = store.run(run_id)
-        chosen, replies = _taken_up(run, replay, models)
         executor = open_executor(run.executor, limits(settings))
+        chosen, replies, executor = _taken_up(run, replay, models, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
+        if stop is not None:
+            run = run.model_copy(update={"stop": chosen_stop(stop)})
         with store.exclusive(run.id):  # a run that is being worked on keeps its budget
             store.set_budget(run.id, run.budget)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
@@ -78,8 +86,8 @@ def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Repli
 
 
 def _taken_up(
-    run: Run, replay: Path | None, models: Mapping[str, str | None]
-) -> tuple[Strategy, Replies]:
+    run: Run, replay: Path | None, models: Mapping[str, str | None], executor: Executor
+) -> tuple[Strategy, Replies, Executor]:
     """How an earlier run goes on: a replay only with a recording of its problem, another never."""
     chosen = strategy(run.strategy)
     if is_replay(run):
@@ -93,12 +101,12 @@ def _taken_up(
                 f"{replay} is a recording of {recording.run.problem.name}, and run {run.id} follows "
                 "another; name the file that it began with"
             )
-        return following(recording, chosen)
+        return *following(recording, chosen), RecordedCompiler(executor, recording)
     if replay is not None:
         raise UsageError(
             f"run {run.id} asks live models and follows no recording; leave out --replay"
         )
-    return chosen, LiveReplies.open(_other_models(run.models, models))
+    return chosen, LiveReplies.open(_other_models(run.models, models)), executor
 
 
 def _other_models(

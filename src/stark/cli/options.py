@@ -61,6 +61,23 @@ LanguageOption = Annotated[
     str | None,
     typer.Option(help="cpp, triton or cuda. [default: the best for the device]"),
 ]
+StartOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="reference|compiler",
+        help="`compiler` makes what torch.compile generates the first attempt, for the others to go on from. "
+        "[default: reference]",
+    ),
+]
+StopOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="budget|auto",
+        help="`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
+        "(at least 10). [default: budget]",
+        rich_help_panel=BUDGET,
+    ),
+]
 KernelBenchOption = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="A checkout of KernelBench, for names such as level1/23."),

@@ -17,7 +17,7 @@ from stark import __version__
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
 from stark.core.problem import Problem
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, Start, Stop
 from stark.core.usage import Budget
 from stark.evaluator.protocol import Limits
 from stark.languages import Language, best_for, language
@@ -39,8 +39,47 @@ class Requested(NamedTuple):
     strategy: Strategy
 
 
+class Course(NamedTuple):
+    """How a run begins and ends."""
+
+    start: Start
+    stop: Stop
+
+
+USUAL = Course("reference", "budget")
+
+
+def course(start: str | None, stop: str | None) -> Course:
+    """The course that the flags ask for. Raises UsageError."""
+    return Course(chosen_start(start), chosen_stop(stop))
+
+
+def chosen_start(given: str | None) -> Start:
+    """What `--start` asks for. Raises UsageError."""
+    match given:
+        case None | "reference":
+            return "reference"
+        case "compiler":
+            return "compiler"
+    raise UsageError(f"--start is {given!r}, and should be 'reference' or 'compiler'")
+
+
+def chosen_stop(given: str | None) -> Stop:
+    """What `--stop` asks for. Raises UsageError."""
+    match given:
+        case None | "budget":
+            return "budget"
+        case "auto":
+            return "auto"
+    raise UsageError(f"--stop is {given!r}, and should be 'budget' or 'auto'")
+
+
 def new_run(
-    problem: Problem, settings: Settings, seed: int | None, taken: Collection[str]
+    problem: Problem,
+    settings: Settings,
+    seed: int | None,
+    taken: Collection[str],
+    course: Course = USUAL,
 ) -> Requested:
     """A run as the settings have it; `taken` are the ids there are."""
     chosen = strategy(settings.strategy)
@@ -55,6 +94,8 @@ def new_run(
         budget=Budget(**settings.budget.model_dump()),
         seed=secrets.randbelow(10_000) if seed is None else seed,
         parallel=settings.parallel,
+        start=course.start,
+        stop=course.stop,
         version=__version__,
     )
     return Requested(run, chosen)
@@ -88,6 +129,7 @@ def replayed_run(
             "executor": settings.executor,
             "budget": Budget(attempts=recorded_attempts(recording)),
             "parallel": 1,
+            "stop": "budget",
             "version": __version__,
         }
     )

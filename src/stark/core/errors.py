@@ -14,6 +14,7 @@ request or of our own machinery:
         ModelRefused                exit code 2: no retry would help (key, address, name, request)
         ModelUnreachable            retries are used up
       ReplyError                    a reply broke the rules of its role (one is sent back, then it counts)
+      CompilerRefused               PyTorch's compiler makes no candidate of a problem (the run goes on without)
       JudgeDied                     the judge process ended in the middle of a request (retried)
 
 Each carries one sentence that says what to do.
@@ -72,6 +73,10 @@ class ModelUnreachable(ModelError):
 
 class ReplyError(StarkError):
     """A model's reply breaks the rules of its role; the text is what the model is told."""
+
+
+class CompilerRefused(StarkError):
+    """PyTorch's compiler makes no candidate of a problem; says why."""
 
 
 class JudgeDied(StarkError):

@@ -6,6 +6,7 @@ measurements. A failure of our own machinery is never an evaluation (see `core.e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -107,6 +108,10 @@ class Accuracy(Frozen):
     oracle: Literal["float64", "float32"]
 
 
+NEAR = 0.05
+"""Relative distance from the least possible time that counts as having reached it: rooflines are not known better."""
+
+
 class Correct(Outcome):
     """It computes the same function; the only status with measurements."""
 
@@ -135,6 +140,25 @@ class Correct(Outcome):
     def roofline_fraction(self) -> float:
         """Share of the device's best possible speed that was reached (1 is the roofline)."""
         return self.roofline.floor_ms / self.latency_ms
+
+    @property
+    def over_the_least(self) -> float:
+        """By what share it takes longer than anything could: than the roofline, or than launching one kernel.
+
+        Zero for what is faster than that, as what stays in a cache can be; infinite where neither is known.
+        """
+        least_ms = max(self.roofline.floor_ms, self.device.launch_ms)
+        return max(self.latency_ms / least_ms - 1, 0.0) if least_ms else math.inf
+
+    @property
+    def percent_over_the_least(self) -> int:
+        """The same in whole percent, rounded up. Raises OverflowError where neither is known."""
+        return math.ceil(round(100 * self.over_the_least, 6))
+
+    @property
+    def near_the_least(self) -> bool:
+        """Whether so little is left to gain that looking for it is hardly worth an attempt."""
+        return self.over_the_least <= NEAR
 
     @property
     def bound(self) -> Literal["memory", "compute", "launch"]:

@@ -15,6 +15,9 @@ from stark.core.usage import Usage
 ROOT = 0
 """The id of the root: the reference itself, which is no attempt and no node."""
 
+COMPILER = "compiler"
+"""The role of an attempt that PyTorch's own compiler wrote."""
+
 Action = Literal["improve", "debug"]
 """`improve` asks for something faster than the selected node; `debug` repairs it."""
 
@@ -35,7 +38,7 @@ class Node(Frozen):
     parent: int = Field(ge=ROOT)
     action: Action
     role: str
-    """The role that wrote the candidate: `code`, `debug` or `solo`."""
+    """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`."""
 
     plan: Plan | None = None
     """The plan that the candidate carries out; a repair keeps the plan of what it repairs."""

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 from stark.core.base import Frozen
 from stark.core.problem import Problem
 from stark.core.usage import Budget
+
+Start = Literal["reference", "compiler"]
+"""What a tree begins with: the reference alone, or beside it what PyTorch's own compiler makes of it."""
+
+
+Stop = Literal["budget", "auto"]
+"""What ends a run: its budget alone, or also that little more is to be expected."""
 
 
 class RoleModel(Frozen):
@@ -38,5 +46,7 @@ class Run(Frozen):
     budget: Budget
     seed: int
     parallel: int = 1
+    start: Start = "reference"
+    stop: Stop = "budget"
     version: str
     """Of STARK."""

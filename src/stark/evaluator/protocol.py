@@ -17,7 +17,7 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised with every change that an older judge or executor would misread."""
 
 
@@ -63,7 +63,20 @@ class Evaluate(Frozen):
     effort: Effort = "search"
 
 
-Request = Annotated[Describe | Evaluate, Field(discriminator="kind")]
+class Compile(Frozen):
+    """Ask for what PyTorch's own compiler makes of the problem, as a candidate."""
+
+    kind: Literal["compile"] = "compile"
+    id: str
+    problem: Problem
+    language: str
+    """In which the candidate must be."""
+
+    limits: Limits = Limits()
+
+
+AnyRequest = Describe | Evaluate | Compile
+Request = Annotated[AnyRequest, Field(discriminator="kind")]
 
 
 class Hello(Frozen):
@@ -93,6 +106,22 @@ class Evaluated(Frozen):
     evaluation: Evaluation
 
 
+class Compiled(Frozen):
+    """Answers `Compile` with a candidate, which nobody has judged."""
+
+    kind: Literal["compiled"] = "compiled"
+    id: str
+    candidate: Candidate
+
+
+class NotCompiled(Frozen):
+    """Answers `Compile` where the compiler makes no candidate of the problem, with the reason."""
+
+    kind: Literal["not_compiled"] = "not_compiled"
+    id: str
+    reason: str
+
+
 class ProblemRefused(Frozen):
     """The problem itself cannot be used; no candidate is to blame."""
 
@@ -110,13 +139,14 @@ class JudgeFailed(Frozen):
 
 
 Answer = Annotated[
-    Hello | Described | Evaluated | ProblemRefused | JudgeFailed, Field(discriminator="kind")
+    Hello | Described | Evaluated | Compiled | NotCompiled | ProblemRefused | JudgeFailed,
+    Field(discriminator="kind"),
 ]
 
 request_adapter: TypeAdapter[Request] = TypeAdapter(Request)
 answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
-def request_id(request: Describe | Evaluate) -> str:
+def request_id(request: AnyRequest) -> str:
     """A request's content name: the same question has the same id, so an answer found again is not asked for twice."""
     return digest(str(PROTOCOL), request.model_copy(update={"id": ""}).model_dump_json())

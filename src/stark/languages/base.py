@@ -57,6 +57,9 @@ class Language:
     device being present; None leaves it to be found out from the device.
     """
 
+    has_compiler: bool = False
+    """Whether PyTorch's own compiler writes in it."""
+
     @property
     def guide(self) -> str:
         """What a model is taught about the language: the form, one worked example, the traps."""

@@ -19,6 +19,8 @@ def common_environment(build_dir: Path) -> dict[str, str]:
         # Many candidates build at once, and each has one or two source files.
         "MAX_JOBS": "2",
         "TORCHINDUCTOR_CACHE_DIR": str(build_dir / "inductor"),
+        # Inductor's own pool of compiling processes would outlive the import that started it.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
 
 

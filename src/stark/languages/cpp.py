@@ -20,13 +20,21 @@ BUILDERS = frozenset(
 )
 """The functions that compile C++ or CUDA source for a candidate."""
 
+GENERATED = "torch._inductor.async_compile.AsyncCompile", ".cpp_pybinding"
+"""What PyTorch's own compiler compiles its C++ with: a class, and the method that takes a kernel's text."""
+
 
 def _rule(tree: ast.Module) -> str | None:
-    if not BUILDERS & names_used(tree):
+    if not (BUILDERS & names_used(tree) or _is_generated(names_used(tree))):
         return "The file compiles no C++; call tvm_ffi.cpp.load_inline with cpp_sources."
     if keyword_given(tree, "cuda_sources"):
         return "The file passes cuda_sources, and the language cpp is for the CPU; use cpp_sources."
     return None
+
+
+def _is_generated(names: frozenset[str]) -> bool:
+    compiler, method = GENERATED
+    return compiler in names and any(name.endswith(method) for name in names)
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
@@ -42,4 +50,5 @@ CPP = Language(
     tools=(CPP_COMPILER, NINJA, TVM_FFI, TORCH),
     rule=_rule,
     environment=_environment,
+    has_compiler=True,
 )

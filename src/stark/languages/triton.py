@@ -31,4 +31,5 @@ TRITON = Language(
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,
     environment=_environment,
+    has_compiler=True,
 )

@@ -7,7 +7,7 @@ import re
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.evaluation import evidence as evidence_of
 from stark.core.measurement import Measurement
-from stark.core.node import Node
+from stark.core.node import COMPILER, Node
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Budget, Usage
@@ -65,6 +65,8 @@ def evidence(evaluation: Evaluation) -> str:
 
 def idea(node: Node) -> str:
     """The first line of the strategy, if there is one."""
+    if node.role == COMPILER:
+        return "what torch.compile generates"
     return first_line(node.plan.strategy) if node.plan else ""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError, UsageError
+from stark.core.errors import CompilerRefused, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -38,6 +38,12 @@ class Counting:
         await asyncio.sleep(0.05)
         self.now -= 1
         return correct(2.0)
+
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        self.asked.append(f"compiled in {language}")
+        if language == "cuda":
+            raise CompilerRefused("it writes no cuda")
+        return Candidate(language=language, source="compiled")
 
     async def close(self) -> None: ...
 
@@ -116,3 +122,20 @@ async def test_a_bad_problem_travels_back(tmp_path: Path) -> None:
 async def test_a_folder_without_requests_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no requests"):
         await serve_folder(tmp_path / "nowhere", Counting(), once=True, report=str)
+
+
+async def test_what_the_compiler_makes_or_refuses_comes_through_the_folder(tmp_path: Path) -> None:
+    executor, judge = FolderExecutor(tmp_path, Limits()), Counting()
+    asked = [
+        asyncio.create_task(executor.compiled(PROBLEM, language)) for language in ("cpp", "cuda")
+    ]
+    await asyncio.sleep(0.05)
+
+    await serve_folder(tmp_path, judge, once=True, report=str)
+
+    made, refused = await asyncio.gather(*asked, return_exceptions=True)
+    assert Candidate(language="cpp", source="compiled") == made
+    assert isinstance(refused, CompilerRefused)
+    assert "it writes no cuda" == str(refused)
+    left = [path.read_text() for path in (tmp_path / "results").glob("*.json")]
+    assert 1 == len(left), "a refusal is asked again next time: the machine may be mended"

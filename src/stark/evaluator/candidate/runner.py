@@ -6,8 +6,10 @@ answered by {"ok": true, …} or by {"ok": false, "kind": "raised" | "out_of_mem
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib.util
+import json
 import sys
 import traceback
 from collections.abc import Callable
@@ -20,6 +22,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.arena import TensorAt, open_arena
+from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
@@ -44,7 +47,7 @@ class Runner:
         self.path = Path()
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
-        self.model: Callable[..., Any] = _nothing_loaded
+        self.model: Any = _nothing_loaded
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
@@ -60,6 +63,7 @@ class Runner:
             "import": self._import,
             "load": self._load,
             "compile": self._compile,
+            "generate": self._generate,
             "call": self._call,
             "time": self._time,
         }
@@ -148,6 +152,15 @@ class Runner:
     def _compile(self, request: Message) -> Message:
         """Put PyTorch's own compiler before the loaded module; the next call compiles."""
         self.model = torch.compile(self.model, mode=request["mode"])
+        return {}
+
+    def _generate(self, request: Message) -> Message:
+        """Write what PyTorch's compiler makes of the loaded module to a file, or say why it makes nothing of use."""
+        try:
+            generated = generate(self.model, self.inputs[0])
+        except NotGenerated as reason:
+            return {"refused": str(reason)}
+        Path(request["path"]).write_text(json.dumps(dataclasses.asdict(generated)))
         return {}
 
     def _give_weights(self, model: torch.nn.Module) -> Message:

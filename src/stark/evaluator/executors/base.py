@@ -11,7 +11,7 @@ from stark.core.reference import Reference
 
 
 class Executor(Protocol):
-    """Gets candidates judged. Both questions may be asked many times at once.
+    """Gets candidates judged. All questions may be asked many times at once.
 
     Raises ProblemError when the problem itself cannot be used and JudgeUnavailable when no judge
     answers. A candidate's failure is never an exception.
@@ -25,6 +25,10 @@ class Executor(Protocol):
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
         """Judge one candidate."""
+        ...
+
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        """What PyTorch's own compiler makes of the problem, not judged. Raises CompilerRefused."""
         ...
 
     async def close(self) -> None:

@@ -18,18 +18,22 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError, UsageError
+from stark.core.errors import CompilerRefused, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.base import Executor
 from stark.evaluator.protocol import (
     Answer,
+    AnyRequest,
+    Compile,
+    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Limits,
+    NotCompiled,
     ProblemRefused,
     answer_adapter,
     request_adapter,
@@ -71,10 +75,19 @@ class FolderExecutor:
         assert isinstance(answer, Evaluated)
         return answer.evaluation
 
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        """Have a worker ask PyTorch's compiler."""
+        request = Compile(id="", problem=problem, language=language, limits=self._limits)
+        answer = await self._ask(request)
+        if isinstance(answer, NotCompiled):
+            raise CompilerRefused(answer.reason)
+        assert isinstance(answer, Compiled)
+        return answer.candidate
+
     async def close(self) -> None:
         """Nothing was started."""
 
-    async def _ask(self, request: Describe | Evaluate) -> Answer:
+    async def _ask(self, request: AnyRequest) -> Answer:
         name = request_id(request)
         result = self._folder / "results" / f"{name}.json"
         if not result.exists():
@@ -85,10 +98,10 @@ class FolderExecutor:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
         answer = answer_adapter.validate_json(result.read_bytes())
+        if isinstance(answer, ProblemRefused | NotCompiled):
+            # The problem, or the machine, may be mended by the next time.
+            result.unlink(missing_ok=True)
         if isinstance(answer, ProblemRefused):
-            result.unlink(
-                missing_ok=True
-            )  # the problem, or the machine, may be mended by the next time
             raise ProblemError(answer.error)
         return answer
 
@@ -149,13 +162,18 @@ async def _answered(path: Path, name: str, executor: Executor) -> tuple[Answer, 
         if isinstance(request, Describe):
             reference = await executor.describe(request.problem)
             return Described(id=name, reference=reference), "described"
+        if isinstance(request, Compile):
+            candidate = await executor.compiled(request.problem, request.language)
+            return Compiled(id=name, candidate=candidate), "compiled"
         evaluation = await executor.evaluate(request.problem, request.candidate, request.effort)
         return Evaluated(id=name, evaluation=evaluation), evaluation.status
     except ProblemError as error:
         return ProblemRefused(id=name, error=str(error)), "problem refused"
+    except CompilerRefused as error:
+        return NotCompiled(id=name, reason=str(error)), "not compiled"
 
 
-def _request_in(path: Path) -> Describe | Evaluate:
+def _request_in(path: Path) -> AnyRequest:
     return request_adapter.validate_json(path.read_bytes())
 
 

@@ -20,8 +20,7 @@ from stark.core.errors import JudgeDied, JudgeUnavailable
 from stark.evaluator.protocol import (
     PROTOCOL,
     Answer,
-    Describe,
-    Evaluate,
+    AnyRequest,
     Hello,
     JudgeFailed,
     answer_adapter,
@@ -53,7 +52,7 @@ class JudgeProcess:
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
 
-    async def ask(self, request: Describe | Evaluate) -> Answer:
+    async def ask(self, request: AnyRequest) -> Answer:
         """Send a request and wait for its answer. Raises JudgeDied."""
         if not self.alive:
             raise JudgeDied(self.last_words)

@@ -12,18 +12,22 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from stark.core.candidate import Candidate
-from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
+from stark.core.errors import CompilerRefused, JudgeDied, JudgeUnavailable, ProblemError
 from stark.core.evaluation import Crashed, Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
 from stark.evaluator.protocol import (
     Answer,
+    AnyRequest,
+    Compile,
+    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Limits,
+    NotCompiled,
     ProblemRefused,
 )
 
@@ -71,7 +75,7 @@ class Judge:
         self._turnstile = Turnstile()
         self._closed = False
 
-    async def ask(self, request: Describe | Evaluate, alone: bool = False) -> Answer:
+    async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Its answer. Raises JudgeDied, or JudgeUnavailable if no judge can be started."""
         self.requests += 1
         try:
@@ -128,6 +132,15 @@ class StdioExecutor:
         assert isinstance(answer, Evaluated)
         return answer.evaluation
 
+    async def compiled(self, problem: Problem, language: str) -> Candidate:
+        """Have the least busy judge ask PyTorch's compiler."""
+        request = Compile(id=self._next(), problem=problem, language=language, limits=self._limits)
+        answer = await self._ask(request)
+        if isinstance(answer, NotCompiled):
+            raise CompilerRefused(answer.reason)
+        assert isinstance(answer, Compiled)
+        return answer.candidate
+
     async def close(self) -> None:
         """End all judges."""
         await asyncio.gather(*(judge.close() for judge in self._judges))
@@ -135,7 +148,7 @@ class StdioExecutor:
     def _next(self) -> str:
         return str(next(self._count))
 
-    async def _ask(self, request: Describe | Evaluate) -> Answer:
+    async def _ask(self, request: AnyRequest) -> Answer:
         """Ask until it is answered.
 
         A death costs everything that was in flight there. What was is sent again with nothing beside
@@ -149,7 +162,7 @@ class StdioExecutor:
             raise ProblemError(answer.error)
         return answer
 
-    async def _ask_alone(self, request: Describe | Evaluate) -> Answer:
+    async def _ask_alone(self, request: AnyRequest) -> Answer:
         reason = ""
         for _ in range(TRIES_ALONE):
             try:
@@ -172,7 +185,7 @@ class StdioExecutor:
         except JudgeDied:
             return False
 
-    async def _ask_once(self, request: Describe | Evaluate, alone: bool = False) -> Answer:
+    async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Ask the least busy judge; one that cannot be started is given up while others are left."""
         while True:
             judge = min(self._judges, key=lambda judge: judge.requests)

@@ -256,23 +256,30 @@ class PreparedReference:
         Raises ProblemError when it does not run, without trying again.
         """
         if name not in self._running:
-            shared = self._new_set(name)
-            drawn = self.program.draw(self.nominal[0].seed)
-            for slot in range(self.slots):
-                shared.fill_inputs(drawn, slot)
             try:
-                started = start_reference(
-                    name, self.forkserver, self.program, shared, self.flush_bytes, limits
-                )
+                started = self.started(name, limits)
                 self._held.callback(started.close)
                 self._running[name] = started
             except ProblemError as error:
-                shared.arena.close()
                 self._running[name] = error
         running = self._running[name]
         if isinstance(running, ProblemError):
             raise running
         return running
+
+    def started(self, name: str, limits: Limits) -> RunningReference:
+        """A reference as `running` has it, but a new one, which the caller closes. Raises ProblemError."""
+        shared = self._new_set(name)
+        drawn = self.program.draw(self.nominal[0].seed)
+        for slot in range(self.slots):
+            shared.fill_inputs(drawn, slot)
+        try:
+            return start_reference(
+                name, self.forkserver, self.program, shared, self.flush_bytes, limits
+            )
+        except ProblemError:
+            shared.arena.close()
+            raise
 
     def timing_inputs(self) -> Iterator[Drawn]:
         """Inputs to time on, none of them twice; those that fit are kept for the next candidate."""
@@ -325,7 +332,7 @@ class PreparedReference:
     def _new_set(self, name: str) -> SharedSet:
         """What is shared with one child, in a folder of its own."""
         folder = self.folder / name
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         drawn, returned = self._forms
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 

@@ -20,9 +20,11 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
+from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.builds import Builds, Built
 from stark.evaluator.judge.children import Forkserver
+from stark.evaluator.judge.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
     Attempt,
     Verdict,
@@ -38,12 +40,16 @@ from stark.evaluator.judge.roofline import measure_device, synchronize
 from stark.evaluator.judge.variants import variants
 from stark.evaluator.protocol import (
     Answer,
+    AnyRequest,
+    Compile,
+    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Hello,
     JudgeFailed,
+    NotCompiled,
     ProblemRefused,
     request_adapter,
 )
@@ -91,7 +97,7 @@ class Judge:
         self.forkserver.close()
         os._exit(0)
 
-    def _work(self, request: Describe | Evaluate) -> None:
+    def _work(self, request: AnyRequest) -> None:
         """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge."""
         answered = False
         try:
@@ -107,13 +113,20 @@ class Judge:
             if not answered:
                 os._exit(FAULT_EXIT)
 
-    def _answer(self, request: Describe | Evaluate) -> Answer:
+    def _answer(self, request: AnyRequest) -> Answer:
         if isinstance(request, Describe):
             with self._device_lock:
                 reference = self._prepare(request.problem).describe(request.limits, self.versions)
             warnings = (*reference.warnings, *self._gaps())
             reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
+        if isinstance(request, Compile):
+            try:
+                with self._device_lock:
+                    candidate = compiled_candidate(request, self._prepare(request.problem))
+            except NotGenerated as reason:
+                return NotCompiled(id=request.id, reason=_sayable(str(reason)))
+            return Compiled(id=request.id, candidate=candidate)
         return Evaluated(id=request.id, evaluation=self._evaluate(request))
 
     def _evaluate(self, request: Evaluate) -> Evaluation:

@@ -1,0 +1,132 @@
+"""When a run ends although its budget is not used up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import loop_samples as samples
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.run import Run
+from stark.search.tree import Tree
+from stark.stopping import PATIENCE, enough, last_gain
+from stark.store import Store
+from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import EAGER_MS, ROOFLINE, correct, failing, failure, working
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with Store.open("sqlite://") as store:
+        yield store
+
+
+def tree_of(latencies_ms: list[float | None]) -> Tree:
+    """Attempts from the root that took so long, or failed."""
+    nodes = [
+        failing(number) if ms is None else working(number, latency_ms=ms)
+        for number, ms in enumerate(latencies_ms, start=1)
+    ]
+    return Tree.replay(EAGER_MS, nodes)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        (1.04, "within 4 % of the roofline"),
+        (0.9, "within 0 % of the roofline"),
+        (1.06, None),
+    ],
+)
+def test_a_kernel_at_the_roofline_is_enough(share: float, said: str | None) -> None:
+    assert said == enough(tree_of([None, share * ROOFLINE.floor_ms]))
+
+
+def test_where_a_launch_takes_longer_than_the_work_it_is_what_counts() -> None:
+    small = ROOFLINE.model_copy(update={"memory_ms": 0.001})
+    node = working(1, latency_ms=0.0025)
+    assert isinstance(node.evaluation, Correct)
+    evaluation = node.evaluation.model_copy(update={"roofline": small})
+    tree = Tree.replay(EAGER_MS, [node.model_copy(update={"evaluation": evaluation})])
+
+    assert "within 0 % of what launching one kernel takes" == enough(tree)
+
+
+def test_without_any_roofline_nothing_is_near_it() -> None:
+    none = ROOFLINE.model_copy(update={"memory_ms": 0.0})
+    found = correct(0.01)
+    assert isinstance(found, Correct)
+    device = found.device.model_copy(update={"launch_us": None})
+
+    assert not found.model_copy(update={"roofline": none, "device": device}).near_the_least
+
+
+@pytest.mark.parametrize(
+    ("latencies_ms", "stops"),
+    [
+        ([0.5] + [0.6] * PATIENCE, True),
+        ([0.5] + [0.6] * (PATIENCE - 1), False),
+        ([0.9] * 14 + [0.5] + [0.6] * 14, False),
+        ([0.9] * 14 + [0.5] + [0.6] * 15, True),
+        ([0.5] + [None] * PATIENCE, True),
+        ([0.5] + [0.499] * PATIENCE, True),
+        ([None] * 3 * PATIENCE, False),
+    ],
+    ids=[
+        "10 in vain",
+        "9 in vain",
+        "14 after 15",
+        "15 after 15",
+        "failures",
+        "noise",
+        "nothing works",
+    ],
+)
+def test_as_many_attempts_in_vain_as_led_to_the_best_are_enough(
+    latencies_ms: list[float | None], stops: bool
+) -> None:
+    assert stops == (enough(tree_of(latencies_ms)) is not None)
+
+
+def test_the_last_gain_is_counted_in_finished_attempts() -> None:
+    assert 0 == last_gain(tree_of([None, None]))
+    assert 3 == last_gain(tree_of([None, 0.6, 0.5, 0.55, None]))
+    said = enough(tree_of([0.6, 0.5] + [None] * PATIENCE))
+    assert "10 attempts without a gain after 2 that led to the best" == said
+
+
+def at_the_roofline(_: Candidate) -> Evaluation:
+    return correct(1.03 * ROOFLINE.floor_ms)
+
+
+async def test_a_run_ends_when_it_is_told_to_stop_by_itself(store: Store) -> None:
+    tree, reason = await samples.work(
+        store, samples.run(stop="auto"), FakeExecutor(at_the_roofline)
+    )
+
+    assert "within 3 % of the roofline" == reason
+    assert 1 == len(tree.nodes)
+    (summary,) = store.summaries()
+    assert reason == summary.ended_reason
+
+
+async def test_a_run_uses_its_budget_unless_told_otherwise(store: Store) -> None:
+    tree, reason = await samples.work(store, samples.run(attempts=4), FakeExecutor(at_the_roofline))
+
+    assert ("4 attempts made", 4) == (reason, len(tree.nodes))
+
+
+async def test_a_run_where_nothing_works_goes_on_to_its_budget(store: Store) -> None:
+    run = samples.run("sampling", 25, stop="auto")
+
+    _, reason = await samples.work(store, run, FakeExecutor(lambda _: failure("crashed")))
+
+    assert "25 attempts made" == reason
+
+
+def test_a_run_stored_before_there_was_a_choice_uses_its_budget() -> None:
+    old = samples.run().model_dump(mode="json", exclude={"stop"})
+
+    assert samples.run() == Run.model_validate(old)
