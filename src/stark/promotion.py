@@ -17,7 +17,7 @@ from stark.search.leaderboard import leaderboard
 from stark.search.tree import Tree
 from stark.store import Store
 
-MOST_CHECKED = 3
+MOST_CHECKED = 2
 """How many leaders are checked at most; the check goes on while the next one may still be faster."""
 
 

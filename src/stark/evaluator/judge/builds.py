@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -68,7 +69,8 @@ class Builds:
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
         tools = language(candidate.language)
-        key = digest(candidate.source, tools.toolchain(), self._target)
+        # Builds name the files that they include, so each Python environment has its own.
+        key = digest(candidate.source, tools.toolchain(), self._target, sys.prefix)
         built, done = Built(self._root / key), self._root / f"{key}.built"
         with self._locked(built):
             if done.exists() and built.kept.exists():
