@@ -42,7 +42,7 @@ SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
 
 RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
-RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.1}
+RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.2}
 """Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
 their memory happens to lie (`docs/judge.md`)."""
 
