@@ -139,14 +139,14 @@ async def test_a_watch_sees_an_attempt_pass_from_role_to_role_to_the_judge(store
         (Budget(attempts=4), "4 attempts made"),
         (Budget(tokens=5_000), r"[\d,]+ of 5,000 tokens used"),
         (Budget(dollars=1.2), r"\$1\.25 of \$1\.20 spent"),
-        (Budget(minutes=0.001), r"0\.001 minutes passed"),
+        (Budget(minutes=0.005), r"0\.005 minutes passed"),
     ],
     ids=["attempts", "tokens", "dollars", "minutes"],
 )
 async def test_each_limit_ends_the_run(store: Store, budget: Budget, reason: str) -> None:
     run = samples.run("sampling", budget=budget)
 
-    tree, ended = await samples.work(store, run, FakeExecutor(delay_s=0.005))
+    tree, ended = await samples.work(store, run, FakeExecutor(delay_s=0.02))
 
     (summary,) = store.summaries()
     assert ended == summary.ended_reason
