@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -21,7 +22,7 @@ _FRAMES = Spinner("dots").frames
 _FRAMES_PER_S = 10
 
 
-class Redrawn:
+class Redrawn(ABC):
     """On while its block lasts; a subclass says what is on it."""
 
     def __init__(self, console: Console) -> None:
@@ -29,9 +30,9 @@ class Redrawn:
         self._live = Live(console=console, auto_refresh=False, transient=True)
         self._redrawing: asyncio.Task[None] | None = None
 
+    @abstractmethod
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
-        raise NotImplementedError
 
     async def __aenter__(self) -> Self:
         self._live.start()

@@ -1,0 +1,180 @@
+"""From raw times of programs timed side by side to what is reported: clocks that can be believed, rounds that count.
+
+Knows no process: only what the judge's clock saw around each block, and what the blocks' own events claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import Protocol
+
+from stark.core.measurement import Measurement, Speedup, speedup
+
+FEWEST_ROUNDS_WHEN_SLOW = 3
+"""Enough for programs so slow that even these take three times the budget."""
+
+WIDE = 0.005
+"""Half-width of the interval, relative, under which no more rounds are taken."""
+
+RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
+RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.2}
+"""Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
+their memory happens to lie (`docs/judge.md`)."""
+
+FORGED_FACTOR, FORGED_MS = 1.5, 0.01
+"""How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""
+
+UNMEASURABLE = 1000.0
+"""What a reference that was always disturbed may be wrong by, in its own times."""
+
+LATE_SHARE = 0.1
+"""Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
+
+
+class Times(Protocol):
+    """What the blocks of one program took."""
+
+    device_kind: str
+    warmups: int
+    block_ms: list[float]
+    beside_ms: list[float]
+    event_ms: list[float]
+    disturbed: list[bool]
+
+    def beside_calls_ms(self, calls: int) -> float:
+        """What passed beside a block and was no call like those in it."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Programs timed side by side, and how their raw times become times of one call."""
+
+    candidate: Times
+    references: Mapping[str, Times]
+    calls: int
+    asking_ms: float
+    """What is subtracted is measured on a reference: it is never the candidate's word."""
+
+    def counted(self) -> list[int]:
+        """The rounds in which nobody was disturbed.
+
+        A candidate that nearly always waits does so by itself, having more threads than there are cores.
+        """
+        flags = [reference.disturbed for reference in self.references.values()]
+        if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
+            flags.append(self.candidate.disturbed)
+        return [n for n, disturbed in enumerate(zip(*flags, strict=True)) if not any(disturbed)]
+
+    def narrow(self) -> bool:
+        """Whether more rounds would tell little more."""
+        candidate = _exact(self.measurement(self.candidate, by_wall=False))
+        ratios = [
+            speedup(name, _exact(self.measurement(reference, by_wall=False)), candidate)
+            for name, reference in self.references.items()
+        ]
+        return all(_half_width(ratio) < WIDE for ratio in ratios)
+
+    def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
+        """The measurements, on the clock that can be believed."""
+        forged = self._forged()
+        warnings = [] if forged is None else [forged]
+        disturbed = len(self.candidate.block_ms) - len(self.counted())
+        if disturbed > len(self.candidate.block_ms) / 2:
+            warnings.append(
+                f"the machine was busy: in {disturbed} of {len(self.candidate.block_ms)} samples a program "
+                "waited for a core; time again when nothing else runs"
+            )
+        late = self._late_ms()
+        if late:
+            warnings.append(
+                f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was "
+                "done; that counts as its time"
+            )
+        by_wall = forged is not None
+        return (
+            self.measurement(self.candidate, by_wall),
+            {name: self.measurement(one, by_wall) for name, one in self.references.items()},
+            tuple(warnings),
+        )
+
+    def measurement(self, program: Times, by_wall: bool) -> Measurement:
+        """What was measured of one program, on the chosen clock."""
+        by_events = bool(program.event_ms) and not by_wall
+        every = program.event_ms if by_events else self._net_ms(program)
+        counted = self.counted()
+        measurable = len(counted) >= min(FEWEST_ROUNDS_WHEN_SLOW, len(every))
+        samples_ms = tuple(every[number] for number in counted) if measurable else tuple(every)
+        kind = program.device_kind
+        resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        if not measurable:
+            resolution_ms = UNMEASURABLE * median(samples_ms)
+        return Measurement(
+            samples_ms=samples_ms,
+            calls_per_sample=self.calls,
+            warmups=program.warmups,
+            clock="device_events" if by_events else "judge_wall",
+            cache="warm" if kind == "cpu" else "cold",
+            resolution_ms=resolution_ms,
+        )
+
+    def _net_ms(self, program: Times) -> list[float]:
+        """A call's time by the judge's clock, in each sample."""
+        overhead_ms = self._overhead_ms()
+        late_ms = self._late_ms() if program is self.candidate else 0.0
+        gross = [block / self.calls for block in program.block_ms]
+        return [
+            (wall - overhead_ms if wall > overhead_ms else wall) + late_ms / self.calls
+            for wall in gross
+        ]
+
+    def _overhead_ms(self) -> float:
+        """What a call costs the judge's clock beside itself: on a GPU the flush and the copying, on a CPU its share of the asking."""
+        first = next(iter(self.references.values()))
+        if not first.event_ms:
+            return self.asking_ms / self.calls
+        pairs = zip(first.block_ms, first.event_ms, strict=True)
+        return median(block / self.calls - event for block, event in pairs)
+
+    def _late_ms(self) -> float:
+        """How much longer the candidate surely worked beside its blocks than the first reference did."""
+        first = next(iter(self.references.values()))
+        if not self.candidate.beside_ms:
+            return 0.0
+        both = (self.candidate, first)
+        ours, theirs = (program.beside_calls_ms(self.calls) for program in both)
+        noise = 3 * sum(_deviation(program.beside_ms) for program in both)
+        noise /= math.sqrt(len(first.beside_ms))
+        counts = ours - theirs > max(noise, LATE_SHARE * median(self.candidate.block_ms))
+        return ours - theirs if counts else 0.0
+
+    def _forged(self) -> str | None:
+        """A sentence where its device events claim far less time than passed on the judge's clock."""
+        if not self.candidate.event_ms:
+            return None
+        net_ms = self._net_ms(self.candidate)
+        claimed, seen = median(self.candidate.event_ms), median(net_ms)
+        noise = 3 * _deviation(net_ms) / math.sqrt(len(net_ms))
+        if seen <= FORGED_FACTOR * claimed + FORGED_MS + noise:
+            return None
+        return (
+            f"its device events claim {claimed:.4g} ms a call where the judge's clock saw {seen:.4g} ms, "
+            "so the judge's clock counts"
+        )
+
+
+def _exact(measurement: Measurement) -> Measurement:
+    """Without the part of its interval that more samples do not make narrower."""
+    return measurement.model_copy(update={"resolution_ms": 0.0})
+
+
+def _half_width(ratio: Speedup) -> float:
+    return (ratio.high - ratio.low) / (2 * ratio.ratio)
+
+
+def _deviation(values: list[float]) -> float:
+    """The standard deviation as the median absolute deviation tells it."""
+    middle = median(values)
+    return 1.5 * median(abs(value - middle) for value in values)
