@@ -14,7 +14,10 @@ import asyncio
 import json
 import sys
 import time
+from itertools import product
 from pathlib import Path
+
+from versus.cases import Case
 
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation
@@ -24,46 +27,9 @@ from stark.evaluator.protocol import Limits
 from stark.problems import load
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
-KERNELS = Path(__file__).parent / "kernels"
-
-MODELS = {
-    "level1/19": """
-
-class ModelNew(nn.Module):
-    def forward(self, x):
-        return activate(x, 1.0, 0.0)
-""",
-    "level2/12": """
-
-class ModelNew(nn.Module):
-    def __init__(self, in_features, out_features, multiplier, negative_slope):
-        super().__init__()
-        self.gemm = nn.Linear(in_features, out_features)
-        self.multiplier, self.negative_slope = multiplier, negative_slope
-
-    def forward(self, x):
-        return activate(self.gemm(x), self.multiplier, self.negative_slope)
-""",
-    "level3/1": """
-
-class ModelNew(nn.Module):
-    def __init__(self, input_size, layer_sizes, output_size):
-        super().__init__()
-        layers, width = [], input_size
-        for size in layer_sizes:
-            layers += [nn.Linear(width, size), nn.ReLU()]
-            width = size
-        self.network = nn.Sequential(*layers, nn.Linear(width, output_size))
-
-    def forward(self, x):
-        for layer in list(self.network)[:-1]:
-            if isinstance(layer, nn.Linear):
-                x = activate(layer(x), 1.0, 0.0)
-        return self.network[-1](x)
-""",
-}
-ROUTES = {"triton": "triton", "cuda": "cuda", "load_inline": "cuda"}
-STATUS = {"correct": "correct", "slow": "correct", "wrong": "incorrect"}
+PROBLEMS = ("level1/19", "level2/12", "level3/1")
+ROUTES = ("triton", "cuda", "load_inline")
+VARIANTS = ("correct", "slow", "wrong")
 
 SIZED = """
 import torch
@@ -130,7 +96,7 @@ async def judge(
 
 
 async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
-    for spec, model in MODELS.items():
+    for spec in PROBLEMS:
         problem = load(spec, checkout)
         begin = time.monotonic()
         reference = await executor.describe(problem)
@@ -138,15 +104,15 @@ async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
             f"-- {problem.name}: ready in {time.monotonic() - begin:.2f} s; eager {reference.eager.latency_ms:.4f} ms; {reference.roofline}"
         )
         waiting = []
-        for route, language in ROUTES.items():
-            for variant, status in STATUS.items():
-                source = (KERNELS / f"{route}.py").read_text().replace("VARIANT", variant) + model
-                candidate = Candidate(language=language, source=source)
-                one = judge(executor, table, problem, f"{route} {variant}", candidate, status)
-                if route == "triton":
-                    await one
-                else:
-                    waiting.append(one)
+        for route, variant in product(ROUTES, VARIANTS):
+            case = Case(spec, route, variant)
+            one = judge(
+                executor, table, problem, f"{route} {variant}", case.candidate, case.expected
+            )
+            if route == "triton":
+                await one
+            else:
+                waiting.append(one)
         await asyncio.gather(*waiting)  # builds run side by side, the device does one at a time
 
 

@@ -1,0 +1,1 @@
+"""The same candidates through KernelBench's own evaluation and through this judge, side by side."""

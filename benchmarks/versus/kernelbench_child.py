@@ -1,0 +1,126 @@
+"""Runs `eval_kernel_against_ref` of a KernelBench checkout once: `kernelbench_child.py ASKED.json`.
+
+Writes `answer.json` beside the request. What is caught around the call is caught as their own script does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+UNUSED = ("openai", "litellm", "dotenv", "tqdm", "requests")
+"""What their modules import and never use to evaluate: clients of language models, progress bars, settings."""
+
+PRELOADED = {
+    "triton": ("triton", "triton.language"),
+    "cuda": ("tvm_ffi.cpp",),
+    "load_inline": ("torch.utils.cpp_extension",),
+}
+
+ARCHITECTURES = {8: "Ampere", 9: "Hopper", 10: "Blackwell", 12: "Blackwell"}
+"""Their names of GPUs, by the major number of the compute capability."""
+
+
+def main() -> None:
+    """Evaluate and write the answer."""
+    asked = json.loads(Path(sys.argv[1]).read_text())
+    sys.path.insert(0, str(Path(asked["checkout"], "src")))
+    import torch
+
+    evaluation, set_gpu_arch = imported()
+    for name in PRELOADED[asked["route"]]:
+        importlib.import_module(name)
+    device = torch.device(asked["device"])
+    torch.zeros(1, device=device)
+    set_gpu_arch([_architecture(torch.cuda.get_device_capability(device))])
+    begin = time.monotonic()
+    compiled, correct, errors, said = _evaluated(evaluation, asked, device)
+    answer = {
+        "seconds": time.monotonic() - begin,
+        "compiled": compiled,
+        "correct": correct,
+        "errors": errors,
+        "said": said,
+    }
+    part = Path(asked["folder"], "answer.part")
+    part.write_text(json.dumps(answer))
+    part.rename(Path(asked["folder"], "answer.json"))
+
+
+def absent() -> list[str]:
+    """Which of the modules that they import without using them are not installed."""
+    return [name for name in UNUSED if importlib.util.find_spec(name) is None]
+
+
+def imported() -> tuple[Any, Callable[[list[str]], None]]:
+    """Their evaluation module, and the function that sets the architecture to build for."""
+    missing = absent()
+    for name in missing:
+        sys.modules[name] = _Absent(name)
+    evaluation = importlib.import_module("kernelbench.eval")
+    set_gpu_arch = importlib.import_module("kernelbench.utils").set_gpu_arch
+    for name in missing:
+        del sys.modules[name]
+    return evaluation, set_gpu_arch
+
+
+def _evaluated(
+    evaluation: Any, asked: dict[str, Any], device: torch.device
+) -> tuple[bool, bool, list[str], str]:
+    """Whether it compiled and was correct, which errors were noted, and the end of the first."""
+    try:
+        found = evaluation.eval_kernel_against_ref(
+            original_model_src=asked["problem"],
+            custom_model_src=asked["candidate"],
+            measure_performance=True,
+            timing_method="cuda_event",
+            verbose=False,
+            num_correct_trials=5,
+            num_perf_trials=100,
+            build_dir=str(Path(asked["folder"], "build")),
+            device=device,
+            backend=asked["backend"],
+            precision=evaluation.get_torch_dtype_from_string("fp32"),
+        )
+    except Exception as error:  # the boundary: as in their evaluate_single_sample
+        kind = "cuda_error" if "CUDA error" in str(error) else "other_error"
+        return False, False, [kind], "".join(traceback.format_exception(error))[-1000:]
+    if found is None:
+        return False, False, ["lock_error"], "it found a lock file and asks to be called again"
+    errors = [name for name in found.metadata if "error" in name or "issue" in name]
+    said = str(found.metadata[errors[0]]) if errors else f"{found.runtime} ms"
+    return bool(found.compiled), bool(found.correctness), errors, said[-1000:]
+
+
+class _Absent(types.ModuleType):
+    """In the place of a module that is not installed; whatever is taken from it fails when it is used."""
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def missing(*_: object, **__: object) -> object:
+            if (self.__name__, name) == ("dotenv", "load_dotenv"):
+                return False  # called at import, where there is no file to read either
+            raise ImportError(f"{self.__name__} is not installed here, and {name} was used")
+
+        return missing
+
+
+def _architecture(capability: tuple[int, int]) -> str:
+    return "Ada" if capability == (8, 9) else ARCHITECTURES[capability[0]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The two evaluators' findings beside each other: each candidate, totals by group, and the figures that are asked for.
+
+Only candidates that both have judged are compared. Sums are of seconds as `versus.results` defines them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from versus.cases import Case
+from versus.results import FAILED, Finding, Results
+
+LARGE_BYTES = 1 << 30
+"""Inputs of a problem that together exceed this are large."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One candidate that both evaluators have judged."""
+
+    case: Case
+    ours: Finding
+    theirs: Finding
+
+    @property
+    def ratio(self) -> float:
+        """How many times longer theirs took."""
+        return self.theirs.seconds / self.ours.seconds
+
+    @property
+    def agree(self) -> bool:
+        """Whether both say that it is correct, or both that it is not; ways to fail are told apart differently."""
+        return (self.ours.verdict == "correct") == (self.theirs.verdict == "correct")
+
+
+def pairs(results: Results, cases: Sequence[Case]) -> list[Pair]:
+    """All candidates that both have judged, one at a time."""
+    return [
+        Pair(case, results.alone[str(case)], results.theirs[str(case)])
+        for case in cases
+        if str(case) not in map(str, results.missing("alone", cases))
+        and str(case) not in map(str, results.missing("theirs", cases))
+    ]
+
+
+def report(results: Results, cases: Sequence[Case]) -> str:
+    """Everything as Markdown."""
+    parts = [results.machine, _rows(results, cases)]
+    compared = pairs(results, cases)
+    if compared:
+        parts += ["", _groups(results, compared)]
+    parts += ["", *summary(results, cases)]
+    parts += [f"- note: {note}" for note in results.notes]
+    return "\n".join(parts)
+
+
+def summary(results: Results, cases: Sequence[Case]) -> Iterator[str]:
+    """The figures that decide, a line each."""
+    compared = pairs(results, cases)
+    yield f"- {len(compared)} of {len(cases)} candidates judged by both"
+    if compared:
+        yield f"- one at a time: {_total(compared)}"
+    yield from _all_at_once(results, cases)
+    large = [pair for pair in compared if results.large.get(pair.case.spec)]
+    if large:
+        yield f"- large inputs (over {LARGE_BYTES >> 30} GiB), one at a time: {_total(large)}"
+    elsewhere = [pair for pair in compared if not pair.agree]
+    named = "; ".join(
+        f"{pair.case}: ours {pair.ours.verdict}, theirs {pair.theirs.verdict}" for pair in elsewhere
+    )
+    yield f"- disagreements on whether a candidate is correct: {named or 'none'}"
+    yield from _unexpected(results, cases)
+    yield from _ours_alone(results, cases)
+
+
+def _all_at_once(results: Results, cases: Sequence[Case]) -> Iterator[str]:
+    if results.together_s is None:
+        return
+    said = f"- ours, all {len(results.together)} at once: {results.together_s:.1f} s"
+    if results.missing("theirs", cases) or set(results.together) != set(map(str, cases)):
+        yield f"{said}; no ratio before KernelBench has judged all of them"
+        return
+    theirs_s = sum(results.theirs[str(case)].seconds for case in cases)
+    yield f"{said}, theirs {theirs_s:.1f} s: {theirs_s / results.together_s:.1f} times"
+
+
+def _unexpected(results: Results, cases: Sequence[Case]) -> Iterator[str]:
+    for kind in ("alone", "together", "theirs"):
+        found = results.judged(kind)
+        wrong = [
+            f"{case}: {found[str(case)].verdict}, not {case.expected}"
+            for case in cases
+            if str(case) in found and found[str(case)].verdict != case.expected
+        ]
+        if wrong:
+            yield f"- {kind}, other verdicts than expected: {'; '.join(wrong)}"
+
+
+def _ours_alone(results: Results, cases: Sequence[Case]) -> Iterator[str]:
+    """Ours by itself: a simple correct candidate, and what passes between two of a problem."""
+    judged = [(case, results.alone[str(case)]) for case in cases if str(case) in results.alone]
+    simple = [
+        f"{case.spec} {found.seconds:.2f} s"
+        + (" with the problem made ready" if found.first else "")
+        for case, found in judged
+        if (case.level, case.route, found.verdict) == ("level 1", "triton", "correct")
+    ]
+    if simple:
+        yield f"- correct Triton candidates of level 1, ours: {', '.join(simple)}"
+    between = [
+        found.beyond_s for _, found in judged if not found.first and found.beyond_s is not None
+    ]
+    if between:
+        yield (
+            f"- between two candidates of one problem, beyond build and run: median {median(between):.2f} s, "
+            f"most {max(between):.2f} s ({len(between)} candidates)"
+        )
+
+
+def _rows(results: Results, cases: Sequence[Case]) -> str:
+    lines = [
+        "| problem | route | candidate | expected | ours | s | theirs | s | ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for case in cases:
+        ours, theirs = (results.judged(kind).get(str(case)) for kind in ("alone", "theirs"))
+        ratio = ""
+        if ours and theirs and FAILED not in (ours.verdict, theirs.verdict):
+            ratio = f"{theirs.seconds / ours.seconds:.1f}"
+        cells = [case.spec, case.route, case.variant, case.expected]
+        cells += [*_cells(ours), *_cells(theirs), ratio]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cells(found: Finding | None) -> list[str]:
+    return ["", ""] if found is None else [found.verdict, f"{found.seconds:.2f}"]
+
+
+def _groups(results: Results, compared: Sequence[Pair]) -> str:
+    lines = [
+        "| group | candidates | ours s | theirs s | ratio | agree |",
+        "|---|---|---|---|---|---|",
+    ]
+    kinds: list[Callable[[Pair], str]] = [
+        lambda pair: pair.case.level,
+        lambda pair: pair.case.route,
+        lambda pair: pair.case.expected,
+        lambda pair: "large inputs" if results.large.get(pair.case.spec) else "other inputs",
+        lambda pair: "all",
+    ]
+    for kind in kinds:
+        for name in sorted({kind(pair) for pair in compared}):
+            group = [pair for pair in compared if kind(pair) == name]
+            ours_s, theirs_s = _sums(group)
+            agreed = sum(pair.agree for pair in group)
+            lines.append(
+                f"| {name} | {len(group)} | {ours_s:.1f} | {theirs_s:.1f} | {theirs_s / ours_s:.1f} | {agreed} |"
+            )
+    return "\n".join(lines)
+
+
+def _total(compared: Sequence[Pair]) -> str:
+    ours_s, theirs_s = _sums(compared)
+    return f"ours {ours_s:.1f} s, theirs {theirs_s:.1f} s: {theirs_s / ours_s:.1f} times"
+
+
+def _sums(compared: Sequence[Pair]) -> tuple[float, float]:
+    return sum(pair.ours.seconds for pair in compared), sum(
+        pair.theirs.seconds for pair in compared
+    )

@@ -1,0 +1,141 @@
+"""The candidates through KernelBench's own `eval_kernel_against_ref`, each in a process of its own.
+
+Asked as its `scripts/eval_from_generations.py` asks: a new process and a new build folder for each candidate, 5 correctness
+trials, 100 timed ones by device events, 180 seconds. Where a choice had to be made it is the one that makes theirs faster:
+imports, the CUDA context and the start of the process are not counted, the libraries that a route needs are imported before
+the clock starts, and a process that dies is noticed at once (their pool waits for the limit).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from stark.core.problem import Problem
+from versus.cases import Case
+from versus.kernelbench_child import absent
+from versus.results import FAILED, Finding, Results
+
+LIMIT_S = 180.0
+"""Their default."""
+
+CHILD = Path(__file__).with_name("kernelbench_child.py")
+
+Ask = Callable[[Path, str, Case, Problem, float], "Finding | None"]
+
+
+def judge(
+    checkout: Path,
+    device: str,
+    results: Results,
+    cases: Sequence[Case],
+    problems: Mapping[str, Problem],
+    deadline: float,
+    ask: Ask | None = None,
+) -> None:
+    """Ask for every candidate that has no verdict yet, until all have one or the time is up."""
+    if absent():
+        results.note(
+            f"theirs: {', '.join(absent())} not installed; KernelBench imports them and does not use them to evaluate, "
+            "so something that fails when used stood in for each"
+        )
+    for case in results.missing("theirs", cases):
+        left_s = deadline - time.monotonic()
+        found = None
+        if left_s > 0:
+            found = (ask or evaluate)(checkout, device, case, problems[case.spec], left_s)
+        if found is None:
+            results.note("the time was up before KernelBench had judged all candidates")
+            return
+        results.add("theirs", case, found)
+
+
+def evaluate(
+    checkout: Path, device: str, case: Case, problem: Problem, left_s: float
+) -> Finding | None:
+    """Their verdict on one candidate; None where the time was up before their own limit."""
+    with tempfile.TemporaryDirectory(prefix="kernelbench-", ignore_cleanup_errors=True) as folder:
+        answer = Path(folder, "answer.json")
+        asked = Path(folder, "asked.json")
+        asked.write_text(json.dumps(_request(checkout, device, case, problem, folder)))
+        begin = time.monotonic()
+        with Path(folder, "said.txt").open("wb") as said:
+            process = subprocess.Popen(
+                [sys.executable, str(CHILD), str(asked)],
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **_fresh_caches(folder)},
+                cwd=folder,
+                start_new_session=True,
+            )
+            ended = _wait(process, min(LIMIT_S, left_s))
+        process_s = time.monotonic() - begin
+        words = Path(folder, "said.txt").read_bytes().decode("utf-8", "replace")[-1000:]
+        if answer.exists():
+            found = json.loads(answer.read_text())
+            return Finding(
+                verdict(found), found["seconds"], found["said"] or words, process_s=process_s
+            )
+    if not ended:
+        timed_out = Finding("timed_out", LIMIT_S, words, process_s=process_s)
+        return timed_out if left_s >= LIMIT_S else None
+    if process.returncode < 0:
+        said_of_death = f"died by signal {-process.returncode}: {words}"
+        return Finding("crashed", process_s, said_of_death, process_s=process_s)
+    return Finding(FAILED, process_s, words, process_s=process_s)
+
+
+def verdict(found: Mapping[str, object]) -> str:
+    """Their result in our words. They call what died of a CUDA error not compiled; here it crashed."""
+    wrong = found["errors"]
+    assert isinstance(wrong, list)
+    if found["correct"]:
+        return "correct"
+    if "cuda_error" in wrong or "runtime_error" in wrong:
+        return "crashed"
+    return "incorrect" if found["compiled"] else "build_failed"
+
+
+def _request(
+    checkout: Path, device: str, case: Case, problem: Problem, folder: str
+) -> dict[str, object]:
+    return {
+        "checkout": str(checkout.expanduser().resolve()),
+        "problem": problem.source,
+        "candidate": case.candidate.source,
+        "route": case.route,
+        "backend": case.candidate.language,
+        "device": device,
+        "folder": folder,
+    }
+
+
+def _fresh_caches(folder: str) -> dict[str, str]:
+    """Nothing that an earlier candidate built is found again."""
+    return {
+        "TVM_FFI_CACHE_DIR": f"{folder}/tvm_ffi",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "CUDA_CACHE_PATH": f"{folder}/cuda",
+    }
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Whether it ended by itself; its whole group is gone afterwards."""
+    try:
+        process.wait(limit_s)
+        ended = True
+    except subprocess.TimeoutExpired:
+        ended = False
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return ended
