@@ -22,7 +22,7 @@ WIDE = 0.005
 RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
 RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.2}
 """Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
-their memory happens to lie (`docs/judge.md`)."""
+their memory happens to lie (`docs/measuring.md`)."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.01
 """How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""

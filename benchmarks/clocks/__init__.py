@@ -1,0 +1,1 @@
+"""How far measured times and ratios can be trusted: ours, and those of the usual methods."""

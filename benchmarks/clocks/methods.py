@@ -1,0 +1,116 @@
+"""The usual methods and ours on a program and the same program again, with and without a busy neighbour.
+
+A run of theirs is a new process that times both programs at every size, one after the other, as those methods do. A
+run of ours is a new candidate's process; the reference's stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from clocks import alike
+from clocks.findings import Compared, Findings
+from clocks.programs import Size
+from stark.core.errors import MachineError
+from stark.evaluator.executors import Executor
+
+HERE = Path(__file__).parent
+RUN_LIMIT_S = 150.0
+
+
+async def measure(
+    executor: Executor,
+    device: str,
+    chosen: Sequence[Size],
+    runs: int,
+    deadline: float,
+    findings: Findings,
+    kernelbench: Path | None,
+) -> None:
+    """`runs` times with a quiet and with a busy device, or until the time is up."""
+    for run in range(runs):
+        for busy in (False, True):
+            if time.monotonic() > deadline:
+                return
+            try:
+                rows = await _one_run(executor, device, chosen, busy, findings, kernelbench)
+            except MachineError as error:
+                findings.fail(str(error))
+                continue
+            findings.compared += rows
+            findings.save()
+            for row in rows:
+                print(
+                    f"run {run + 1} {'busy ' if busy else 'quiet'} {row.size:8} {row.method:12} "
+                    f"{row.candidate_ms:9.4g} ms  {row.ratio:.4f}",
+                    flush=True,
+                )
+
+
+async def _one_run(
+    executor: Executor,
+    device: str,
+    chosen: Sequence[Size],
+    busy: bool,
+    findings: Findings,
+    kernelbench: Path | None,
+) -> list[Compared]:
+    with neighbour(device) if busy else contextlib.nullcontext():
+        rows = others(device, chosen, busy, kernelbench, findings)
+        for size in chosen:
+            found = await alike.judged(executor, device, size, findings)
+            if found is not None:
+                rows.append(alike.compared(str(size), busy, found))
+    return rows
+
+
+def others(
+    device: str, chosen: Sequence[Size], busy: bool, kernelbench: Path | None, findings: Findings
+) -> list[Compared]:
+    """One run of every other method in a process of its own; what failed is noted."""
+    asked = {
+        "device": device,
+        "programs": {str(size): size.problem.source for size in chosen},
+        "kernelbench": str(kernelbench) if kernelbench else None,
+    }
+    command = [sys.executable, str(HERE / "other_methods.py"), json.dumps(asked)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        findings.fail(f"the other methods did not end within {RUN_LIMIT_S:g} s")
+        return []
+    rows = []
+    for line in done.stdout.splitlines():
+        if not line.startswith("{"):
+            continue
+        told = json.loads(line)
+        if "failed" in told:
+            findings.fail(f"{told['method']} at {told['size']}: {told['failed']}")
+            continue
+        ratio = told["reference_ms"] / told["candidate_ms"]
+        rows.append(Compared(busy=busy, ratio=ratio, **told))
+    if done.returncode:
+        findings.fail(f"the other methods ended with {done.returncode}: {done.stderr[-300:]}")
+    return rows
+
+
+@contextlib.contextmanager
+def neighbour(device: str) -> Iterator[None]:
+    """A process that uses the device in bursts, at work before anything is timed. Raises MachineError."""
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "neighbour.py"), device], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        if process.stdout.readline() != "at work\n":
+            raise MachineError("the neighbour process ended before it was at work")
+        yield
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,118 @@
+"""Findings as SVG pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+
+from clocks.findings import Findings
+from clocks.programs import sizes
+from stark.bench.svg import COLOURS, LETTER, Axis, Picture, powers
+
+GREY = "#6b7280"
+
+
+def pictures(findings: Findings) -> dict[str, str]:
+    """All that can be drawn, by file name."""
+    name = findings.path.stem
+    drawn = {}
+    if findings.alike:
+        drawn[f"{name}-ratios.svg"] = ratios(findings)
+        drawn[f"{name}-widths.svg"] = widths(findings)
+    if findings.compared:
+        drawn[f"{name}-methods.svg"] = methods(findings)
+    return drawn
+
+
+def ratios(findings: Findings) -> str:
+    """Each window's ratio of two identical programs."""
+    x = decades("ms a call", [row.latency_ms for row in findings.alike])
+    y = around_one("ratio of identical programs", [row.ratio for row in findings.alike])
+    picture = Picture("The judge on identical programs", x, y)
+    picture.line("no difference", GREY, [(x.low, 1.0), (x.high, 1.0)])
+    for row in findings.alike:
+        wins = row.low > 1 or row.high < 1
+        colour, name = (COLOURS[4], "told apart") if wins else (COLOURS[0], "not told apart")
+        picture.name(name, colour)
+        said = f"{row.latency_ms:.4g} ms: {row.ratio:.4f} [{row.low:.4f}, {row.high:.4f}]"
+        picture.dot(row.latency_ms, row.ratio, colour, said)
+    return picture.text()
+
+
+def widths(findings: Findings) -> str:
+    """How wide the interval is, by how long the work is."""
+    by_size = [
+        [row for row in findings.alike if row.size == size]
+        for size in dict.fromkeys(row.size for row in findings.alike)
+    ]
+    points = sorted(
+        (
+            median(row.latency_ms for row in rows),
+            100 * median(row.half_width for row in rows),
+            100 * median(row.exact_half_width for row in rows),
+        )
+        for rows in by_size
+    )
+    x = decades("ms a call", [latency for latency, _, _ in points])
+    y = decades("half-width of the interval, %", [width for _, *both in points for width in both])
+    picture = Picture("The width of the 95 % interval, median", x, y)
+    picture.line("reported", COLOURS[0], [(at, width) for at, width, _ in points])
+    picture.line("not widened", COLOURS[1], [(at, width) for at, _, width in points])
+    picture.line("1 %", GREY, [(x.low, 1.0), (x.high, 1.0)])
+    return picture.text()
+
+
+def methods(findings: Findings) -> str:
+    """Every run's ratio of identical programs, by method and with and without a neighbour."""
+    order = {name: place for place, name in enumerate(_size_names(findings))}
+    keys = sorted(
+        {(row.size, row.method, row.busy) for row in findings.compared},
+        key=lambda key: (order[key[0]], key[1], key[2]),
+    )
+    rows = {key: len(keys) - place for place, key in enumerate(keys)}
+    labels = {
+        key: f"{sizes(key[0])[0].words}, {key[1]}{', busy' if key[2] else ''}" for key in keys
+    }
+    x = around_one("ratio of identical programs", [row.ratio for row in findings.compared])
+    y = Axis("", 0, len(keys) + 1, [(rows[key], labels[key]) for key in keys])
+    left = 20 + LETTER * max(map(len, labels.values()))
+    picture = Picture(
+        "Each run of each method",
+        x,
+        y,
+        width=left + 560,
+        height=100 + 18 * (len(keys) + 1),
+        left=left,
+    )
+    picture.upright(1.0)
+    names = sorted({row.method for row in findings.compared})
+    for row in findings.compared:
+        colour = COLOURS[names.index(row.method) % len(COLOURS)]
+        at = rows[row.size, row.method, row.busy]
+        picture.dot(row.ratio, at, colour, f"{row.ratio:.4f}, {row.candidate_ms:.4g} ms")
+    return picture.text()
+
+
+def decades(label: str, values: Sequence[float]) -> Axis:
+    """A logarithmic axis that holds these values, with a tick at each power of ten."""
+    held = [max(value, 1e-6) for value in values]
+    first, last = math.floor(math.log10(min(held))), math.ceil(math.log10(max(held)))
+    last = max(last, first + 1)
+    ticks = [(10.0**power, f"{10.0**power:g}") for power in range(first, last + 1)]
+    return Axis(label, 10.0**first, 10.0**last, ticks, logarithmic=True)
+
+
+def around_one(label: str, values: Sequence[float]) -> Axis:
+    """An axis that holds these values and 1: with 1 in its middle, or logarithmic where they lie far apart."""
+    if max(values) > 2 or min(values) < 0.5:
+        return powers(label, values)
+    reach = max(0.001, 1.05 * max(abs(value - 1) for value in values))
+    ticks = [(1 + reach * part / 2, f"{1 + reach * part / 2:.4g}") for part in range(-2, 3)]
+    return Axis(label, 1 - reach, 1 + reach, ticks)
+
+
+def _size_names(findings: Findings) -> list[str]:
+    found = {row.size for row in findings.compared}
+    key = {name: sizes(name)[0] for name in found}
+    return sorted(found, key=lambda name: (key[name].power, key[name].passes))
