@@ -2,8 +2,8 @@
 
     python benchmarks/judge_gpu.py --kernelbench PATH/TO/KernelBench [--json FILE]
 
-Three KernelBench problems (one of each level) x three ways to write a kernel x correct, slow and wrong; the
-reference timed against itself; every fault of `stark.testing.candidates`, each followed by an honest candidate.
+Three KernelBench problems (one of each level) x three ways to write a kernel x correct, slow and wrong; every
+fault of `stark.testing.candidates`, each followed by an honest candidate.
 Exits 1 if any status is not the expected one.
 """
 
@@ -30,21 +30,6 @@ from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 PROBLEMS = ("level1/19", "level2/12", "level3/1")
 ROUTES = ("triton", "cuda", "load_inline")
 VARIANTS = ("correct", "slow", "wrong")
-
-SIZED = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, x):
-        return torch.sigmoid(x)
-
-def get_inputs():
-    return [torch.rand({elements})]
-
-def get_init_inputs():
-    return []
-"""
 
 
 class Table:
@@ -116,14 +101,6 @@ async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
         await asyncio.gather(*waiting)  # builds run side by side, the device does one at a time
 
 
-async def against_itself(executor: Executor, table: Table) -> None:
-    """The reference as its own candidate; the ratio should be 1."""
-    for power in (12, 20, 22, 24, 26, 28, 30):
-        problem = Problem(name=f"sigmoid of 2^{power}", source=SIZED.format(elements=2**power))
-        same = problem.source.replace("class Model(", "class ModelNew(")
-        await judge(executor, table, problem, "itself", as_candidate("triton", same), "correct")
-
-
 async def faults(executor: Executor, table: Table) -> None:
     for name, (source, status) in FAULTS.items():
         await judge(executor, table, PROBLEM, name, as_candidate("triton", source), status)
@@ -135,14 +112,12 @@ async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kernelbench", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--parts", default="kernels,itself,faults")
+    parser.add_argument("--parts", default="kernels,faults")
     options = parser.parse_args()
     table = Table()
     executor = open_executor("local")
     if "kernels" in options.parts:
         await kernels(executor, table, options.kernelbench)
-    if "itself" in options.parts:
-        await against_itself(executor, table)
     await executor.close()
     if "faults" in options.parts:
         short = open_executor("local", Limits(build_s=8, verify_s=8, memory_gb=8))

@@ -79,7 +79,7 @@ def others(
         "programs": {str(size): size.problem.source for size in chosen},
         "kernelbench": str(kernelbench) if kernelbench else None,
     }
-    command = [sys.executable, str(HERE / "other_methods.py"), json.dumps(asked)]
+    command = [sys.executable, "-P", str(HERE / "other_methods.py"), json.dumps(asked)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -104,7 +104,9 @@ def others(
 def neighbour(device: str) -> Iterator[None]:
     """A process that uses the device in bursts, at work before anything is timed. Raises MachineError."""
     process = subprocess.Popen(
-        [sys.executable, str(HERE / "neighbour.py"), device], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-P", str(HERE / "neighbour.py"), device],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert process.stdout is not None

@@ -55,7 +55,9 @@ def widths(findings: Findings) -> str:
         for rows in by_size
     )
     x = decades("ms a call", [latency for latency, _, _ in points])
-    y = decades("half-width of the interval, %", [width for _, *both in points for width in both])
+    y = decades(
+        "half-width of the interval, %", [1.0, *(width for _, *both in points for width in both)]
+    )
     picture = Picture("The width of the 95 % interval, median", x, y)
     picture.line("reported", COLOURS[0], [(at, width) for at, width, _ in points])
     picture.line("not widened", COLOURS[1], [(at, width) for at, _, width in points])

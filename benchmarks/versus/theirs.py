@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stark.core.problem import Problem
+from stark.languages.building import toolkit_environment
+from stark.languages.tools import search_path
 from versus.cases import Case
 from versus.kernelbench_child import absent
 from versus.results import FAILED, Finding, Results
@@ -69,10 +71,10 @@ def evaluate(
         begin = time.monotonic()
         with Path(folder, "said.txt").open("wb") as said:
             process = subprocess.Popen(
-                [sys.executable, str(CHILD), str(asked)],
+                [sys.executable, "-P", str(CHILD), str(asked)],
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **_fresh_caches(folder)},
+                env={**os.environ, **_tools(), **_fresh_caches(folder)},
                 cwd=folder,
                 start_new_session=True,
             )
@@ -116,6 +118,11 @@ def _request(
         "device": device,
         "folder": folder,
     }
+
+
+def _tools() -> dict[str, str]:
+    """Where nvcc and ninja are, as our own builds are told: theirs must not fail for the lack of a path."""
+    return {"PATH": search_path(), **toolkit_environment(None)}
 
 
 def _fresh_caches(folder: str) -> dict[str, str]:
