@@ -1,6 +1,6 @@
 """How far measured times and ratios can be trusted: the judge on identical programs, and beside the usual methods.
 
-    python benchmarks/measuring.py --device cpu --minutes 20                       # writes docs/measuring/cpu.*
+    python benchmarks/measuring.py --device cpu --minutes 40                       # writes docs/measuring/cpu.*
     python benchmarks/measuring.py --device cuda:0 --name h200 --kernelbench PATH --minutes 9 --into FOLDER --document none
     python benchmarks/measuring.py --parts none --name h200                        # draws docs/measuring/h200.json again
 
@@ -44,7 +44,8 @@ def main() -> None:
     parts = [] if options.parts == ["none"] else options.parts
     if parts:
         findings = read(path) if options.more and path.exists() else Findings(path)
-        findings.command = f"python benchmarks/measuring.py {shlex.join(sys.argv[1:])}"
+        command = f"python benchmarks/measuring.py {shlex.join(sys.argv[1:])}"
+        findings.command = "; ".join(filter(None, [findings.command, command]))
         findings.date = datetime.date.today().isoformat()
         try:
             asyncio.run(_measure(options, parts, findings))

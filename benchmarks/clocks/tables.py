@@ -14,6 +14,9 @@ from clocks.programs import sizes
 LONG_MS = 0.1
 """Work longer than this is what the interval's width is promised for."""
 
+ABSURD = 10.0
+"""A relative half-width that says nothing any more."""
+
 
 def identical(findings: Findings) -> str:
     """The judge on identical programs."""
@@ -70,12 +73,17 @@ def _identical_cells(size: str, rows: Sequence[Alike]) -> list[str]:
         f"{median(row.latency_ms for row in rows):.4g}",
         str(len(rows)),
         f"{min(ratios):.4f} to {max(ratios):.4f}",
-        f"{median(row.half_width for row in rows):.2%}",
-        f"{median(row.exact_half_width for row in rows):.2%}",
+        _width(median(row.half_width for row in rows)),
+        _width(median(row.exact_half_width for row in rows)),
         f"{median(row.device_s for row in rows):.2f}",
         str(sum(row.low > 1 for row in rows)),
         str(sum(row.high < 1 for row in rows)),
     ]
+
+
+def _width(half_width: float) -> str:
+    """The judge makes an interval absurdly wide where a reference was always disturbed."""
+    return f"{half_width:.2%}" if half_width < ABSURD else "not measurable"
 
 
 def _counted(rows: Sequence[Alike]) -> Iterator[str]:

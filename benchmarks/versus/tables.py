@@ -62,6 +62,8 @@ def summary(results: Results, cases: Sequence[Case]) -> Iterator[str]:
     yield f"- {len(compared)} of {len(cases)} candidates judged by both"
     if compared:
         yield f"- one at a time: {_total(compared)}"
+        whole_s = sum(pair.theirs.process_s or 0.0 for pair in compared)
+        yield f"- with imports and starts, counted in no ratio, the whole processes of theirs took {whole_s:.1f} s"
     yield from _all_at_once(results, cases)
     large = [pair for pair in compared if results.large.get(pair.case.spec)]
     if large:

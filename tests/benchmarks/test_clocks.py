@@ -137,6 +137,8 @@ def test_the_table_of_identical_programs(tmp_path: Path) -> None:
     said = tables.identical(findings)
     assert "a box, 2026-11-20: `python measuring.py`" in said
     assert "| 2^22 | 0.5 | 3 | 0.9800 to 1.0300 | 1.00% | 0.51% | 1.50 | 1 | 1 |" in said
+    unmeasurable = tables.identical(findings_of(tmp_path, row(low=0.001, high=1000.0)))
+    assert "| not measurable | 0.50% |" in unmeasurable
     assert said.index("| 2^22 |") < said.index("| 2^28, 8 times |")
     assert "- false wins: 1 of 4, 25.00% (95 % interval 0.63% to 80.59%)" in said
     assert "not widened, had to be above 1.0200" in said
