@@ -103,16 +103,12 @@ def others(
 @contextlib.contextmanager
 def neighbour(device: str) -> Iterator[None]:
     """A process that uses the device in bursts, at work before anything is timed. Raises MachineError."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", str(HERE / "neighbour.py"), device],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    command = [sys.executable, "-P", str(HERE / "neighbour.py"), device]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        if process.stdout.readline() != "at work\n":
-            raise MachineError("the neighbour process ended before it was at work")
-        yield
-    finally:
-        process.kill()
-        process.wait()
+        try:
+            if process.stdout.readline() != "at work\n":
+                raise MachineError("the neighbour process ended before it was at work")
+            yield
+        finally:
+            process.kill()

@@ -107,7 +107,8 @@ def _ours_alone(results: Results, cases: Sequence[Case]) -> Iterator[str]:
         f"{case.spec} {found.seconds:.2f} s"
         + (" with the problem made ready" if found.first else "")
         for case, found in judged
-        if (case.level, case.route, found.verdict) == ("level 1", "triton", "correct")
+        if (case.level, case.route, case.variant, found.verdict)
+        == ("level 1", "triton", "correct", "correct")
     ]
     if simple:
         yield f"- correct Triton candidates of level 1, ours: {', '.join(simple)}"

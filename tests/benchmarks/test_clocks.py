@@ -4,13 +4,14 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from clocks import alike, pictures, tables
+from clocks import alike, methods, pictures, tables
 from clocks.chances import binomial_interval, spread
 from clocks.findings import Alike, Compared, Findings, read
 from clocks.other_methods import mean_of_100, programs
 from clocks.pictures import around_one, decades
 from clocks.programs import Size, sizes
 
+from stark.core.errors import MachineError
 from stark.core.evaluation import Correct, Incorrect
 from stark.languages import language
 from stark.testing.executor import FakeExecutor
@@ -200,3 +201,47 @@ def test_rows_are_written_as_tables(tmp_path: Path) -> None:
     assert lines[0].startswith("size,latency_ms,ratio,low,high")
     assert lines[1].startswith("22,0.5,1.0,0.99,1.01")
     assert len((tmp_path / "box-methods.csv").read_text().splitlines()) == 2
+
+
+def test_one_run_of_the_other_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = """
+import json, sys
+asked = json.loads(sys.argv[1])
+assert asked["device"] == "cpu" and "relu" in asked["programs"]["14"] and asked["kernelbench"] is None
+print("[Profiling] something")
+print(json.dumps({"method": "mean", "size": "14", "reference_ms": 3.0, "candidate_ms": 2.0}))
+print(json.dumps({"method": "median", "size": "14", "failed": "no such method"}))
+sys.exit("too bad")
+"""
+    (tmp_path / "other_methods.py").write_text(script)
+    monkeypatch.setattr(methods, "HERE", tmp_path)
+    findings = findings_of(tmp_path)
+    rows = methods.others("cpu", sizes("14"), True, None, findings)
+    assert [Compared("mean", "14", True, 3.0, 2.0, 1.5)] == rows
+    assert "median at 14: no such method" == findings.failures[0]
+    assert "ended with 1: too bad" in findings.failures[1]
+
+
+async def test_methods_are_compared_with_and_without_a_neighbour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other_methods.py").write_text("")
+    (tmp_path / "neighbour.py").write_text(
+        "import time\nprint('at work', flush=True)\ntime.sleep(60)"
+    )
+    monkeypatch.setattr(methods, "HERE", tmp_path)
+    findings = findings_of(tmp_path)
+    executor = FakeExecutor(lambda _: alike_as(1.0))
+    await methods.measure(executor, "cpu", sizes("10,14"), 2, LATE, findings, None)
+    assert [("10", False), ("14", False), ("10", True), ("14", True)] * 2 == [
+        (each.size, each.busy) for each in findings.compared
+    ]
+
+
+def test_a_neighbour_that_does_not_work_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "neighbour.py").write_text("import sys; sys.exit(1)")
+    monkeypatch.setattr(methods, "HERE", tmp_path)
+    with pytest.raises(MachineError, match="neighbour"), methods.neighbour("cpu"):
+        pytest.fail("nothing is at work")

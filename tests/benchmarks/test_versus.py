@@ -189,3 +189,52 @@ def test_another_way_to_fail_is_no_disagreement() -> None:
 def test_the_size_of_inputs_is_found_without_making_them() -> None:
     source = "import torch\nn = 1 << 40\ndef get_inputs():\n    return [torch.rand(n), 3.5]\n"
     assert input_bytes(Problem(name="huge", source=source)) == 4 << 40
+
+
+def theirs_by(child: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_s: float = 60.0):  # type: ignore[no-untyped-def]
+    """What becomes of a process that does this in the place of KernelBench's."""
+    script = tmp_path / "child.py"
+    script.write_text("import json, os, sys, time\nfrom pathlib import Path\n" + child)
+    monkeypatch.setattr(theirs, "CHILD", script)
+    monkeypatch.setattr(theirs, "LIMIT_S", 1.0)
+    return theirs.evaluate(tmp_path, "cuda:0", WRONG, Problem(name="any", source=""), left_s)
+
+
+def test_the_answer_of_their_process_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = """
+asked = json.loads(Path(sys.argv[1]).read_text())
+assert asked["backend"] == "cuda" and "scaled_leaky_relu" in asked["candidate"]
+assert os.environ["TRITON_CACHE_DIR"].startswith(asked["folder"])
+answer = {"seconds": 0.25, "compiled": True, "correct": False, "errors": [], "said": "Output mismatch"}
+Path(asked["folder"], "answer.json").write_text(json.dumps(answer))
+os.abort()
+"""
+    found = theirs_by(child, tmp_path, monkeypatch)
+    assert (found.verdict, found.seconds, found.said) == ("incorrect", 0.25, "Output mismatch")
+    assert found.process_s > 0.0
+
+
+def test_a_process_of_theirs_that_dies_is_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = theirs_by("print('so long', flush=True)\nos.abort()", tmp_path, monkeypatch)
+    assert found.verdict == "crashed"
+    assert found.said == "died by signal 6: so long\n"
+
+
+def test_a_process_of_theirs_that_fails_by_itself_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = theirs_by("import no_such_wheel", tmp_path, monkeypatch)
+    assert found.verdict == FAILED
+    assert "no_such_wheel" in found.said
+
+
+def test_their_limit_is_a_verdict_and_the_end_of_our_time_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = theirs_by("time.sleep(60)", tmp_path, monkeypatch)
+    assert (found.verdict, found.seconds) == ("timed_out", 1.0)
+    assert theirs_by("time.sleep(60)", tmp_path, monkeypatch, left_s=0.3) is None
