@@ -44,8 +44,7 @@ def main() -> None:
     parts = [] if options.parts == ["none"] else options.parts
     if parts:
         findings = read(path) if options.more and path.exists() else Findings(path)
-        command = f"python benchmarks/measuring.py {shlex.join(sys.argv[1:])}"
-        findings.command = "; ".join(filter(None, [findings.command, command]))
+        findings.command = "; ".join(filter(None, [findings.command, command(sys.argv[1:])]))
         findings.date = datetime.date.today().isoformat()
         try:
             asyncio.run(_measure(options, parts, findings))
@@ -53,6 +52,20 @@ def main() -> None:
             draw(findings, options.document)
     else:
         draw(read(path), options.document)
+
+
+def command(arguments: list[str]) -> str:
+    """How to measure the same elsewhere: the command without this machine's own paths."""
+    parts = [
+        half for part in arguments for half in (part.split("=", 1) if part[:2] == "--" else [part])
+    ]
+    for option in ("--into", "--document"):
+        while option in parts:
+            at = parts.index(option)
+            del parts[at : at + 2]
+    if "--kernelbench" in parts:
+        parts[parts.index("--kernelbench") + 1] = "KernelBench"
+    return shlex.join(["python", "benchmarks/measuring.py", *parts])
 
 
 async def _measure(options: argparse.Namespace, parts: list[str], findings: Findings) -> None:

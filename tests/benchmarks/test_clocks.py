@@ -10,6 +10,7 @@ from clocks.findings import Alike, Compared, Findings, read
 from clocks.other_methods import mean_of_100, programs
 from clocks.pictures import around_one, decades
 from clocks.programs import Size, sizes
+from measuring import command
 
 from stark.core.errors import MachineError
 from stark.core.evaluation import Correct, Incorrect
@@ -245,3 +246,11 @@ def test_a_neighbour_that_does_not_work_is_an_error(
     monkeypatch.setattr(methods, "HERE", tmp_path)
     with pytest.raises(MachineError, match="neighbour"), methods.neighbour("cpu"):
         pytest.fail("nothing is at work")
+
+
+def test_the_command_in_the_document_has_no_paths_of_a_machine() -> None:
+    given = "--device cuda:0 --into=/tmp/here --kernelbench /tmp/kb --document none --minutes 9"
+    assert command(given.split()) == (
+        "python benchmarks/measuring.py --device cuda:0 --kernelbench KernelBench --minutes 9"
+    )
+    assert command([]) == "python benchmarks/measuring.py"
