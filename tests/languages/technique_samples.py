@@ -28,4 +28,6 @@ def candidate_of(technique: Technique, language: Language) -> Candidate:
 
 def taught(*names: str) -> list[tuple[Language, Technique]]:
     """Every technique of these languages, with its language."""
-    return [(LANGUAGES[name], technique) for name in names for technique in LANGUAGES[name].techniques]
+    return [
+        (LANGUAGES[name], technique) for name in names for technique in LANGUAGES[name].techniques
+    ]

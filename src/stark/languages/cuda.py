@@ -55,8 +55,8 @@ CUDA = Language(
         LIBRARIES,
         Technique("cuda/tensor_cores", ("compute",), MATMUL),
         Technique("cuda/split_k", ("memory", "compute"), MATMUL, few_outputs=True),
-        Technique("cuda/online_reductions", ("memory", "launch"), ROWS),
         Technique("cuda/fusion", least_steps=2),
+        Technique("cuda/online_reductions", ("memory", "launch"), ROWS),
         Technique("cuda/wide_access", ("memory",)),
     ),
 )

@@ -38,4 +38,6 @@ class Lessons:
     @property
     def to_repair(self) -> str:
         """The guide, and of each technique the traps."""
-        return "\n\n".join([self.guide.strip(), *(technique.traps for technique in self.techniques)])
+        return "\n\n".join(
+            [self.guide.strip(), *(technique.traps for technique in self.techniques)]
+        )
