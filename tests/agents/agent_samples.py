@@ -208,12 +208,13 @@ class Answers:
 
 async def prompt(role: RoleName, parent: int, plan: Plan = EDIT, grown: Tree | None = None) -> str:
     """What this role is asked when this node is selected; `plan` is what the code role carries out."""
-    answers = Answers(_reply(role, parent, plan))
+    answers = Answers(reply_of(role, parent, plan))
     await work(answers.ask, role, brief(role, parent, grown), plan)
     return answers.prompts[0]
 
 
-def _reply(role: RoleName, parent: int, plan: Plan) -> str:
+def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
+    """A reply that this role's rules accept."""
     if role == "plan":
         return REWRITE_REPLY
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY

@@ -143,9 +143,9 @@ def test_a_technique_has_its_parts_and_a_candidate_that_may_be_one(
     language: Language, technique: Technique
 ) -> None:
     assert 2 < len(technique.title) < 70
-    assert technique.lead.startswith(f"- **{technique.title}.** ")
+    assert technique.lead.startswith(f"## {technique.title}\n")
     assert "```" not in technique.lead + technique.traps
-    assert 200 < len(technique.lead) < 1500
+    assert 200 < len(technique.lead) < 1800
     assert language.check(samples.candidate_of(technique, language).source) is None
     assert 6500 > len(technique.text)
 

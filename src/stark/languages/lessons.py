@@ -27,7 +27,7 @@ class Lessons:
         """The form, and of each technique when it pays and the idea."""
         if not self.techniques:
             return self.form
-        leads = "\n".join(technique.lead for technique in self.techniques)
+        leads = "\n\n".join(technique.lead for technique in self.techniques)
         return f"{self.form}\n\n# Techniques that may pay here\n{leads}"
 
     @property

@@ -69,7 +69,7 @@ class Technique:
     def lead(self) -> str:
         """What a plan needs: when it pays, and the idea."""
         paying, idea = (section(self.text, part, level=3) for part in ("When it pays", "The idea"))
-        return f"- **{self.title}.** {paying} {idea}"
+        return f"## {self.title}\n{paying}\n{idea}"
 
     @property
     def traps(self) -> str:
