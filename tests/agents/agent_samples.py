@@ -132,14 +132,14 @@ CRASH = Crashed(
 
 
 class Taught(Language):
-    """A language whose guide is short, so that no guide's change touches the snapshots."""
+    """A language with a short guide and no techniques, so that no change of either touches the snapshots."""
 
     @property
     def guide(self) -> str:
         return "# Taught\n\n## The form\nOne Python file that defines `ModelNew`.\n\n## Traps\nCosts $0 to learn."
 
 
-LANGUAGE = Taught(**vars(LANGUAGES["cuda"]))
+LANGUAGE = Taught(**vars(LANGUAGES["cuda"]) | {"techniques": ()})
 
 
 def attempt(
@@ -208,12 +208,13 @@ class Answers:
 
 async def prompt(role: RoleName, parent: int, plan: Plan = EDIT, grown: Tree | None = None) -> str:
     """What this role is asked when this node is selected; `plan` is what the code role carries out."""
-    answers = Answers(_reply(role, parent, plan))
+    answers = Answers(reply_of(role, parent, plan))
     await work(answers.ask, role, brief(role, parent, grown), plan)
     return answers.prompts[0]
 
 
-def _reply(role: RoleName, parent: int, plan: Plan) -> str:
+def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
+    """A reply that this role's rules accept."""
     if role == "plan":
         return REWRITE_REPLY
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from typing import get_args
 
 import agent_samples as samples
@@ -14,6 +15,7 @@ from stark.agents.window import LIMIT, RoleName
 from stark.core.errors import ModelRefused, ReplyError
 from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
+from stark.languages import LANGUAGES
 from stark.search.tree import Tree
 from stark.testing.nodes import random_tree
 
@@ -58,6 +60,24 @@ async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> 
     assert "Inputs: float32[64, 256]. Outputs: float32[64, 256]." in text
     assert "Invented GPU (sm_90), 132 streaming multiprocessors" in text
     assert "CUDA C++" in text
+
+
+@pytest.mark.parametrize(
+    ("role", "shown"),
+    [("plan", "lead"), ("code", "text"), ("debug", "traps"), ("solo", "text")],
+)
+async def test_every_role_is_shown_its_part_of_the_techniques_that_pay(
+    role: RoleName, shown: str
+) -> None:
+    triton = LANGUAGES["triton"]
+    told = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
+    (technique,) = told.lessons.techniques
+    assert "triton/wide_access" == technique.name
+    answers = Answers(samples.reply_of(role, 1, REWRITE))
+
+    await samples.work(answers.ask, role, told, REWRITE)
+
+    assert getattr(technique, shown) in answers.prompts[0]
 
 
 async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_device() -> None:

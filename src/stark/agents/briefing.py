@@ -18,6 +18,7 @@ from stark.core.node import COMPILER, ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import Language
+from stark.languages.lessons import Lessons
 
 OTHER_SOURCE_LINES = 220
 """Longer sources of other attempts are cut: they are there to draw on, not to be edited."""
@@ -31,6 +32,11 @@ class Brief:
     language: Language
     reference: Reference
     window: ContextWindow
+
+    @property
+    def lessons(self) -> Lessons:
+        """What is taught about the language for this problem on this device."""
+        return self.language.lessons(self.problem, self.reference)
 
     def common(self) -> dict[str, str]:
         """What every prompt says."""

@@ -41,7 +41,7 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
     node = brief.window.node
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
-        "form": brief.language.form,
+        "form": brief.lessons.to_plan,
         "start": start_text(node, numbered_lines=True),
         "children": attempts_text(brief.window.children, with_source=False),
         "leaderboard": leaders_text(brief.window, with_source=False),
@@ -58,7 +58,7 @@ async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...
     node = brief.window.node
     facts = brief.common() | {
         "strategy": plan.strategy,
-        "guide": brief.language.guide,
+        "guide": brief.lessons.to_write,
         "others": attempts_text(brief.window.others, with_source=True),
     }
     if plan.action == "rewrite" or node is None:
@@ -84,7 +84,7 @@ async def debug(ask: Ask, brief: Brief) -> str:
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
         "strategy": node.plan.strategy if node.plan else "None was written down.",
-        "guide": brief.language.guide,
+        "guide": brief.lessons.to_repair,
         "others": attempts_text(brief.window.others, with_source=True),
     }
     return await _converse(ask, "debug", fill("debug", facts), parse_candidate)
@@ -105,7 +105,7 @@ async def solo(ask: Ask, brief: Brief) -> str:
         "start": start_text(node, numbered_lines=False),
         "children": attempts_text(brief.window.children, with_source=False),
         "leaderboard": leaders_text(brief.window, with_source=True),
-        "guide": brief.language.guide,
+        "guide": brief.lessons.to_write,
     }
     return await _converse(ask, "solo", fill("solo", facts), parse_candidate)
 

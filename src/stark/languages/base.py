@@ -15,9 +15,13 @@ from typing import Literal, NamedTuple
 
 from stark.core.candidate import Candidate
 from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.languages.guide import fenced, section
+from stark.languages.lessons import Lessons
 from stark.languages.reading import binds
+from stark.languages.technique import Technique, choose
 from stark.languages.tools import Tool
+from stark.languages.work import work_of
 
 DeviceKind = Literal["cpu", "cuda"]
 
@@ -57,18 +61,26 @@ class Language:
     device being present; None leaves it to be found out from the device.
     """
 
+    techniques: tuple[Technique, ...] = ()
+    """What is taught beside the guide where it pays, in the order in which it is considered."""
+
     has_compiler: bool = False
     """Whether PyTorch's own compiler writes in it."""
 
     @property
     def guide(self) -> str:
-        """What a model is taught about the language: the form, one worked example, the traps."""
+        """What a model is always taught about the language: the form, one worked example, the traps."""
         return files("stark.languages").joinpath(f"{self.name}.md").read_text(encoding="utf-8")
 
     @property
     def form(self) -> str:
         """The guide's rules for every candidate: what a plan must not ask to break."""
         return section(self.guide, "The form")
+
+    def lessons(self, problem: Problem, reference: Reference) -> Lessons:
+        """What the roles are taught for this problem: the guide, and the techniques that pay for it."""
+        chosen = choose(self.techniques, work_of(problem, reference)) if self.techniques else ()
+        return Lessons(self.form, self.guide, chosen)
 
     @property
     def example(self) -> Example:

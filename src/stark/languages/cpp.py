@@ -8,6 +8,7 @@ from pathlib import Path
 from stark.languages.base import Language
 from stark.languages.building import extension_environment
 from stark.languages.reading import keyword_given, names_used
+from stark.languages.technique import Technique
 from stark.languages.tools import CPP_COMPILER, NINJA, TORCH, TVM_FFI
 
 BUILDERS = frozenset(
@@ -51,4 +52,11 @@ CPP = Language(
     rule=_rule,
     environment=_environment,
     has_compiler=True,
+    techniques=(
+        Technique("cpp/small_problems", ("launch",)),
+        Technique("cpp/blocking", ("memory", "compute"), frozenset({"matmul", "conv"})),
+        Technique("cpp/memory_traffic", ("memory",)),
+        Technique("cpp/simd"),
+        Technique("cpp/threads", ("memory", "compute")),
+    ),
 )

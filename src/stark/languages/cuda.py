@@ -13,6 +13,7 @@ from stark.languages.building import (
 )
 from stark.languages.cpp import BUILDERS
 from stark.languages.reading import names_used
+from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import CPP_COMPILER, NINJA, NVCC, TORCH, TVM_FFI
 
 RUNTIME_COMPILERS = (
@@ -49,4 +50,13 @@ CUDA = Language(
     tools=(NVCC, CPP_COMPILER, NINJA, TVM_FFI, TORCH),
     rule=_rule,
     environment=_environment,
+    techniques=(
+        CUDA_GRAPHS,
+        LIBRARIES,
+        Technique("cuda/tensor_cores", ("compute",), MATMUL),
+        Technique("cuda/split_k", ("memory", "compute"), MATMUL, few_outputs=True),
+        Technique("cuda/fusion", least_steps=2),
+        Technique("cuda/online_reductions", ("memory", "launch"), ROWS),
+        Technique("cuda/wide_access", ("memory",)),
+    ),
 )

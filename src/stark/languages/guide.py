@@ -1,4 +1,4 @@
-"""Finds the fenced blocks of a Markdown text."""
+"""Finds the fenced blocks and the sections of a Markdown text."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def fenced(text: str, info: str) -> list[str]:
     return blocks
 
 
-def section(guide: str, title: str) -> str:
-    """The text under a second-level heading, without the heading. Raises ValueError if there is none."""
-    _, found, rest = guide.partition(f"\n## {title}\n")
+def section(guide: str, title: str, level: int = 2) -> str:
+    """The text under a heading, without the heading, up to the next of its level. Raises ValueError if there is none."""
+    mark = "#" * level
+    _, found, rest = guide.partition(f"\n{mark} {title}\n")
     if not found:
         raise ValueError(f"the guide has no section {title!r}")
-    return rest.partition("\n## ")[0].strip()
+    return rest.partition(f"\n{mark} ")[0].strip()

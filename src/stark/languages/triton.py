@@ -8,6 +8,7 @@ from pathlib import Path
 from stark.languages.base import Language
 from stark.languages.building import common_environment, device_environment
 from stark.languages.reading import names_used
+from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import C_COMPILER, TORCH, TRITON_COMPILER
 
 
@@ -32,4 +33,14 @@ TRITON = Language(
     rule=_rule,
     environment=_environment,
     has_compiler=True,
+    techniques=(
+        CUDA_GRAPHS,
+        LIBRARIES,
+        Technique("triton/tensor_cores", ("compute",), MATMUL),
+        Technique("triton/split_k", ("memory", "compute"), MATMUL, few_outputs=True),
+        Technique("triton/fusion", least_steps=2),
+        Technique("triton/online_reductions", ("memory", "launch"), ROWS),
+        Technique("triton/persistent_tma", ("compute",), MATMUL, hopper=True),
+        Technique("triton/wide_access", ("memory",)),
+    ),
 )

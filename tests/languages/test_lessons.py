@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.languages import LANGUAGES, Language
+from stark.testing.nodes import CPU, DEVICE, ROOFLINE, measurement
+
+SOFTMAX = Problem(
+    name="softmax",
+    source="import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n",
+)
+
+
+def reference(language: Language) -> Reference:
+    return Reference(
+        device=DEVICE if "cuda" in language.device_kinds else CPU,
+        versions={},
+        inputs=(),
+        outputs=(),
+        eager=measurement(1.0),
+        roofline=ROOFLINE.model_copy(update={"memory_ms": 0.5}),
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
+def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Language) -> None:
+    lessons = language.lessons(SOFTMAX, reference(language))
+
+    assert 2 <= len(lessons.techniques)
+    assert lessons.to_plan.startswith(language.form)
+    assert lessons.to_write.startswith(language.guide.strip())
+    assert lessons.to_repair.startswith(language.guide.strip())
+    for technique in lessons.techniques:
+        assert technique.lead in lessons.to_plan
+        assert technique.text in lessons.to_write
+        assert technique.traps in lessons.to_repair
+        assert technique.example not in lessons.to_plan + lessons.to_repair
+    assert len(lessons.to_plan) < len(lessons.to_repair) < len(lessons.to_write)
+
+
+def test_without_techniques_the_guide_is_all() -> None:
+    bare = replace(LANGUAGES["cpp"], techniques=())
+    lessons = bare.lessons(SOFTMAX, reference(bare))
+
+    assert (bare.form, bare.guide.strip()) == (lessons.to_plan, lessons.to_write)
+    assert lessons.to_write == lessons.to_repair
