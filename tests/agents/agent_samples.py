@@ -15,7 +15,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
-from stark.core.call import Message, Reply
+from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
 from stark.core.node import ROOT, Action, Node, Selection
@@ -194,10 +194,12 @@ class Answers:
         self._left = iter(replies)
         self.roles: list[str] = []
         self.asked: list[tuple[Message, ...]] = []
+        self.fits: list[Fit] = []
 
-    async def ask(self, role: str, messages: tuple[Message, ...]) -> Reply:
+    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
         self.roles.append(role)
         self.asked.append(messages)
+        self.fits.append(fit)
         return Reply(text=next(self._left), model="scripted")
 
     @property

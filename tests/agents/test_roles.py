@@ -258,7 +258,7 @@ async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> No
 
 
 async def test_a_model_that_cannot_be_asked_is_not_a_reply() -> None:
-    async def ask(role: str, messages: object) -> object:
+    async def ask(role: str, messages: object, fit: object) -> object:
         raise ModelRefused("no key: set one")
 
     with pytest.raises(ModelRefused):
