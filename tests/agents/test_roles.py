@@ -71,7 +71,7 @@ async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_d
     assert "- Attempt 5, a repair of attempt 2: One block per row." in leaders
     assert "eager PyTorch takes 1 ms" in text
     assert "the roofline is about 0.01 ms, memory-bound" in text
-    assert [3, 4, 5] == others_in(text)
+    assert [5, 3, 4] == others_in(text)
 
 
 async def test_code_gets_the_marked_source_with_the_instructions() -> None:
@@ -84,7 +84,7 @@ async def test_code_gets_the_marked_source_with_the_instructions() -> None:
     ):
         marked = text[text.index(begin) : text.index(f"<<<IMPROVE END {end}>>>")]
         assert instruction in marked
-    assert "Resolve all of: body, launch." in text
+    assert "For each anchor (body, launch) write a line `ANCHOR: name`" in text
     assert samples.LANGUAGE.guide in text
     assert [3, 4] == others_in(text)
     assert source_of(3).strip() in text, "the children's code, to draw on"

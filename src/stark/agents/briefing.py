@@ -157,8 +157,8 @@ def attempts_text(
 
 
 def leaders_text(window: ContextWindow, with_source: bool, cuts: Mapping[int, Kept] = UNCUT) -> str:
-    """The fastest attempts, but for the selected node and its children, which are shown before."""
-    return attempts_text(window.leaderboard, with_source, "None besides those above.", cuts)
+    """The fastest attempts, but for the selected node and its children, which are shown after."""
+    return attempts_text(window.leaderboard, with_source, "None besides what is shown below.", cuts)
 
 
 def outcome_text(node: Node) -> str:

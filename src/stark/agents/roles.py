@@ -32,11 +32,6 @@ Ask = Callable[[str, tuple[Message, ...], Fit], Awaitable[Reply]]
 
 Parsed = TypeVar("Parsed")
 
-EDIT_RULE = "The source above has numbered lines."
-REWRITE_RULE = (
-    "There is no kernel here to edit, so this must be a rewrite: reply with `ACTION: rewrite`."
-)
-
 
 async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy, grounded in the selected source by anchors; a rewrite at the root."""
@@ -82,7 +77,7 @@ def plan_prompt(brief: Brief) -> str:
         "start": start_text(node, numbered_lines=True),
         "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
         "leaderboard": leaders_text(brief.window, with_source=False, cuts=brief.cuts),
-        "action_rule": REWRITE_RULE if node is None else EDIT_RULE,
+        "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
     }
     return fill("plan", facts)
 
