@@ -31,6 +31,7 @@ from stark.core.usage import RoleUsage, role_usage, utf8_bytes
 from stark.models import Model, open_model
 from stark.recording import read_recording
 from stark.replies import plain
+from stark.report.spending import ESTIMATED
 
 TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
 
@@ -138,7 +139,7 @@ def _tell(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -
             f"{took.seconds:>8.1f}  {failed}"
         )
     every = [check for _, found in results.values() for check in found]
-    print(f"{sum(check.passed for check in every)} of {len(every)} checks passed; ~ is an estimate")
+    print(f"{sum(check.passed for check in every)} of {len(every)} checks passed. {ESTIMATED}.")
     for name, (_, found) in results.items():
         for check in found:
             if not check.passed:
