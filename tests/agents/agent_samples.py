@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from stark.agents import roles
@@ -233,6 +234,13 @@ async def work(ask: Ask, role: RoleName, told: Brief, plan: Plan) -> None:
             await roles.solo(ask, told)
 
 
+async def _cut_prompt() -> str:
+    """A prompt with room for one of its two neighbours' sources."""
+    answers = Answers(REPLACEMENTS_REPLY)
+    await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_290), EDIT)
+    return answers.prompts[0]
+
+
 async def prompts() -> dict[str, str]:
     """Every kind of prompt, by the name of its snapshot."""
     rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
@@ -246,6 +254,7 @@ async def prompts() -> dict[str, str]:
         "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
         "code_rewrite": await prompt("code", 1, rewrite),
         "code_edit": await prompt("code", 1),
+        "code_edit_cut": await _cut_prompt(),
         "debug": await prompt("debug", 6),
         "solo_at_the_root": await prompt("solo", ROOT),
         "solo": await prompt("solo", 1),
