@@ -7,11 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 import loop_samples as samples
+from stark.agents.fitting import least_tokens
 from stark.core.candidate import Candidate
-from stark.core.errors import UsageError
+from stark.core.errors import ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, Usage, estimated_tokens, utf8_bytes
+from stark.languages import language
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor
@@ -161,6 +163,31 @@ async def test_an_unknown_price_reaches_no_limit_in_dollars(store: Store) -> Non
     _, reason = await samples.work(store, run, replies=samples.scripted(dollars=None)[0])
 
     assert "8 attempts made" == reason
+
+
+async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Store) -> None:
+    least = least_tokens(samples.run().problem, language("triton"))
+    run = samples.run(attempts=20, window_tokens=least + 900)
+
+    await samples.work(store, run)
+
+    fits = [call.fit for call in store.calls(run.id)]
+    assert all(fit is not None and fit.limit_tokens == least + 900 for fit in fits)
+    assert all(fit is not None and not fit.over for fit in fits)
+    assert any(fit is not None and fit.cuts for fit in fits)
+    for call in store.calls(run.id):
+        system, user, *_ = call.messages
+        assert call.fit is not None
+        assert estimated_tokens(utf8_bytes(system.text + user.text)) == call.fit.tokens
+
+
+async def test_a_limit_below_the_problem_and_the_guide_is_refused_at_once(store: Store) -> None:
+    executor = FakeExecutor()
+
+    with pytest.raises(ProblemError, match=r"alone are about [\d,]+ tokens .*--window-tokens"):
+        await samples.work(store, samples.run(window_tokens=100), executor)
+
+    assert [] == executor.evaluated
 
 
 async def test_unusable_replies_count_as_failed_attempts(store: Store) -> None:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Protocol
 
+from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
-from stark.core.call import Call, Message, Reply
+from stark.core.call import Call, Fit, Message, Reply
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, UsageError
+from stark.core.errors import CompilerRefused, ProblemError, UsageError
 from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
@@ -87,6 +88,12 @@ def _check_start(run: Run) -> None:
         raise UsageError(
             f"torch.compile writes no {run.language} kernels; leave out --start compiler, or choose the language "
             "triton for a GPU or cpp for the CPU"
+        )
+    least = least_tokens(run.problem, language(run.language))
+    if least > run.window_tokens:
+        raise ProblemError(
+            f"the problem and the guide to {run.language} alone are about {least:,} tokens of a prompt, which may have "
+            f"{run.window_tokens:,}; begin with a larger --window-tokens, if the models take it, or shorten the problem"
         )
 
 
@@ -187,6 +194,7 @@ class _Session:
             tree=self.tree,
             selection=selection,
             rng=self._chance(attempt, "window"),
+            window_tokens=self.run.window_tokens,
         )
         letters = _Correspondence(self, attempt)
         draft = await self.strategy.team.write(work, letters.ask)
@@ -272,7 +280,7 @@ class _Correspondence:
         self._turn = 0
         self.usage = Usage()
 
-    async def ask(self, role: str, messages: tuple[Message, ...]) -> Reply:
+    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
         """The reply to this attempt's next question."""
         session, turn = self._session, self._turn
         self._turn += 1
@@ -281,7 +289,14 @@ class _Correspondence:
             reply = self._stored[turn].reply
         else:
             reply = await session.replies.reply(self._attempt, turn, role, messages)
-            call = Call(attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply)
+            call = Call(
+                attempt=self._attempt,
+                turn=turn,
+                role=role,
+                messages=messages,
+                reply=reply,
+                fit=fit,
+            )
             session.store.add_call(session.run.id, call)
             await session.store.settled()
             session.usage += reply.usage

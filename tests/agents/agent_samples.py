@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from stark.agents import roles
@@ -15,7 +16,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
-from stark.core.call import Message, Reply
+from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
 from stark.core.node import ROOT, Action, Node, Selection
@@ -194,10 +195,12 @@ class Answers:
         self._left = iter(replies)
         self.roles: list[str] = []
         self.asked: list[tuple[Message, ...]] = []
+        self.fits: list[Fit] = []
 
-    async def ask(self, role: str, messages: tuple[Message, ...]) -> Reply:
+    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
         self.roles.append(role)
         self.asked.append(messages)
+        self.fits.append(fit)
         return Reply(text=next(self._left), model="scripted")
 
     @property
@@ -232,6 +235,13 @@ async def work(ask: Ask, role: RoleName, told: Brief, plan: Plan) -> None:
             await roles.solo(ask, told)
 
 
+async def _cut_prompt() -> str:
+    """A prompt with room for one of its two neighbours' sources."""
+    answers = Answers(REPLACEMENTS_REPLY)
+    await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_290), EDIT)
+    return answers.prompts[0]
+
+
 async def prompts() -> dict[str, str]:
     """Every kind of prompt, by the name of its snapshot."""
     rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
@@ -245,6 +255,7 @@ async def prompts() -> dict[str, str]:
         "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
         "code_rewrite": await prompt("code", 1, rewrite),
         "code_edit": await prompt("code", 1),
+        "code_edit_cut": await _cut_prompt(),
         "debug": await prompt("debug", 6),
         "solo_at_the_root": await prompt("solo", ROOT),
         "solo": await prompt("solo", 1),

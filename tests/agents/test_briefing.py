@@ -158,7 +158,7 @@ def test_attempts_are_listed_with_their_origin_plan_and_outcome() -> None:
 
 def test_no_attempts_are_told_in_words() -> None:
     assert "Nothing yet." == attempts_text([], with_source=True)
-    assert "None besides those above." == leaders_text(ContextWindow(), with_source=True)
+    assert "None besides what is shown below." == leaders_text(ContextWindow(), with_source=True)
 
 
 def test_leaders_are_listed_as_other_attempts_are() -> None:
@@ -238,15 +238,20 @@ def test_what_is_filled_in_is_left_as_it_is() -> None:
 
 
 def test_every_prompt_file_is_used() -> None:
-    """The snapshots are every kind of prompt, each with the words of its file."""
-    snapshots = {path.stem for path in samples.SNAPSHOTS.glob("*.md")}
-    names = {
-        entry.name.removesuffix(".md")
+    """The snapshots are every kind of prompt; the last words of each file stand in one of them."""
+    snapshots = [path.read_text("utf-8") for path in samples.SNAPSHOTS.glob("*.md")]
+    prompts = [
+        entry
         for entry in files("stark.agents").joinpath("prompts").iterdir()
         if entry.name.endswith(".md")
-    }
+    ]
 
-    assert names <= snapshots
+    assert len(prompts) >= 8
+    for prompt in prompts:
+        *_, last = (
+            part for part in re.split(r"\$\w+|\n", prompt.read_text("utf-8")) if part.strip()
+        )
+        assert any(last in text for text in snapshots), prompt.name
 
 
 def test_a_planner_is_told_when_little_is_left_to_gain() -> None:

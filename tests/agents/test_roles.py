@@ -91,7 +91,7 @@ async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_d
     assert "- Attempt 5, a repair of attempt 2: One block per row." in leaders
     assert "eager PyTorch takes 1 ms" in text
     assert "the roofline is about 0.01 ms, memory-bound" in text
-    assert [3, 4, 5] == others_in(text)
+    assert [5, 3, 4] == others_in(text)
 
 
 async def test_code_gets_the_marked_source_with_the_instructions() -> None:
@@ -104,7 +104,7 @@ async def test_code_gets_the_marked_source_with_the_instructions() -> None:
     ):
         marked = text[text.index(begin) : text.index(f"<<<IMPROVE END {end}>>>")]
         assert instruction in marked
-    assert "Resolve all of: body, launch." in text
+    assert "For each anchor (body, launch) write a line `ANCHOR: name`" in text
     assert samples.LANGUAGE.guide in text
     assert [3, 4] == others_in(text)
     assert source_of(3).strip() in text, "the children's code, to draw on"
@@ -278,7 +278,7 @@ async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> No
 
 
 async def test_a_model_that_cannot_be_asked_is_not_a_reply() -> None:
-    async def ask(role: str, messages: object) -> object:
+    async def ask(role: str, messages: object, fit: object) -> object:
         raise ModelRefused("no key: set one")
 
     with pytest.raises(ModelRefused):

@@ -17,7 +17,7 @@ from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct
 from stark.core.node import Node
 from stark.core.run import RoleModel
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, RoleUsage, Usage
 from stark.evaluator.executors import Executor
 from stark.search.tree import Tree
 from stark.store import Attempted, Outcome, Store
@@ -61,6 +61,7 @@ def result(
     seed: int = 1,
     level: str = "level1",
     usage: Usage | None = None,
+    roles: tuple[RoleUsage, ...] = (),
     elapsed_s: float = 0.0,
     ended: str | None = "30 attempts made",
 ) -> Result:
@@ -71,7 +72,8 @@ def result(
         seed=seed,
         run_id=f"{problem}-{strategy}-{seed}",
     )
-    return Result(cell, Outcome("0.1.0", ended, attempts, best, True, usage or Usage(), elapsed_s))
+    outcome = Outcome("0.1.0", ended, attempts, best, True, usage or Usage(), roles, elapsed_s)
+    return Result(cell, outcome)
 
 
 def terms(attempts: int, **changes: Any) -> Terms:

@@ -8,7 +8,7 @@ import pytest
 from bench_samples import attempt, kernel, result
 
 from stark.bench import metrics
-from stark.core.usage import Usage
+from stark.core.usage import Tokens, Usage, role_usage
 
 HALF = Usage(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)
 
@@ -168,6 +168,27 @@ def test_cost_is_added_up_and_unknown_when_a_part_is() -> None:
     unknown = result("e", None, usage=Usage(calls=1, input_tokens=None, dollars=None))
     summary = metrics.summarize("level1", "stark", [*RESULTS, unknown])
     assert (13, None, None) == (summary.calls, summary.tokens, summary.dollars)
+
+
+def test_cost_by_role_keeps_what_was_told_and_what_is_estimated_apart() -> None:
+    plan = role_usage("plan", Usage(calls=1, input_tokens=70, output_tokens=9, dollars=0.5), 0, 0)
+    untold = role_usage(
+        "plan", Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None), 301, 9
+    )
+    code = role_usage("code", Usage(calls=1, input_tokens=5, output_tokens=2, dollars=0.25), 0, 0)
+    shared = [result("a", None, roles=(plan, code)), result("b", None, roles=(untold,))]
+
+    of_plan, of_code = metrics.summarize("level1", "stark", shared).roles
+
+    assert ("plan", 2, None) == (of_plan.role, of_plan.calls, of_plan.dollars)
+    assert Tokens(told=70, estimated=101) == of_plan.input
+    assert ("~171", "~12") == (str(of_plan.input), str(of_plan.output))
+    assert ("code", "5", "2", 0.25) == (
+        of_code.role,
+        str(of_code.input),
+        str(of_code.output),
+        of_code.dollars,
+    )
 
 
 def test_seeds_count_as_runs_of_one_problem() -> None:

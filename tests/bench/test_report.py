@@ -72,6 +72,9 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
         usage = sum((node.usage for node in nodes), Usage())
         assert (usage.calls, usage.tokens) == (one.calls, one.tokens)
         assert pytest.approx(usage.dollars) == one.dollars
+        assert sum(role.calls for role in one.roles) == one.calls
+        assert sum(role.input.told + role.output.told for role in one.roles) == one.tokens
+        assert not any(role.input.estimated or role.output.estimated for role in one.roles)
     assert {("stark", "sampling"), ("stark", "search-only")} == {
         (one.strategy, one.other) for one in report.differences
     }

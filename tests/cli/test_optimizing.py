@@ -33,7 +33,7 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
         "[4.00, 4.00]", "[3.95, 4.05]"
     )
     assert f"kernel: .stark/kernels/{kernel.name}" in ended.out
-    assert "price unknown" in ended.out and "$" not in ended.out
+    assert "price" in ended.out and "unknown" in ended.out and "$" not in ended.out
     assert kernel.read_text().count("# better") == 1
     assert executor.closed
 
@@ -153,6 +153,20 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     assert "0 attempts are stored (0 correct); `stark resume problem-" in ended.err
 
     assert 0 == stark("resume", "--attempts", "2", "--model", "exec:sh model.sh").code
+
+
+def test_prompts_have_the_limit_that_is_given(stark: Stark, executor: FakeExecutor) -> None:
+    assert 0 == stark(*THREE, "--window-tokens", "3300").code
+
+    document = stark("show", "last", "3", "--json").document
+    assert {3300} == {call["fit"]["limit_tokens"] for call in document["calls"]}
+
+
+def test_a_limit_that_holds_no_prompt_is_refused(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark(*THREE, "--window-tokens", "50")
+
+    assert 2 == ended.code
+    assert "begin with a larger --window-tokens" in ended.err
 
 
 def test_a_refused_problem_is_not_to_be_resumed(

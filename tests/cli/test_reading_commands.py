@@ -25,6 +25,21 @@ def test_runs_as_json(stark: Stark) -> None:
     assert (3, 2, "team-only") == (summary["attempts"], summary["correct"], summary["strategy"])
 
 
+def test_runs_and_show_tell_estimated_tokens_by_role_and_mark_them(stark: Stark) -> None:
+    (listed,) = stark("runs", "--json").document
+    shown = stark("show", "last", "--json").document
+
+    assert ["plan", "code", "debug"] == [role["role"] for role in listed["roles"]]
+    assert listed["roles"] == shown["roles"]
+    assert {0} == {role["input"]["told"] for role in listed["roles"]}
+    sums = [sum(role[way]["estimated"] for role in listed["roles"]) for way in ("input", "output")]
+    assert all(sums)
+    drawn = stark("show").out
+    assert all(f"~{total:,}" in drawn for total in sums)
+    assert "~ is an estimate" in drawn
+    assert f"~{sum(sums) / 1000:.0f}k" in stark("runs").out
+
+
 def test_show_draws_the_tree(stark: Stark) -> None:
     ended = stark("show")
 
@@ -44,7 +59,9 @@ def test_show_one_attempt_in_full(stark: Stark) -> None:
     assert "Fuse everything into one pass over memory." in ended.out
     assert "-# good" in ended.out and "+# better" in ended.out
     assert "compile" in ended.out and "KernelBench's allclose holds" in ended.out
-    assert "price unknown" in ended.out
+    assert ["plan", "code", "all"] == [
+        row[0] for line in ended.out.splitlines() if "unknown" in (row := line.split())
+    ]
 
 
 def test_show_source_is_the_best_candidates(stark: Stark) -> None:

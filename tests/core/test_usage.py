@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from stark.core.usage import Budget, Usage
+from stark.core.usage import (
+    Budget,
+    Tokens,
+    Usage,
+    by_role,
+    estimated_tokens,
+    role_usage,
+    utf8_bytes,
+)
 
 SOME = Usage(calls=2, input_tokens=900, output_tokens=100, dollars=0.5, seconds=3.0)
 
@@ -70,3 +78,48 @@ def test_an_unknown_number_reaches_no_limit() -> None:
 def test_a_budget_that_allows_nothing_cannot_be_made(limits: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         Budget.model_validate(limits)
+
+
+# By role.
+
+
+def test_an_estimate_is_a_third_of_the_bytes_rounded_up() -> None:
+    assert [0, 1, 1, 2] == [estimated_tokens(size) for size in (0, 1, 3, 4)]
+
+
+def test_any_text_has_a_length() -> None:
+    assert (1, 2, 3, 3) == tuple(utf8_bytes(text) for text in ("a", "µ", "…", "\udc80"))
+
+
+def test_tokens_of_which_a_part_is_estimated_are_marked() -> None:
+    told, estimated = Tokens(told=1200), Tokens(estimated=34)
+
+    assert ("1,200", "~34", "~1,234") == (str(told), str(estimated), str(told + estimated))
+    assert "0" == str(Tokens())
+
+
+def test_what_a_model_told_is_not_estimated() -> None:
+    usage = Usage(calls=1, input_tokens=5, output_tokens=None, dollars=0.5, seconds=2.0)
+
+    found = role_usage("plan", usage, asked_bytes=300, answered_bytes=301)
+
+    assert (Tokens(told=5), Tokens(estimated=101)) == (found.input, found.output)
+    assert ("plan", 1, 0.5, 2.0) == (found.role, found.calls, found.dollars, found.seconds)
+
+
+def test_roles_are_added_up_in_the_order_in_which_they_came() -> None:
+    one = Usage(calls=1, input_tokens=5, output_tokens=1, dollars=0.5, seconds=2.0)
+    free = one.model_copy(update={"dollars": None})
+
+    plan, code = by_role(
+        role_usage(r, u, 0, 0) for r, u in (("plan", one), ("code", one), ("plan", free))
+    )
+
+    assert ("plan", 2, Tokens(told=10), None, 4.0) == (
+        plan.role,
+        plan.calls,
+        plan.input,
+        plan.dollars,
+        plan.seconds,
+    )
+    assert ("code", 1, 0.5) == (code.role, code.calls, code.dollars)

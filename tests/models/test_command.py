@@ -56,6 +56,67 @@ async def test_tokens_and_price_are_unknown() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"input_tokens": 12000, "output_tokens": 900, "dollars": 0.05}', (12000, 900, 0.05)),
+        ('{"input_tokens": 7}', (7, None, None)),
+        ('{"output_tokens": 3, "dollars": null}', (None, 3, None)),
+    ],
+)
+async def test_a_command_may_tell_its_usage(
+    written: str, told: tuple[int | None, int | None, float | None]
+) -> None:
+    command = f"echo hi; echo '{written}' > $STARK_USAGE_FILE"
+
+    usage = (await CommandModel(command).ask(QUESTION, None)).usage
+
+    assert told == (usage.input_tokens, usage.output_tokens, usage.dollars)
+    assert 1 == usage.calls
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("twelve", "it: Invalid JSON"),
+        ('{"input_tokens": -1}', "input_tokens: Input should be greater than or equal to 0"),
+        ('{"dollars": NaN}', "dollars: Input should be a finite number"),
+        ('{"tokens": 5}', "tokens: Extra inputs are not permitted"),
+        ("", "it: Invalid JSON"),
+    ],
+)
+async def test_what_is_no_usage_is_refused_since_limits_rest_on_it(
+    written: str, reason: str
+) -> None:
+    command = f"echo hi; echo '{written}' > $STARK_USAGE_FILE"
+
+    with pytest.raises(ModelRefused, match=f"exec:echo wrote to STARK_USAGE_FILE.*{reason}"):
+        await CommandModel(command).ask(QUESTION, None)
+
+
+async def test_the_usage_of_a_try_that_failed_is_not_told(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    command = (
+        f"if [ -e {mark} ]; then echo fine; "
+        f"else touch {mark}; echo '{{\"dollars\": 9}}' > $STARK_USAGE_FILE; exit 1; fi"
+    )
+
+    reply = await CommandModel(command).ask(QUESTION, None)
+
+    assert ("fine\n", None) == (reply.text, reply.usage.dollars)
+
+
+async def test_questions_at_once_have_files_of_their_own(tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    command = f"echo $STARK_USAGE_FILE | tee -a {files}"
+
+    await asyncio.gather(*(CommandModel(command).ask(QUESTION, None) for _ in range(3)))
+
+    names = files.read_text().split()
+    assert 3 == len(set(names))
+    assert not any(Path(name).exists() for name in names)
+
+
+@pytest.mark.parametrize(
     ("command", "label", "model"),
     [
         ("claude -p", None, "claude"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from rich.console import Console, RenderableType
+
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.core.evaluation import Correct
@@ -76,3 +78,11 @@ def node_of_source(source: str) -> Node:
         candidate=Candidate(language="cpp", source=source),
         evaluation=evaluation,
     )
+
+
+def text_of(renderable: RenderableType) -> str:
+    """What a wide console prints of it."""
+    console = Console(width=200, markup=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()

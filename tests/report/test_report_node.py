@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import pytest
-from report_samples import RUN, reference
-from rich.console import Console, RenderableType
+from report_samples import RUN, reference, text_of
 
+from stark.core.call import Call, Cut, Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
 from stark.core.evaluation import STATUSES, Correct, explain
 from stark.core.node import Node
 from stark.core.plan import Anchor, Edit, Plan
+from stark.core.usage import Usage
 from stark.report.node import evaluation_table, node_of, node_text
+from stark.report.run import run_text
 from stark.report.view import RunView
 from stark.testing.nodes import correct, failure, working
 
@@ -32,23 +34,41 @@ ANCHORED = Node(
 VIEW = RunView(RUN, reference(), (working(1), ANCHORED), ())
 
 
-def text(renderable: RenderableType) -> str:
-    console = Console(width=200, markup=False)
-    with console.capture() as capture:
-        console.print(renderable)
-    return capture.get()
-
-
 def test_anchors_come_with_their_edits() -> None:
-    said = text(node_text(VIEW, ANCHORED))
+    said = text_of(node_text(VIEW, ANCHORED))
 
     for part in ("anchor loop", "lines 1 to 1", "Unroll by four.", "+# attempt 2, unrolled"):
         assert part in said
     assert 2 == said.count("-# attempt 1")
 
 
+def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
+    fit = Fit(limit_tokens=900, tokens=880, cuts=(Cut(attempt=1, kept="outcome"),))
+    asked = (Message(speaker="user", text="Improve it."),)
+    cut = Call(
+        attempt=2,
+        turn=0,
+        role="code",
+        messages=asked,
+        reply=Reply(text="Done.", model="scripted", usage=Usage(calls=1)),
+        fit=fit,
+    )
+    whole = cut.model_copy(update={"turn": 1, "fit": None})
+    view = RunView(RUN, reference(), (working(1), ANCHORED), (cut, whole))
+
+    said = text_of(node_text(view, ANCHORED))
+
+    assert 1 == said.count("cut to about 880 of 900 tokens: no source of 1")
+    assert "1. code  scripted: 11 characters asked, 5 answered" in said
+    assert "1 of 2 prompts were cut to fit 32,000 tokens" in text_of(run_text(view, 100))
+
+
+def test_an_attempt_that_asked_no_model_has_nothing_to_say_of_one() -> None:
+    assert "models" not in text_of(node_text(VIEW, ANCHORED))
+
+
 def test_output_and_warnings_are_shown() -> None:
-    said = text(node_text(VIEW, ANCHORED))
+    said = text_of(node_text(VIEW, ANCHORED))
 
     assert "end of its output" in said and "compiled" in said and "It warns." in said
     assert "seccomp" in said
@@ -58,7 +78,7 @@ def test_output_and_warnings_are_shown() -> None:
 def test_every_failure_shows_its_evidence(status: str) -> None:
     evaluation = failure(status)
 
-    said = text(evaluation_table(evaluation))
+    said = text_of(evaluation_table(evaluation))
 
     assert status.replace("_", " ") in said
     assert explain(evaluation).split(": ")[-1].split()[-1] in said
@@ -68,7 +88,7 @@ def test_a_correct_one_shows_every_reference() -> None:
     evaluation = correct(0.5)
     assert isinstance(evaluation, Correct)
 
-    said = text(evaluation_table(evaluation))
+    said = text_of(evaluation_table(evaluation))
 
     assert "2.00x vs eager" in said and "1.60x vs compile" in said
 

@@ -8,6 +8,7 @@ import pytest
 import store_samples as samples
 from sqlalchemy import func, select
 
+from stark.core.call import Cut, Fit
 from stark.core.candidate import Candidate
 from stark.core.errors import StoreError, UsageError
 from stark.core.evaluation import (
@@ -170,6 +171,13 @@ def test_calls_are_read_as_they_were_stored(begun: Store) -> None:
     first = [samples.call(1, turn, reply=f"1.{turn}") for turn in (0, 1)]
     assert first == begun.calls(RUN, 1)
     assert [*first, samples.call(2, 0, reply="2.0"), silent] == begun.calls(RUN)
+
+
+def test_how_a_prompt_was_fitted_comes_back(begun: Store) -> None:
+    fit = Fit(limit_tokens=900, tokens=880, cuts=(Cut(attempt=2, kept="line"),))
+    begun.add_call(RUN, samples.call(1).model_copy(update={"fit": fit}))
+    begun.add_call(RUN, samples.call(2))
+    assert [fit, None] == [call.fit for call in begun.calls(RUN)]
 
 
 def test_a_turn_is_paid_for_once(begun: Store) -> None:

@@ -6,22 +6,29 @@ Knows which facts a role needs and how they read best; the words around them are
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
 
 from stark.agents.window import ContextWindow
+from stark.core.call import Kept
 from stark.core.device import Device
 from stark.core.evaluation import Correct, evidence, explain
 from stark.core.node import COMPILER, ROOT, Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.run import WINDOW_TOKENS
 from stark.languages import Language
 from stark.languages.lessons import Lessons
 
 OTHER_SOURCE_LINES = 220
 """Longer sources of other attempts are cut: they are there to draw on, not to be edited."""
+
+LINE_LENGTH = 200
+"""How much of an attempt's plan, and of its result, is told in one line."""
+
+UNCUT: Mapping[int, Kept] = {}
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,11 @@ class Brief:
     language: Language
     reference: Reference
     window: ContextWindow
+    window_tokens: int = WINDOW_TOKENS
+    """How long the prompt may be, by the estimate of `core.usage`."""
+
+    cuts: Mapping[int, Kept] = field(default_factory=dict)
+    """What is still shown of other attempts that were cut to fit, by attempt."""
 
     @property
     def lessons(self) -> Lessons:
@@ -125,15 +137,34 @@ def _little_left(node: Node) -> list[str]:
     ]
 
 
-def attempts_text(nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet.") -> str:
-    """Other attempts, each with its plan, outcome and, on request, its source."""
-    texts = [_attempt_text(node, with_source) for node in nodes]
+def attempts_text(
+    nodes: Iterable[Node],
+    with_source: bool,
+    none: str = "Nothing yet.",
+    cuts: Mapping[int, Kept] = UNCUT,
+) -> str:
+    """Other attempts, each with its plan, outcome and, on request, its source; `cuts` are shown as far as they say."""
+    texts, gone = [], []
+    for node in nodes:
+        match cuts.get(node.id):
+            case "nothing":
+                gone.append(str(node.id))
+            case "line":
+                texts.append(_attempt_line(node))
+            case "outcome":
+                left_out = "\n  (Its source is left out for length.)"
+                texts.append(_attempt_text(node, False) + (left_out if with_source else ""))
+            case None:
+                texts.append(_attempt_text(node, with_source))
+    if gone:
+        which = f"Attempts {', '.join(gone)} are" if len(gone) > 1 else f"Attempt {gone[0]} is"
+        texts.append(f"({which} left out for length.)")
     return "\n\n".join(texts) or none
 
 
-def leaders_text(window: ContextWindow, with_source: bool) -> str:
-    """The fastest attempts, but for the selected node and its children, which are shown before."""
-    return attempts_text(window.leaderboard, with_source, none="None besides those above.")
+def leaders_text(window: ContextWindow, with_source: bool, cuts: Mapping[int, Kept] = UNCUT) -> str:
+    """The fastest attempts, but for the selected node and its children, which are shown after."""
+    return attempts_text(window.leaderboard, with_source, "None besides what is shown below.", cuts)
 
 
 def outcome_text(node: Node) -> str:
@@ -172,6 +203,17 @@ def _attempt_text(node: Node, with_source: bool) -> str:
             kept.append(f"# … {len(lines) - len(kept)} more lines")
         text += "\n```python\n" + "\n".join(kept) + "\n```"
     return text
+
+
+def _attempt_line(node: Node) -> str:
+    """An attempt that there is little room for: what it changed and how it ended."""
+    idea, result = _first_line(_strategy(node)), _first_line(outcome_text(node))
+    return f"- Attempt {node.id}, {_origin(node)}, in short: {idea}\n  Result: {result}"
+
+
+def _first_line(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH].rstrip()}…"
 
 
 def _origin(node: Node) -> str:

@@ -7,6 +7,7 @@ ReplyError. Knows no search policy, no judge and no store.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from stark.agents.anchors import mark, splice
@@ -19,79 +20,107 @@ from stark.agents.briefing import (
     reference_text,
     start_text,
 )
+from stark.agents.fitting import Write, fitted
 from stark.agents.replies import parse_candidate, parse_plan, parse_replacements
-from stark.core.call import Message, Reply
+from stark.core.call import Fit, Message, Reply
 from stark.core.errors import ReplyError
 from stark.core.node import Node
 from stark.core.plan import Edit, Plan
 
-Ask = Callable[[str, tuple[Message, ...]], Awaitable[Reply]]
-"""Asks the model of a role."""
+Ask = Callable[[str, tuple[Message, ...], Fit], Awaitable[Reply]]
+"""Asks the model of a role; how the prompt was fitted is for whoever keeps it."""
 
 Parsed = TypeVar("Parsed")
-
-EDIT_RULE = "The source above has numbered lines."
-REWRITE_RULE = (
-    "There is no kernel here to edit, so this must be a rewrite: reply with `ACTION: rewrite`."
-)
 
 
 async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy, grounded in the selected source by anchors; a rewrite at the root."""
     node = brief.window.node
-    facts = brief.common() | {
-        "reference": reference_text(brief.reference),
-        "form": brief.lessons.to_plan,
-        "start": start_text(node, numbered_lines=True),
-        "children": attempts_text(brief.window.children, with_source=False),
-        "leaderboard": leaders_text(brief.window, with_source=False),
-        "action_rule": REWRITE_RULE if node is None else EDIT_RULE,
-    }
     source = None if node is None else _source(node)
     return await _converse(
-        ask, "plan", fill("plan", facts), lambda text: parse_plan(text, source, node is None)
+        ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source, node is None)
     )
 
 
 async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...]]:
     """A candidate's source that carries out the plan, and what became of each anchor."""
     node = brief.window.node
-    facts = brief.common() | {
-        "strategy": plan.strategy,
-        "guide": brief.lessons.to_write,
-        "others": attempts_text(brief.window.others, with_source=True),
-    }
     if plan.action == "rewrite" or node is None:
-        facts["start"] = start_text(node, numbered_lines=False)
-        source = await _converse(ask, "code", fill("code_rewrite", facts), parse_candidate)
-        return source, ()
+        write = partial(rewrite_prompt, plan)
+        return await _converse(ask, "code", brief, write, parse_candidate), ()
     original = _source(node)
-    facts["marked"] = mark(original, plan.anchors).rstrip()
-    facts["anchors"] = ", ".join(anchor.name for anchor in plan.anchors)
     return await _converse(
         ask,
         "code",
-        fill("code_edit", facts),
+        brief,
+        partial(edit_prompt, plan, mark(original, plan.anchors)),
         lambda text: splice(original, plan.anchors, parse_replacements(text, plan.anchors)),
     )
 
 
 async def debug(ask: Ask, brief: Brief) -> str:
     """The repaired source of the selected, failing node."""
+    return await _converse(ask, "debug", brief, debug_prompt, parse_candidate)
+
+
+async def solo(ask: Ask, brief: Brief) -> str:
+    """A candidate's source by one agent that plans, writes and repairs alone (the paper's baselines)."""
+    return await _converse(ask, "solo", brief, solo_prompt, parse_candidate)
+
+
+def plan_prompt(brief: Brief) -> str:
+    """What the plan role is asked."""
     node = brief.window.node
-    assert node is not None
+    facts = brief.common() | {
+        "reference": reference_text(brief.reference),
+        "form": brief.lessons.to_plan,
+        "start": start_text(node, numbered_lines=True),
+        "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
+        "leaderboard": leaders_text(brief.window, with_source=False, cuts=brief.cuts),
+        "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
+    }
+    return fill("plan", facts)
+
+
+def rewrite_prompt(plan: Plan, brief: Brief) -> str:
+    """What the code role is asked where the plan is a rewrite."""
+    facts = brief.common() | {
+        "strategy": plan.strategy,
+        "guide": brief.lessons.to_write,
+        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
+        "start": start_text(brief.window.node, numbered_lines=False),
+    }
+    return fill("code_rewrite", facts)
+
+
+def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
+    """What the code role is asked where the plan is an edit; `marked` is the source with its anchors."""
+    facts = brief.common() | {
+        "strategy": plan.strategy,
+        "guide": brief.lessons.to_write,
+        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
+        "marked": marked.rstrip(),
+        "anchors": ", ".join(anchor.name for anchor in plan.anchors),
+    }
+    return fill("code_edit", facts)
+
+
+def debug_prompt(brief: Brief) -> str:
+    """What the debug role is asked."""
+    node = brief.window.node
+    assert node is not None, "there is nothing to repair at the root"
     facts = brief.common() | {
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
         "strategy": node.plan.strategy if node.plan else "None was written down.",
         "guide": brief.lessons.to_repair,
-        "others": attempts_text(brief.window.others, with_source=True),
+        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
     }
-    return await _converse(ask, "debug", fill("debug", facts), parse_candidate)
+    return fill("debug", facts)
 
 
-async def solo(ask: Ask, brief: Brief) -> str:
-    """A candidate's source by one agent that plans, writes and repairs alone (the paper's baselines)."""
+def solo_prompt(brief: Brief) -> str:
+    """What the solo role is asked."""
     node = brief.window.node
     if node is None:
         task = "You start from the problem itself."
@@ -103,20 +132,24 @@ async def solo(ask: Ask, brief: Brief) -> str:
         "task": task,
         "reference": reference_text(brief.reference),
         "start": start_text(node, numbered_lines=False),
-        "children": attempts_text(brief.window.children, with_source=False),
-        "leaderboard": leaders_text(brief.window, with_source=True),
+        "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
+        "leaderboard": leaders_text(brief.window, with_source=True, cuts=brief.cuts),
         "guide": brief.lessons.to_write,
     }
-    return await _converse(ask, "solo", fill("solo", facts), parse_candidate)
+    return fill("solo", facts)
 
 
-async def _converse(ask: Ask, role: str, prompt: str, parse: Callable[[str], Parsed]) -> Parsed:
+async def _converse(
+    ask: Ask, role: str, brief: Brief, write: Write, parse: Callable[[str], Parsed]
+) -> Parsed:
     """Ask, and on a reply that breaks the rules say so and ask once more."""
+    instructions = fill("system", {})
+    prompt, fit = fitted(brief, write, instructions)
     messages: tuple[Message, ...] = (
-        Message(speaker="system", text=fill("system", {})),
+        Message(speaker="system", text=instructions),
         Message(speaker="user", text=prompt),
     )
-    reply = await ask(role, messages)
+    reply = await ask(role, messages, fit)
     try:
         return parse(reply.text)
     except ReplyError as fault:
@@ -125,7 +158,7 @@ async def _converse(ask: Ask, role: str, prompt: str, parse: Callable[[str], Par
         Message(speaker="assistant", text=reply.text),
         Message(speaker="user", text=again),
     )
-    return parse((await ask(role, messages)).text)
+    return parse((await ask(role, messages, fit)).text)
 
 
 def _source(node: Node) -> str:

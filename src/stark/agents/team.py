@@ -15,6 +15,7 @@ from stark.core.node import Selection
 from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.run import WINDOW_TOKENS
 from stark.languages import Language
 from stark.search.tree import Tree
 
@@ -29,6 +30,8 @@ class Assignment:
     tree: Tree
     selection: Selection
     rng: random.Random
+    window_tokens: int = WINDOW_TOKENS
+    """How long a prompt may be, by the estimate of `core.usage`."""
 
     def brief(self, role: RoleName, alone: bool = False) -> Brief:
         """What a role is shown; `alone` hides the rest of the tree."""
@@ -36,7 +39,7 @@ class Assignment:
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
         )
-        return Brief(self.problem, self.language, self.reference, seen)
+        return Brief(self.problem, self.language, self.reference, seen, self.window_tokens)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
     """One row for each level, strategy and reference."""
     rows = []
     for one in summaries:
-        whole = one.model_dump(mode="json", exclude={"against"})
+        whole = one.model_dump(mode="json", exclude={"against", "roles"})
         for name, against in one.against.items():
             row: Row = {**whole, "repaired_share": one.repaired_share, "reference": name}
             if against is not None:
@@ -69,6 +69,26 @@ def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
                 row |= _spread_columns("correct", against.of_correct)
             rows.append(row)
     return rows
+
+
+def role_rows(summaries: Sequence[Summary]) -> list[Row]:
+    """One row for each level, strategy and role; told and estimated tokens in columns of their own."""
+    return [
+        {
+            "level": one.level,
+            "strategy": one.strategy,
+            "role": role.role,
+            "calls": role.calls,
+            "input_tokens": role.input.told,
+            "estimated_input_tokens": role.input.estimated,
+            "output_tokens": role.output.told,
+            "estimated_output_tokens": role.output.estimated,
+            "dollars": role.dollars,
+            "seconds": role.seconds,
+        }
+        for one in summaries
+        for role in one.roles
+    ]
 
 
 def to_csv(rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from stark.bench.document import report_document, run_row, summary_rows, to_csv
+from stark.bench.document import report_document, role_rows, run_row, summary_rows, to_csv
 from stark.bench.plots import plots
 from stark.bench.report import Report
 from stark.bench.tables import markdown
@@ -14,7 +14,7 @@ from stark.core.errors import UsageError
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write report.md, report.json, summary.csv, runs.csv and the pictures; these as PNG too where cairosvg is installed.
+    """Write report.md, report.json, summary.csv, roles.csv, runs.csv and the pictures; these as PNG too where cairosvg is installed.
 
     Raises UsageError when it cannot be written.
     """
@@ -23,6 +23,7 @@ def write_report(report: Report, folder: Path) -> None:
         "report.md": markdown(report, list(pictures)),
         "report.json": json.dumps(report_document(report), indent=1, ensure_ascii=False) + "\n",
         "summary.csv": to_csv(summary_rows(report.summaries)),
+        "roles.csv": to_csv(role_rows(report.summaries)),
         "runs.csv": to_csv([run_row(result) for result in report.results]),
         **pictures,
     }

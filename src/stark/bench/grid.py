@@ -15,7 +15,7 @@ from stark.bench.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
-from stark.core.run import RoleModel, Run, Start
+from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start
 from stark.core.usage import Budget
 from stark.store import Store
 
@@ -36,6 +36,7 @@ class Terms:
     """Attempts in flight in each run."""
 
     start: Start = "reference"
+    window_tokens: int = WINDOW_TOKENS
 
 
 def lay_out(
@@ -112,11 +113,12 @@ def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) 
         seed=seed,
         parallel=terms.parallel,
         start=terms.start,
+        window_tokens=terms.window_tokens,
         version=__version__,
     )
     # What is as it always was is left out, so that runs keep the names they had before there was a choice.
-    unnamed = {"id", "created", "version", "stop"} | (
-        {"start"} if run.start == "reference" else set()
-    )
+    unnamed = {"id", "created", "version", "stop"}
+    unnamed |= {"start"} if run.start == "reference" else set()
+    unnamed |= {"window_tokens"} if run.window_tokens == WINDOW_TOKENS else set()
     content = digest(run.model_dump_json(exclude=unnamed))[:8]
     return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

@@ -15,7 +15,7 @@ from statistics import fmean, median
 
 from stark.bench.results import Result
 from stark.core.base import Frozen
-from stark.core.usage import Usage
+from stark.core.usage import RoleUsage, Usage, by_role
 from stark.report.repairs import failures_repaired
 from stark.store import Attempted
 
@@ -79,6 +79,9 @@ class Summary(Frozen):
     """In all; None when some were not told. The same holds for dollars."""
 
     dollars: float | None
+    roles: tuple[RoleUsage, ...]
+    """The same by role, in which estimates stand in, marked, for tokens that were not told."""
+
     active_hours: float
     """The runs' active times added up, waiting for models and judges included."""
 
@@ -108,6 +111,7 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         calls=usage.calls,
         tokens=usage.tokens,
         dollars=usage.dollars,
+        roles=by_role(role for result in results for role in result.outcome.roles),
         active_hours=sum(result.outcome.elapsed_s for result in results) / 3600,
     )
 

@@ -14,6 +14,7 @@ from stark.bench.compare import Difference
 from stark.bench.metrics import FAST_PS, Against, Summary
 from stark.bench.report import Report
 from stark.core.bench import Bench
+from stark.core.usage import BYTES_PER_TOKEN
 
 NOT_MEASURED = "not measured"
 UNKNOWN = "unknown"
@@ -37,6 +38,7 @@ def sheets(report: Report) -> list[Sheet]:
         _kernels(report.summaries),
         _speedups(report.summaries),
         _search(report.summaries),
+        _roles(report.summaries),
         _curve(report.summaries),
     ]
     return [*found, _differences(report.differences)] if report.differences else found
@@ -160,6 +162,25 @@ def _search(summaries: Sequence[Summary]) -> Sheet:
                 f"{one.active_hours:.2f}",
             )
             for one in summaries
+        ],
+    )
+
+
+def _roles(summaries: Sequence[Summary]) -> Sheet:
+    return Sheet(
+        "Cost by role",
+        f"All calls of the runs. ~: an estimate, at {BYTES_PER_TOKEN} bytes a token, stands in where a model did not "
+        "tell its tokens. Waiting: for the replies, in hours, added up over calls at the same time too.",
+        (*("level", "strategy", "role", "calls"), *("input", "output", "price", "waiting")),
+        [
+            (
+                *(one.level, one.strategy, role.role, f"{role.calls:,}"),
+                *(str(role.input), str(role.output)),
+                UNKNOWN if role.dollars is None else f"${role.dollars:,.2f}",
+                f"{role.seconds / 3600:.2f}",
+            )
+            for one in summaries
+            for role in one.roles
         ],
     )
 

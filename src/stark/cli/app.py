@@ -33,6 +33,7 @@ from stark.cli.options import (
     StopOption,
     StoreOption,
     TokensOption,
+    WindowOption,
 )
 
 app = typer.Typer(
@@ -76,6 +77,7 @@ def optimize(
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
     debug_model: DebugModelOption = None,
+    window_tokens: WindowOption = None,
     attempts: AttemptsOption = None,
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
@@ -122,7 +124,9 @@ def optimize(
             "store": store,
         }
     )
-    raise typer.Exit(begin(problem, settings, seed, course(start, stop), replay, output, json))
+    raise typer.Exit(
+        begin(problem, settings, seed, course(start, stop, window_tokens), replay, output, json)
+    )
 
 
 @app.command()

@@ -21,6 +21,7 @@ from stark.cli.options import (
     StartOption,
     StoreOption,
     TokensOption,
+    WindowOption,
 )
 
 bench = typer.Typer(
@@ -90,6 +91,7 @@ def kernelbench(
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
     debug_model: DebugModelOption = None,
+    window_tokens: WindowOption = None,
     attempts: AttemptsOption = None,
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
@@ -112,6 +114,7 @@ def kernelbench(
     """Problems of a KernelBench checkout. The same command again goes on where it stopped."""
     from stark.bench.suite import kernelbench as suite_of
     from stark.cli.benching import Way, begin, numbers
+    from stark.cli.requests import course
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -133,7 +136,9 @@ def kernelbench(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(suite, strategy, seeds, start, name, way, settings))
+    raise typer.Exit(
+        begin(suite, strategy, seeds, course(start, None, window_tokens), name, way, settings)
+    )
 
 
 @bench.command()
@@ -147,6 +152,7 @@ def folder(
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
     debug_model: DebugModelOption = None,
+    window_tokens: WindowOption = None,
     attempts: AttemptsOption = None,
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
@@ -169,6 +175,7 @@ def folder(
     """Problem files of one's own, by folder. The same command again goes on where it stopped."""
     from stark.bench.suite import folders
     from stark.cli.benching import Way, begin
+    from stark.cli.requests import course
     from stark.cli.settings import load_settings
 
     settings = load_settings(
@@ -184,7 +191,11 @@ def folder(
     )
     total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
-    raise typer.Exit(begin(folders(paths), strategy, seeds, start, name, way, settings))
+    raise typer.Exit(
+        begin(
+            folders(paths), strategy, seeds, course(start, None, window_tokens), name, way, settings
+        )
+    )
 
 
 @bench.command()

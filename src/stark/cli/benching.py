@@ -24,7 +24,7 @@ from stark.bench.tables import Sheet, head, sheets
 from stark.cli import consoles
 from stark.cli.bench_live import open_bench_progress
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.requests import chosen_language, chosen_start, kernel_path, limits, role_models
+from stark.cli.requests import Course, chosen_language, kernel_path, limits, role_models
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
 from stark.core.errors import StarkError, UsageError
@@ -52,7 +52,7 @@ def begin(
     suite: Suite,
     strategies: str,
     seeds: int,
-    start: str | None,
+    course: Course,
     name: str | None,
     way: Way,
     settings: Settings,
@@ -64,7 +64,8 @@ def begin(
         executor=settings.executor,
         budget=Budget(**settings.budget.model_dump()),
         parallel=settings.parallel,
-        start=chosen_start(start),
+        start=course.start,
+        window_tokens=course.window_tokens,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
     bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})

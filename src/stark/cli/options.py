@@ -46,6 +46,16 @@ DollarsOption = Annotated[
 MinutesOption = Annotated[
     float | None, typer.Option(help="End after so many minutes.", rich_help_panel=BUDGET)
 ]
+WindowOption = Annotated[
+    int | None,
+    typer.Option(
+        "--window-tokens",
+        min=1,
+        metavar="NUMBER",
+        help="How long a prompt may be, about; other attempts are left out of it to fit. [default: 32000]",
+        rich_help_panel=MODELS,
+    ),
+]
 StoreOption = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Where runs are kept. [default: sqlite:///.stark/stark.db]"),

@@ -20,11 +20,16 @@ from stark.store import Store
 def list_runs(settings: Settings, as_json: bool) -> int:
     """Print every run in a line."""
     with Store.open(settings.store) as store:
-        summaries = store.summaries()
+        summaries, spent = store.summaries(), store.spent()
     if as_json:
-        consoles.print_json([summary.model_dump(mode="json") for summary in summaries])
+        documents = [
+            summary.model_dump(mode="json")
+            | {"roles": [role.model_dump(mode="json") for role in spent.get(summary.id, ())]}
+            for summary in summaries
+        ]
+        consoles.print_json(documents)
     elif summaries:
-        consoles.results().print(runs_table(summaries))
+        consoles.results().print(runs_table(summaries, spent))
     else:
         consoles.results().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
     return 0

@@ -17,7 +17,7 @@ from stark import __version__
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
 from stark.core.problem import Problem
-from stark.core.run import RoleModel, Run, Start, Stop
+from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start, Stop
 from stark.core.usage import Budget
 from stark.evaluator.protocol import Limits
 from stark.languages import Language, best_for, language
@@ -40,18 +40,19 @@ class Requested(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How a run begins and ends."""
+    """How a run begins and ends, and how long its prompts may be."""
 
-    start: Start
-    stop: Stop
-
-
-USUAL = Course("reference", "budget")
+    start: Start = "reference"
+    stop: Stop = "budget"
+    window_tokens: int = WINDOW_TOKENS
 
 
-def course(start: str | None, stop: str | None) -> Course:
+USUAL = Course()
+
+
+def course(start: str | None, stop: str | None, window_tokens: int | None) -> Course:
     """The course that the flags ask for. Raises UsageError."""
-    return Course(chosen_start(start), chosen_stop(stop))
+    return Course(chosen_start(start), chosen_stop(stop), window_tokens or WINDOW_TOKENS)
 
 
 def chosen_start(given: str | None) -> Start:
@@ -96,6 +97,7 @@ def new_run(
         parallel=settings.parallel,
         start=course.start,
         stop=course.stop,
+        window_tokens=course.window_tokens,
         version=__version__,
     )
     return Requested(run, chosen)

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from stark.core.base import Frozen
-from stark.core.usage import Usage
+from stark.core.usage import Usage, utf8_bytes
 
 
 class Message(Frozen):
@@ -15,6 +15,32 @@ class Message(Frozen):
 
     speaker: Literal["system", "user", "assistant"]
     text: str
+
+
+Kept = Literal["outcome", "line", "nothing"]
+"""What a prompt still shows of an attempt that it has too little room for: its plan and outcome without its source,
+one line, or nothing."""
+
+
+class Cut(Frozen):
+    """Something that was left out of a prompt, so that it fits."""
+
+    attempt: int = Field(ge=1)
+    kept: Kept
+
+
+class Fit(Frozen):
+    """How a prompt was made to fit its limit. Its tokens are estimated (`core.usage`), instructions included."""
+
+    limit_tokens: int = Field(ge=1)
+    tokens: int = Field(ge=0)
+    cuts: tuple[Cut, ...] = ()
+    """By attempt; what is not named here was shown whole."""
+
+    @property
+    def over(self) -> bool:
+        """Whether even what no prompt goes without is more than the limit."""
+        return self.tokens > self.limit_tokens
 
 
 class Reply(Frozen):
@@ -37,3 +63,15 @@ class Call(Frozen):
     role: str
     messages: tuple[Message, ...]
     reply: Reply
+    fit: Fit | None = None
+    """How its prompt was fitted; None in a call of before prompts had a limit."""
+
+    @property
+    def asked_bytes(self) -> int:
+        """Length of all that was sent, in UTF-8."""
+        return sum(utf8_bytes(message.text) for message in self.messages)
+
+    @property
+    def answered_bytes(self) -> int:
+        """Length of the reply, in UTF-8."""
+        return utf8_bytes(self.reply.text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
+from pydantic import Field
+
 from stark.core.base import Frozen
 from stark.core.problem import Problem
 from stark.core.usage import Budget
@@ -15,6 +17,10 @@ Start = Literal["reference", "compiler"]
 
 Stop = Literal["budget", "auto"]
 """What ends a run: its budget alone, or also that little more is to be expected."""
+
+
+WINDOW_TOKENS = 32_000
+"""How long a prompt may be, unless a run asks for another limit: more than any prompt of the recorded runs was."""
 
 
 class RoleModel(Frozen):
@@ -48,5 +54,8 @@ class Run(Frozen):
     parallel: int = 1
     start: Start = "reference"
     stop: Stop = "budget"
+    window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
+    """How long a prompt may be, by the estimate of `core.usage`. What is left out for it is kept with the call."""
+
     version: str
     """Of STARK."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import TypeVar
 
 from pydantic import Field
@@ -9,6 +11,9 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 Number = TypeVar("Number", int, float)
+
+BYTES_PER_TOKEN = 3
+"""Of UTF-8, for estimates. `docs/prompts.md` has what was measured: prompts of recorded runs have 2.6 to 4.1."""
 
 
 class Usage(Frozen):
@@ -54,6 +59,79 @@ class Budget(Frozen):
         if self.minutes is not None and minutes >= self.minutes:
             return f"{self.minutes:g} minutes passed"
         return None
+
+
+class Tokens(Frozen):
+    """A number of tokens: what models told, and apart from it the estimate for calls whose model told nothing."""
+
+    told: int = 0
+    estimated: int = 0
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(told=self.told + other.told, estimated=self.estimated + other.estimated)
+
+    def __str__(self) -> str:
+        """The sum, marked by `~` where a part of it is an estimate."""
+        return f"{'~' if self.estimated else ''}{self.told + self.estimated:,}"
+
+
+class RoleUsage(Frozen):
+    """What one role's calls took."""
+
+    role: str
+    calls: int
+    input: Tokens
+    output: Tokens
+    """An estimate is of the reply alone; what a model thought before it is not seen."""
+
+    dollars: float | None
+    """None when the price of a call is unknown."""
+
+    seconds: float
+
+    def __add__(self, other: RoleUsage) -> RoleUsage:
+        return RoleUsage(
+            role=self.role,
+            calls=self.calls + other.calls,
+            input=self.input + other.input,
+            output=self.output + other.output,
+            dollars=_sum(self.dollars, other.dollars),
+            seconds=self.seconds + other.seconds,
+        )
+
+
+def role_usage(role: str, usage: Usage, asked_bytes: int, answered_bytes: int) -> RoleUsage:
+    """What one call took, given the length of what was sent and answered in case its model told no tokens."""
+    return RoleUsage(
+        role=role,
+        calls=usage.calls,
+        input=_tokens(usage.input_tokens, asked_bytes),
+        output=_tokens(usage.output_tokens, answered_bytes),
+        dollars=usage.dollars,
+        seconds=usage.seconds,
+    )
+
+
+def by_role(parts: Iterable[RoleUsage]) -> tuple[RoleUsage, ...]:
+    """Added up for each role, in the order in which the roles first came."""
+    roles: dict[str, RoleUsage] = {}
+    for part in parts:
+        roles[part.role] = roles[part.role] + part if part.role in roles else part
+    return tuple(roles.values())
+
+
+def estimated_tokens(size: int) -> int:
+    """About how many tokens a text of so many bytes is, rounded up."""
+    return math.ceil(size / BYTES_PER_TOKEN)
+
+
+def utf8_bytes(text: str) -> int:
+    """The length of any text in UTF-8, as the store counts it."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _tokens(told: int | None, size: int) -> Tokens:
+    return Tokens(estimated=estimated_tokens(size)) if told is None else Tokens(told=told)
 
 
 def _sum(left: Number | None, right: Number | None) -> Number | None:

@@ -7,7 +7,7 @@
                                  or at another with NAME@URL
     openai-compatible:NAME@URL   any other address that speaks OpenAI's chat completions
     exec:COMMAND                 a shell command: the question on its input, the reply on its output
-    exec[NAME]:COMMAND           the same, recorded as NAME
+    exec[NAME]:COMMAND           the same, recorded as NAME; see `command.py` for telling its usage
 
 Knows no kernel and no role. To add a provider, add it to `catalog.py` and, if it has a protocol of
 its own, to `connections.py`.

@@ -1,7 +1,12 @@
 """A model that is a command: the conversation goes to its standard input, its output is the reply.
 
-So a coding agent's command line, a script or a person can take any role. Knows no temperature,
-tokens or price, and leaves what the command does on this machine to whoever named it.
+So a coding agent's command line, a script or a person can take any role. A command that knows what
+its answer took may write that to the file that the variable STARK_USAGE_FILE names, as JSON:
+
+    {"input_tokens": 12000, "output_tokens": 900, "dollars": 0.05}
+
+each of which may be left out. Knows no temperature, and leaves what the command does on this machine
+to whoever named it.
 """
 
 from __future__ import annotations
@@ -13,8 +18,12 @@ import shlex
 import signal
 import time
 from contextlib import suppress
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 
+from pydantic import Field, ValidationError
+
+from stark.core.base import Frozen
 from stark.core.call import Message, Reply
 from stark.core.errors import ModelRefused, ModelUnreachable, UsageError
 from stark.core.usage import Usage
@@ -30,6 +39,18 @@ _REAP_S = 5.0
 _ERROR_LENGTH = 2000
 
 _HEADINGS = {"system": "INSTRUCTIONS", "user": "MESSAGE", "assistant": "YOUR REPLY"}
+
+
+USAGE_VARIABLE = "STARK_USAGE_FILE"
+"""Names the file in which a command may tell what its answer took."""
+
+
+class _Told(Frozen):
+    """What a command tells of one answer; what it does not tell is unknown."""
+
+    input_tokens: int | None = Field(default=None, ge=0)
+    output_tokens: int | None = Field(default=None, ge=0)
+    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class CommandModel:
@@ -55,21 +76,36 @@ class CommandModel:
         A command that fails or prints nothing is run once more.
         """
         started = time.monotonic()
-        text = await self._answer(as_text(messages).encode(errors="replace"))
-        usage = Usage(
-            calls=1,
-            input_tokens=None,
-            output_tokens=None,
-            dollars=None,
-            seconds=time.monotonic() - started,
-        )
+        with TemporaryDirectory(prefix="stark-usage-") as folder:
+            question = as_text(messages).encode(errors="replace")
+            text, told = await self._answer(question, Path(folder))
+        usage = Usage(calls=1, seconds=time.monotonic() - started, **told.model_dump())
         return Reply(text=text, model=self._model, usage=usage)
 
-    async def _answer(self, question: bytes) -> str:
-        for _ in range(_TRIES):
-            status, output, errors = await self._run(question)
+    def _told(self, file: Path) -> _Told:
+        """What the command wrote of its usage; nothing is known where it wrote none.
+
+        What cannot be read is refused, since limits in tokens and dollars rest on it.
+        """
+        try:
+            return _Told.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            return _Told()
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "it"
+            raise ModelRefused(
+                f"the command behind {self.name} wrote to {USAGE_VARIABLE} what is no usage ({place}: "
+                f"{first['msg']}): write one JSON object with input_tokens, output_tokens and dollars, or nothing"
+            ) from error
+
+    async def _answer(self, question: bytes, folder: Path) -> tuple[str, _Told]:
+        """What the command prints, and what that try of it told in the folder."""
+        for number in range(_TRIES):
+            usage = folder / f"usage-{number}.json"
+            status, output, errors = await self._run(question, usage)
             if status == 0 and output.strip():
-                return output
+                return output, self._told(usage)
             if status in _NOT_RUNNABLE:
                 break
         ended = "printed nothing" if status == 0 else f"ended with status {status}"
@@ -78,7 +114,7 @@ class CommandModel:
             f"the command behind {self.name} {ended}; run it by hand to see why: {said}"
         )
 
-    async def _run(self, question: bytes) -> tuple[int, str, str]:
+    async def _run(self, question: bytes, usage: Path) -> tuple[int, str, str]:
         """Exit status, standard output and standard error of one run."""
         try:
             # A session of its own, so that whatever it starts can be ended with it.
@@ -89,6 +125,7 @@ class CommandModel:
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.PIPE,
                     start_new_session=True,
+                    env=os.environ | {USAGE_VARIABLE: str(usage)},
                 )
             )
             # A cancellation in the middle of starting would leave a process that nobody ends.

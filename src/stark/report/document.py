@@ -1,7 +1,7 @@
 """A run, an attempt or an evaluation as plain data for programs: what `--json` prints.
 
 Everything derived (latency, speedup, share of the roofline) is written out, so that a reader needs
-no formula of ours. An unknown number is null.
+no formula of ours. An unknown number is null; tokens by role tell apart what models told and what is estimated.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from stark.core.evaluation import Correct, Evaluation, explain
 from stark.core.node import Node
 from stark.report.repairs import failures_repaired
+from stark.report.spending import roles_of
 from stark.report.view import RunView
 
 Document = dict[str, Any]
@@ -36,6 +37,7 @@ def run_document(view: RunView) -> Document:
         "failures_taken_up": taken,
         "failures_repaired": mended,
         "usage": view.usage.model_dump(mode="json"),
+        "roles": [role.model_dump(mode="json") for role in view.roles],
     }
 
 
@@ -54,11 +56,12 @@ def attempt_document(node: Node) -> Document:
 
 def node_document(view: RunView, node: Node) -> Document:
     """An attempt in full, with its model calls."""
-    calls = [call.model_dump(mode="json") for call in view.calls if call.attempt == node.id]
+    calls = [call for call in view.calls if call.attempt == node.id]
     return {
         **attempt_document(node),
         "node": node.model_dump(mode="json"),
-        "calls": calls,
+        "calls": [call.model_dump(mode="json") for call in calls],
+        "roles": [role.model_dump(mode="json") for role in roles_of(calls)],
     }
 
 

@@ -29,11 +29,10 @@ from stark.report.phrases import (
     milliseconds,
     origin,
     status,
-    tokens,
-    usage_line,
     verdict,
 )
 from stark.report.run import facts
+from stark.report.spending import fit_line, roles_of, spending
 from stark.report.view import RunView
 
 
@@ -55,9 +54,7 @@ def node_text(view: RunView, node: Node) -> RenderableType:
         Rule("evaluation", align="left"),
         evaluation_table(node.evaluation),
         *_output(node.evaluation),
-        Rule("models", align="left"),
-        _calls([call for call in view.calls if call.attempt == node.id]),
-        Text(usage_line(node.usage)),
+        *_calls([call for call in view.calls if call.attempt == node.id]),
     )
 
 
@@ -164,16 +161,22 @@ def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
         yield Text(evaluation.output.rstrip())
 
 
-def _calls(calls: list[Call]) -> Table:
+def _calls(calls: list[Call]) -> Iterator[RenderableType]:
+    """Who was asked how much, what the prompts had to leave out, and what it took by role."""
+    if not calls:
+        return
+    yield Rule("models", align="left")
     table = facts()
     for call in calls:
         asked = sum(len(message.text) for message in call.messages)
         table.add_row(
             f"{call.turn + 1}. {call.role}",
-            f"{call.reply.model}: {asked:,} characters asked, {len(call.reply.text):,} answered, "
-            f"{tokens(call.reply.usage)}",
+            f"{call.reply.model}: {asked:,} characters asked, {len(call.reply.text):,} answered",
         )
-    return table
+        if call.fit is not None and (line := fit_line(call.fit)):
+            table.add_row("", line)
+    yield table
+    yield from spending(roles_of(calls))
 
 
 def python(source: str) -> Syntax:

@@ -112,12 +112,6 @@ def replay_line(run: Run) -> str:
     return REPLAYED.format(models=", ".join(specs))
 
 
-def usage_line(usage: Usage) -> str:
-    """What was spent on models."""
-    calls = f"{usage.calls} model call{'' if usage.calls == 1 else 's'}"
-    return f"{calls}, {tokens(usage)}, {price(usage)}, {duration(usage.seconds)} of waiting"
-
-
 def budget_line(budget: Budget) -> str:
     """The limits there are."""
     limits = [f"{budget.attempts} attempts"]

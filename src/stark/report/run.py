@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stark.core.evaluation import STATUSES, Correct
 from stark.core.run import Run
+from stark.core.usage import RoleUsage
 from stark.report.phrases import (
     STATUS_STYLES,
     budget_line,
@@ -21,9 +22,9 @@ from stark.report.phrases import (
     milliseconds,
     reference_line,
     replay_line,
-    usage_line,
 )
 from stark.report.repairs import failures_repaired
+from stark.report.spending import dollars, in_all, spending, thousands
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
 from stark.search.leaderboard import leaderboard
@@ -41,10 +42,24 @@ def run_text(view: RunView, columns: int) -> RenderableType:
         parts += ["", _leaders(view)]
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    spent = usage_line(view.usage)
+    return Group(*parts, "", _counts(view), *_spent(view))
+
+
+def _spent(view: RunView) -> Iterator[RenderableType]:
+    """What the models took, and how many of their prompts had to be cut."""
     if is_replay(view.run):
-        spent = f"{view.usage.calls} recorded replies; no model was asked and nothing paid"
-    return Group(*parts, "", _counts(view), Text(spent))
+        yield Text(f"{view.usage.calls} recorded replies; no model was asked and nothing paid")
+        return
+    if not view.roles:
+        yield Text("no model was asked")
+        return
+    yield from spending(view.roles)
+    fits = [call.fit for call in view.calls if call.fit is not None]
+    if cut := sum(bool(fit.cuts) for fit in fits):
+        yield Text(
+            f"{cut} of {len(view.calls)} prompts were cut to fit {view.run.window_tokens:,} tokens; `stark show "
+            f"{view.run.id} ATTEMPT` says what was left out"
+        )
 
 
 def header(view: RunView) -> RenderableType:
@@ -78,15 +93,28 @@ def models_line(run: Run) -> str:
     return "; ".join(said)
 
 
-def runs_table(summaries: Iterable[RunSummary]) -> Table:
-    """One line per run, the newest first."""
+def runs_table(
+    summaries: Iterable[RunSummary], spent: Mapping[str, tuple[RoleUsage, ...]]
+) -> Table:
+    """One line per run, the newest first; `spent` has what its calls took, by run."""
+    took = {run_id: whole for run_id, roles in spent.items() if (whole := in_all(roles))}
+    priced = any(whole.dollars is not None for whole in took.values())
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("run", "begun", "strategy", "language"):
         table.add_column(name, no_wrap=True)
-    for name in ("attempts", "correct", "best", "speedup"):
+    for name in (
+        "attempts",
+        "correct",
+        "best",
+        "speedup",
+        "tokens",
+        *(["price"] if priced else []),
+    ):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("ended")
     for each in summaries:
+        whole = took.get(each.id)
+        price = "" if whole is None else dollars(whole)
         table.add_row(
             each.id,
             f"{each.created:%m-%d %H:%M}",
@@ -96,6 +124,8 @@ def runs_table(summaries: Iterable[RunSummary]) -> Table:
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
             "" if each.speedup_vs_eager is None else f"{each.speedup_vs_eager:.2f}x",
+            "" if whole is None else thousands(whole.input + whole.output),
+            *([price] if priced else []),
             each.ended_reason or Text("not yet", "yellow"),
         )
     return table

@@ -11,9 +11,10 @@ from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import Run
-from stark.core.usage import Usage
+from stark.core.usage import RoleUsage, Usage
 from stark.promotion import winner
 from stark.recording import Recording
+from stark.report.spending import roles_of
 from stark.search.tree import Tree
 from stark.store import Store
 
@@ -73,6 +74,11 @@ class RunView:
     def usage(self) -> Usage:
         """What was spent on models so far."""
         return sum((call.reply.usage for call in self.calls), Usage())
+
+    @cached_property
+    def roles(self) -> tuple[RoleUsage, ...]:
+        """The same by role, with estimates where a model told no tokens."""
+        return roles_of(self.calls)
 
     @cached_property
     def started_from(self) -> dict[int, str]:

@@ -84,6 +84,9 @@ def call_values(call: Call) -> Json:
         "input_tokens": call.reply.usage.input_tokens,
         "output_tokens": call.reply.usage.output_tokens,
         "dollars": call.reply.usage.dollars,
+        "seconds": call.reply.usage.seconds,
+        "asked_bytes": call.asked_bytes,
+        "answered_bytes": call.answered_bytes,
     }
 
 

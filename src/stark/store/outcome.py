@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from stark.core.evaluation import Correct
-from stark.core.usage import Usage
+from stark.core.usage import RoleUsage, Usage
 from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
+from stark.store.spent import Scope, read_spent
 
 
 class Attempted(NamedTuple):
@@ -49,6 +50,9 @@ class Outcome(NamedTuple):
     usage: Usage
     """Calls, tokens and price; the time of waiting is not counted here."""
 
+    roles: tuple[RoleUsage, ...]
+    """The same by role, with estimates of the tokens that no model told, and the time of waiting."""
+
     elapsed_s: float
     """Active time up to the last of the attempts."""
 
@@ -69,6 +73,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         best=_held(connection, checks) if checked else _best(connection, counted),
         confirmed=bool(checked),
         usage=_usage(connection, run_id, attempts),
+        roles=read_spent(connection, Scope(run_id, attempts)).get(run_id, ()),
         elapsed_s=elapsed_s or 0.0,
     )
 

@@ -39,7 +39,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest migration: what `VERSION_TABLE` holds in a store of this version."""
 
 VERSION_TABLE = "stark_schema"
@@ -161,6 +161,9 @@ class CallRow(Base):
     input_tokens: Mapped[int | None]
     output_tokens: Mapped[int | None]
     dollars: Mapped[float | None]
+    seconds: Mapped[float] = mapped_column(server_default="0")
+    asked_bytes: Mapped[int] = mapped_column(server_default="0")
+    answered_bytes: Mapped[int] = mapped_column(server_default="0")
 
 
 class MessageRow(Base):

@@ -23,7 +23,7 @@ from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
-from stark.core.usage import Budget
+from stark.core.usage import Budget, RoleUsage
 from stark.store import codec
 from stark.store.artifacts import keep
 from stark.store.database import Database
@@ -38,6 +38,7 @@ from stark.store.schema import (
     PromotionRow,
     RunRow,
 )
+from stark.store.spent import read_spent
 from stark.store.summary import RunSummary, read_summary, summaries_query
 
 
@@ -248,6 +249,11 @@ class Store:
                 codec.read_call(number, turn, body, reply, messages[number, turn])
                 for number, turn, body, reply in connection.execute(replies)
             ]
+
+    def spent(self) -> dict[str, tuple[RoleUsage, ...]]:
+        """What the calls of every run took, by run and role; a run without calls is not there."""
+        with self._database.reading("reading what the runs took") as connection:
+            return read_spent(connection, None)
 
     # Nodes
 

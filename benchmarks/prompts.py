@@ -1,0 +1,184 @@
+"""Do models answer the prompts as they should? Recorded situations of each role, and checks of what comes back.
+
+    python benchmarks/prompts.py --model anthropic:NAME      # asks a live model, and costs what that costs
+    python benchmarks/prompts.py --model 'exec:my-agent -p' --role plan
+    python benchmarks/prompts.py                             # the replies that are recorded; asks nobody
+    python benchmarks/prompts.py --show debug_crashed        # what would be asked
+    python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # a new situation out of a recorded run
+
+`docs/prompts.md` says what is checked. Exits 1 when a check fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from prompting.checks import Check, Conversation, checks, converse
+from prompting.situation import FOLDER, Situation, situations, write
+from prompting.taking import take
+
+from stark.agents.roles import Ask
+from stark.agents.window import RoleName
+from stark.core.call import Fit, Message, Reply
+from stark.core.errors import StarkError
+from stark.core.usage import RoleUsage, role_usage, utf8_bytes
+from stark.models import Model, open_model
+from stark.recording import read_recording
+from stark.replies import plain
+from stark.report.spending import ESTIMATED
+
+TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask, check and print."""
+    chosen = _parsed(arguments)
+    if chosen.take:
+        return _take(*chosen.take)
+    known = situations()
+    asked = {
+        name: situation
+        for name, situation in known.items()
+        if situation.role in (chosen.role or (situation.role,))
+        and name in (chosen.situation or (name,))
+    }
+    if chosen.show:
+        print(asyncio.run(_prompt(known[chosen.show])))
+        return 0
+    try:
+        model = open_model(chosen.model) if chosen.model else None
+        if model is None:
+            asked = {name: situation for name, situation in asked.items() if situation.replies}
+        held = asyncio.run(_ask_all(asked, model, chosen.parallel))
+    except StarkError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    results = {name: (conversation, checks(conversation)) for name, conversation in held.items()}
+    _tell(results, chosen.json)
+    return int(any(not check.passed for _, found in results.values() for check in found))
+
+
+async def _ask_all(
+    asked: dict[str, Situation], model: Model | None, parallel: int
+) -> dict[str, Conversation]:
+    slots = asyncio.Semaphore(parallel)
+
+    async def one(situation: Situation) -> Conversation:
+        async with slots:
+            ask = recorded(situation) if model is None else live(situation, model)
+            return await converse(situation, ask)
+
+    done = await asyncio.gather(*(one(situation) for situation in asked.values()))
+    return dict(zip(asked, done, strict=True))
+
+
+def recorded(situation: Situation) -> Ask:
+    """The recorded replies in order; whoever asks for more gets the last one again."""
+    left = list(situation.replies)
+
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return ask
+
+
+def live(situation: Situation, model: Model) -> Ask:
+    """The model, at the role's usual temperature."""
+
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+        reply = await model.ask(messages, TEMPERATURES[situation.role])
+        return reply.model_copy(update={"text": plain(reply.text)})
+
+    return ask
+
+
+async def _prompt(situation: Situation) -> str:
+    """What the role would be asked."""
+    silent = Reply(text="", model="nobody")
+
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+        return silent
+
+    held = await converse(situation, ask)
+    return "\n".join(message.text for message in held.asked[0])
+
+
+def spent(held: Conversation) -> RoleUsage:
+    """What the conversation took."""
+    parts = [
+        role_usage(
+            held.situation.role,
+            reply.usage,
+            sum(utf8_bytes(message.text) for message in messages),
+            utf8_bytes(reply.text),
+        )
+        for messages, reply in zip(held.asked, held.replies, strict=True)
+    ]
+    return sum(parts[1:], parts[0])
+
+
+def _tell(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_document(name, *result) for name, result in results.items()], indent=1))
+        return
+    print(
+        f"{'situation':<30} {'role':<6} {'passed':>7} {'input':>9} {'output':>8} {'seconds':>8}  failed"
+    )
+    for name, (held, found) in results.items():
+        took = spent(held)
+        failed = ", ".join(check.name for check in found if not check.passed)
+        passed = f"{sum(check.passed for check in found)}/{len(found)}"
+        print(
+            f"{name:<30} {held.situation.role:<6} {passed:>7} {took.input!s:>9} {took.output!s:>8} "
+            f"{took.seconds:>8.1f}  {failed}"
+        )
+    every = [check for _, found in results.values() for check in found]
+    print(f"{sum(check.passed for check in every)} of {len(every)} checks passed. {ESTIMATED}.")
+    for name, (_, found) in results.items():
+        for check in found:
+            if not check.passed:
+                print(f"  {name}: {check.name}: {check.found}")
+
+
+def _document(name: str, held: Conversation, found: list[Check]) -> dict[str, Any]:
+    return {
+        "situation": name,
+        "role": held.situation.role,
+        "models": sorted({reply.model for reply in held.replies}),
+        "checks": [check._asdict() for check in found],
+        "usage": spent(held).model_dump(mode="json"),
+        "replies": [reply.text for reply in held.replies],
+    }
+
+
+def _take(recording: str, attempt: str, role: RoleName, name: str) -> int:
+    path = FOLDER / f"{name}.json"
+    taken = take(read_recording(Path(recording)), int(attempt), role, "What is to be seen here.")
+    write(taken, path)
+    print(f"{path}: now say in it what it is about and what is expected")
+    return 0
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    roles, names = get_args(RoleName), sorted(path.stem for path in FOLDER.glob("*.json"))
+    parser.add_argument("--model", help="as for `stark optimize`; without it, the recorded replies")
+    parser.add_argument("--role", action="append", choices=roles, help="only these")
+    parser.add_argument("--situation", action="append", choices=names, help="only these")
+    parser.add_argument("--parallel", type=int, default=4, help="questions at a time")
+    parser.add_argument("--json", action="store_true", help="with every reply")
+    parser.add_argument("--show", choices=names, help="print the prompt and ask nobody")
+    parser.add_argument("--take", nargs=4, metavar=("RECORDING", "ATTEMPT", "ROLE", "NAME"))
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import partial
+
+import agent_samples as samples
+import pytest
+from agent_samples import Answers
+
+from stark.agents import roles
+from stark.agents.briefing import Brief
+from stark.agents.fitting import cutting_order, fitted, least_tokens
+from stark.agents.window import LIMIT, ContextWindow, Repair, window
+from stark.core.call import Cut, Fit
+from stark.core.candidate import Candidate
+from stark.core.node import ROOT, Node
+from stark.core.usage import estimated_tokens
+from stark.testing.nodes import random_tree, unusable, working
+
+LONG_PLAN = "Tile the rows.\n" + "The second paragraph explains at length. " * 40
+TINY = 1
+
+
+def attempt(id: int, lines: int = 60, works: bool = True, parent: int = ROOT) -> Node:
+    """An attempt with so many lines of source."""
+    node = working(id, parent=parent) if works else samples.attempt(id, parent, samples.CRASH, "x")
+    plan = samples.EDIT.model_copy(
+        update={"strategy": LONG_PLAN, "action": "rewrite", "anchors": ()}
+    )
+    source = samples.SOURCE + f"# attempt {id}\n" * lines
+    candidate = Candidate(language="cuda", source=source)
+    return node.model_copy(update={"plan": plan, "candidate": candidate})
+
+
+def brief(limit: int, **shown: object) -> Brief:
+    told = samples.brief("code", 1)
+    return replace(told, window=ContextWindow(**shown), window_tokens=limit)  # type: ignore[arg-type]
+
+
+REWRITE = samples.EDIT.model_copy(update={"action": "rewrite", "anchors": ()})
+WRITE = partial(roles.rewrite_prompt, REWRITE)
+NEIGHBOURS = {
+    "node": attempt(9),
+    "children": (attempt(10, parent=9), attempt(11, 80, works=False, parent=9)),
+    "siblings": (attempt(3, 90),),
+    "leaderboard": (attempt(4, 100), attempt(5, 20)),
+}
+
+
+def test_what_fits_is_shown_whole() -> None:
+    whole = brief(100_000, **NEIGHBOURS)
+
+    text, fit = fitted(whole, WRITE)
+
+    assert WRITE(whole) == text
+    assert Fit(limit_tokens=100_000, tokens=estimated_tokens(len(text.encode()))) == fit
+    assert not fit.over
+
+
+def test_instructions_count() -> None:
+    told = brief(100_000, **NEIGHBOURS)
+
+    assert fitted(told, WRITE, "x" * 300)[1].tokens == fitted(told, WRITE)[1].tokens + 100
+
+
+def test_sources_go_first_those_of_failures_then_the_longest() -> None:
+    order = list(cutting_order(ContextWindow(**NEIGHBOURS)))
+
+    assert [{11: "outcome"}, {3: "outcome"}, {10: "outcome"}] == order[:3]
+    assert [{4: "outcome"}, {5: "outcome"}] == order[3:5], "those of the leaders last"
+
+
+def test_then_each_is_told_in_a_line_and_at_last_left_out_the_oldest_first() -> None:
+    order = list(cutting_order(ContextWindow(**NEIGHBOURS)))
+
+    for first, kept in ((5, "line"), (10, "nothing")):
+        steps = order[first : first + 5]
+        assert [{3: kept}, {10: kept}, {11: kept}, {5: kept}, {4: kept}] == steps
+
+
+def test_a_repair_is_left_out_whole_and_after_the_siblings() -> None:
+    broken, fixed = attempt(2, works=False), attempt(6, parent=2)
+    shown = ContextWindow(
+        node=attempt(9), siblings=(attempt(7),), repairs=(Repair(broken=broken, fixed=fixed),)
+    )
+
+    order = list(cutting_order(shown))
+
+    assert [{7: "outcome"}, {2: "outcome"}, {6: "outcome"}] == order[:3]
+    assert [{7: "line"}, {2: "line", 6: "line"}] == order[3:5]
+
+
+@pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.4])
+def test_no_more_is_cut_than_is_needed(share: float) -> None:
+    whole = fitted(brief(100_000, **NEIGHBOURS), WRITE)[1].tokens
+
+    text, fit = fitted(brief(int(share * whole), **NEIGHBOURS), WRITE)
+
+    assert fit.tokens == estimated_tokens(len(text.encode())) <= share * whole
+    assert fit.cuts
+    steps = list(cutting_order(ContextWindow(**NEIGHBOURS)))
+    made = {cut.attempt: cut.kept for cut in fit.cuts}
+    reached: dict[int, str] = {}
+    for count, step in enumerate(steps):
+        reached |= step
+        if reached == made:
+            one_less = {a: k for earlier in steps[:count] for a, k in earlier.items()}
+            longer = WRITE(replace(brief(1, **NEIGHBOURS), cuts=one_less))
+            assert estimated_tokens(len(longer.encode())) > share * whole
+            return
+    raise AssertionError(f"{made} is no beginning of {steps}")
+
+
+def test_the_model_is_told_what_it_is_not_shown() -> None:
+    shown = ContextWindow(**NEIGHBOURS)
+    cuts = {11: "outcome", 3: "line", 10: "nothing", 5: "nothing"}
+
+    text = WRITE(replace(brief(1, **NEIGHBOURS), cuts=cuts, window=shown))
+
+    assert "- Attempt 11, from attempt 9: Tile the rows." in text
+    assert "(Its source is left out for length.)" in text
+    assert "# attempt 11\n" not in text
+    assert "- Attempt 3, from the reference, in short: Tile the rows.\n  Result: correct" in text
+    assert "# attempt 3\n" not in text
+    assert "(Attempts 10, 5 are left out for length.)" in text
+    assert "# attempt 4\n" in text
+
+
+def test_one_that_is_left_out_is_told_of_as_one() -> None:
+    text = WRITE(replace(brief(1, **NEIGHBOURS), cuts={10: "nothing"}))
+
+    assert "(Attempt 10 is left out for length.)" in text
+
+
+def test_what_was_tried_is_not_nothing_when_all_of_it_is_left_out() -> None:
+    told = replace(samples.brief("plan", 1), window_tokens=TINY)
+
+    text, fit = fitted(told, roles.plan_prompt)
+
+    tried = text.partition("# What was tried from here\n")[2].partition("\n\n#")[0]
+    assert "(Attempts 3, 4 are left out for length.)" == tried
+    assert {3: "nothing", 4: "nothing", 5: "nothing"} == {c.attempt: c.kept for c in fit.cuts}
+
+
+def test_a_plan_is_shown_no_sources_so_none_is_said_to_be_left_out() -> None:
+    told = samples.brief("plan", 1)
+    whole = fitted(told, roles.plan_prompt)[1].tokens
+
+    text, fit = fitted(replace(told, window_tokens=whole - 1), roles.plan_prompt)
+
+    assert "outcome" not in {cut.kept for cut in fit.cuts}
+    assert "(Its source" not in text
+
+
+def test_what_no_prompt_goes_without_stays_even_where_it_is_too_long() -> None:
+    long = samples.PROBLEM.model_copy(update={"source": samples.PROBLEM.source + "# x\n" * 900})
+    told = replace(brief(TINY, **NEIGHBOURS), problem=long)
+    node = told.window.node
+    assert node is not None
+    assert node.candidate is not None
+
+    text, fit = fitted(told, WRITE)
+
+    assert fit.over
+    for necessary in (
+        long.source.strip(),
+        node.candidate.source.strip(),
+        samples.LANGUAGE.guide,
+        REWRITE.strategy,
+    ):
+        assert necessary in text
+    assert {"nothing"} == {cut.kept for cut in fit.cuts}
+    assert [3, 4, 5, 10, 11] == [cut.attempt for cut in fit.cuts]
+
+
+def test_the_evidence_stays() -> None:
+    text, _ = fitted(replace(samples.brief("debug", 6), window_tokens=TINY), roles.debug_prompt)
+
+    assert "CUDA error: an illegal memory access" in text
+    assert "last line of output" in text
+
+
+async def test_how_a_prompt_was_fitted_goes_along_with_the_question() -> None:
+    answers = Answers("no plan", samples.REWRITE_REPLY)
+
+    await roles.plan(answers.ask, replace(samples.brief("plan", 1), window_tokens=TINY))
+
+    first, again = answers.fits
+    assert first == again
+    assert Cut(attempt=3, kept="nothing") in first.cuts
+    system, user = answers.asked[0]
+    assert first.tokens == estimated_tokens(len((system.text + user.text).encode()))
+
+
+@pytest.mark.parametrize("limit", [300, 1_000, 3_000, 20_000])
+def test_fitting_is_the_same_every_time_and_never_over_without_need(limit: int) -> None:
+    for seed in range(8):
+        grown = random_tree(30, random.Random(seed))
+        node_id = next(node.id for node in grown.nodes if node.works)
+        shown = window(grown, node_id, "code", random.Random(seed))
+        told = replace(samples.brief("code", 1), window=shown, window_tokens=limit)
+
+        text, fit = fitted(told, WRITE)
+
+        assert (text, fit) == fitted(told, WRITE)
+        assert len(fit.cuts) <= LIMIT
+        if fit.over:
+            assert {"nothing"} >= {cut.kept for cut in fit.cuts}
+
+
+def test_an_attempt_without_plan_or_source_can_be_cut() -> None:
+    shown = ContextWindow(children=(unusable(3),))
+
+    assert [{3: "outcome"}, {3: "line"}, {3: "nothing"}] == list(cutting_order(shown))
+
+
+def test_the_least_is_the_problem_and_the_guide() -> None:
+    size = len(samples.PROBLEM.source) + len(samples.LANGUAGE.guide)
+
+    assert estimated_tokens(size) == least_tokens(samples.PROBLEM, samples.LANGUAGE)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from report_samples import text_of
+from rich.console import Group
+
+from stark.core.call import Cut, Fit
+from stark.core.usage import Tokens, Usage, role_usage
+from stark.report.spending import fit_line, in_all, spending, thousands
+
+TOLD = Usage(calls=1, input_tokens=1200, output_tokens=30, dollars=0.5, seconds=61.0)
+UNTOLD = Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None, seconds=2.0)
+PLAN = role_usage("plan", TOLD, 0, 0)
+CODE = role_usage("code", UNTOLD, 300, 30)
+
+
+def test_each_role_has_a_line_and_all_have_one() -> None:
+    said = [line.split() for line in text_of(Group(*spending([PLAN, CODE]))).splitlines()]
+
+    assert ["plan", "1", "1,200", "30", "$0.50", "1:01"] == said[1]
+    assert ["code", "1", "~100", "~10", "unknown", "0:02"] == said[2]
+    assert ["all", "2", "~1,300", "~40", "unknown", "1:03"] == said[3]
+    assert "~ is an estimate, at 3 bytes a token" in " ".join(said[4])
+
+
+def test_one_role_needs_no_sum_and_what_was_told_no_note() -> None:
+    said = text_of(Group(*spending([PLAN])))
+
+    assert 2 == len(said.splitlines())
+    assert "~" not in said
+
+
+def test_nothing_spent_is_nothing_in_all() -> None:
+    assert in_all([]) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "said"),
+    [
+        (Tokens(), "0"),
+        (Tokens(told=999), "999"),
+        (Tokens(told=1499), "1k"),
+        (Tokens(told=300_000, estimated=12_000), "~312k"),
+        (Tokens(estimated=2_340_000), "~2.3M"),
+    ],
+)
+def test_a_narrow_column_has_thousands(tokens: Tokens, said: str) -> None:
+    assert said == thousands(tokens)
+
+
+def test_what_a_prompt_left_out_is_said_by_how_much_was_kept() -> None:
+    cuts = (
+        Cut(attempt=2, kept="outcome"),
+        Cut(attempt=3, kept="nothing"),
+        Cut(attempt=5, kept="outcome"),
+        Cut(attempt=6, kept="line"),
+    )
+
+    assert (
+        "cut to about 7,900 of 8,000 tokens: no source of 2, 5; one line of 6; nothing of 3"
+        == fit_line(Fit(limit_tokens=8000, tokens=7900, cuts=cuts))
+    )
+
+
+def test_a_prompt_that_is_whole_needs_no_line() -> None:
+    assert fit_line(Fit(limit_tokens=8000, tokens=7900)) is None
+
+
+def test_one_that_is_too_long_says_so() -> None:
+    over = fit_line(Fit(limit_tokens=8000, tokens=9000))
+
+    assert over is not None
+    assert over.startswith("about 9,000 tokens, over its limit of 8,000 although nothing more")
