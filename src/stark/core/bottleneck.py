@@ -95,7 +95,8 @@ class Profiled(Frozen):
             facts.append(f"no kernel in {self.idle_share:.0%} of the call")
             facts.append(f"{profile.own_share:.0%} of kernel time in kernels of its own")
         if profile.busy_cores is not None:
-            facts.append(f"{profile.busy_cores:.1f} of {self.device.processors} cores busy")
+            cores = self.device.processors
+            facts.append(f"{min(profile.busy_cores, cores):.1f} of {cores} cores busy")
         return f"achieved: {', '.join(facts)}"
 
     def _latency(self) -> Bottleneck:
@@ -115,7 +116,8 @@ class Profiled(Frozen):
         if top.launch is not None and top.launch.blocks < processors:
             text = f"too few blocks: {short_name(top.name)} has {top.launch.blocks} for {processors} multiprocessors, at {low}"
             return Bottleneck(kind="blocks", text=text)
-        text = f"latency: only {low}"
+        text = "latency: " if profile.clock == "device" else ""
+        text += f"neither memory nor matrix arithmetic is busy, {low}"
         occupancy = top.launch.occupancy if top.launch is not None else None
         if occupancy is not None and occupancy < LOW_OCCUPANCY:
             text += f", low occupancy {occupancy:.0%} in {short_name(top.name)}"
