@@ -66,7 +66,7 @@ SPOILING = {
     "claims what is not so": (
         "def spoilt(*_, **__):\n"
         "    return dict(calls=1, busy_us=float('nan'), total_us=1, count=1, entries=[], wall_s=1,"
-        " processor_s=1, waited_s=0, spills={})"
+        " busy_cores=1, spills={})"
     ),
 }
 
@@ -105,7 +105,7 @@ async def test_a_boast_is_information_and_changes_no_number(executor: Executor) 
         "def spoilt(*_, **__):\n"
         "    step = dict(name='aten::wonder', operator=None, count=1, us=1e-3, launch=None)\n"
         "    return dict(calls=1, busy_us=1e-3, total_us=1e-3, count=1, entries=[step], wall_s=1e-9,"
-        " processor_s=1, waited_s=0, spills={})\n"
+        " busy_cores=1, spills={})\n"
         f"import stark.evaluator.candidate.runner as runner\nrunner.profiled = spoilt\n{HONEST}"
     )
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from stark.evaluator.candidate.trace import MARK, device_summary, host_summary
 WARM = "stark.warm"
 SCHEDULED = Path("/proc/thread-self/schedstat")
 BYTES_PER_SPILL = 4
-"""Triton counts spilled registers."""
+CLOCKED_S = 0.02
+"""A process whose processor time is bounded learns it every few milliseconds only, so less than this tells nothing."""
 
 
 def profiled(
@@ -35,34 +37,63 @@ def profiled(
 
     A call before them warms up the profiler, unless only one is asked for: then calls are slow and warm.
     """
-    use_device = "cuda" if device.type == "cuda" else None
-    wall_s = processor_s = 0.0
+    on_device = device.type == "cuda"
+    used = Used()
     with _silence(), tempfile.TemporaryDirectory() as folder:
-        with profiler.profile(use_device=use_device) as profile:
+        with profiler.profile(use_device="cuda" if on_device else None) as profile:
             with profiler.record_function(WARM):
                 if calls > 1:
                     call()
-            waited_s = -_waited_s()
             for _ in range(calls):
                 prepare()
                 _settle(device)
                 with profiler.record_function(MARK):
-                    begin = time.perf_counter(), time.process_time()
-                    call()
-                    wall_s += time.perf_counter() - begin[0]
-                    processor_s += time.process_time() - begin[1]
+                    used.during(call)
                     _settle(device)
-            waited_s += _waited_s()
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text("utf-8", "replace"))["traceEvents"]
     return {
-        **(host_summary(events) if use_device is None else device_summary(events)),
-        "wall_s": wall_s,
-        "processor_s": processor_s,
-        "waited_s": waited_s,
+        **(device_summary(events) if on_device else host_summary(events)),
+        "wall_s": used.wall_s,
+        "busy_cores": None if on_device else _busy_cores(call, used),
         "spills": _triton_spills(),
     }
+
+
+@dataclass
+class Used:
+    """What calls used of the host so far."""
+
+    wall_s: float = 0.0
+    processor_s: float = 0.0
+    """Of all threads together."""
+
+    waited_s: float = 0.0
+    """For a core, by the thread that calls."""
+
+    def during(self, call: Callable[[], object]) -> None:
+        """Add one call."""
+        waited = _waited_s()
+        wall, processor = time.perf_counter(), time.process_time()
+        call()
+        self.wall_s += time.perf_counter() - wall
+        self.processor_s += time.process_time() - processor
+        self.waited_s += _waited_s() - waited
+
+    @property
+    def busy_cores(self) -> float:
+        """How many cores worked at a time, while the calling thread had one."""
+        return self.processor_s / max(self.wall_s - self.waited_s, self.wall_s / 10)
+
+
+def _busy_cores(call: Callable[[], object], used: Used) -> float:
+    """Of these calls or, where they were too short, of more."""
+    if used.wall_s < CLOCKED_S:
+        used = Used()
+    while used.wall_s < CLOCKED_S:
+        used.during(call)
+    return used.busy_cores
 
 
 def _waited_s() -> float:

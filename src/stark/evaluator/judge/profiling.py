@@ -20,16 +20,13 @@ from stark.evaluator.judge.resources import KernelResources, spilled_bytes
 from stark.evaluator.judge.running import ReferenceDied, RunningReference
 from stark.evaluator.judge.timing import Asked
 
-CALLS_MS, MOST_CALLS = 40.0, 20
+CALLS_MS, MOST_CALLS = 25.0, 4
 """About how long the profiled calls may take, and how many tell as much as more would."""
 
 SLACK_S, SLOWER = 4.0, 10
 """A profile's deadline: this beside so many times what its calls take without a profiler."""
 
 SHOWN_STEPS = 8
-
-CLOCKED_S = 0.015
-"""A process whose processor time is bounded learns it every few milliseconds, so less than this tells nothing of cores."""
 
 _LIBRARY = re.compile(
     r"^(void )?(at::|at_cuda_detail::|c10::|cublas|cudnn|cutlass|cask|cub::|nccl|Memcpy |Memset |"
@@ -71,8 +68,7 @@ class _Told(Frozen):
     count: Count
     entries: Annotated[list[_ToldEntry], Field(max_length=16)]
     wall_s: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
-    processor_s: Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
-    waited_s: Annotated[float, Field(ge=0, le=1e5, allow_inf_nan=False)]
+    busy_cores: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None
     spills: Annotated[
         dict[Annotated[str, Field(max_length=300)], Annotated[int, Field(ge=0, le=1 << 20)]],
         Field(max_length=64),
@@ -151,15 +147,13 @@ def _of_host(said: _Told) -> Profile:
     outside = _ToldEntry(name=OUTSIDE, operator=None, count=said.calls, us=outside_us, launch=None)
     entries = sorted([*said.entries, outside], key=lambda entry: -entry.us)
     steps = [_step(entry, said, wall_us, ()) for entry in entries]
-    awake_s = max(said.wall_s - said.waited_s, said.wall_s / 10)
-    busy_cores = said.processor_s / awake_s if said.wall_s >= CLOCKED_S else None
     return Profile(
         clock="host",
         steps=tuple(steps[:SHOWN_STEPS]),
         count=said.count / said.calls,
         busy_ms=wall_us / said.calls / 1e3,
         own_share=outside_us / wall_us,
-        busy_cores=busy_cores,
+        busy_cores=said.busy_cores,
     )
 
 
