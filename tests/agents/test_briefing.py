@@ -25,7 +25,7 @@ from stark.core.device import Device
 from stark.core.evaluation import Incorrect
 from stark.core.node import ROOT, Node
 from stark.core.plan import Anchor
-from stark.testing.nodes import DEVICE, ROOFLINE, correct, failure, unusable, working
+from stark.testing.nodes import DEVICE, PROFILE, ROOFLINE, correct, failure, unusable, working
 
 CPU = Device(
     kind="cpu",
@@ -97,6 +97,26 @@ def test_what_the_judge_found_odd_in_the_problem_is_told() -> None:
     odd = samples.REFERENCE.model_copy(update={"warnings": ("the problem is degenerate",)})
 
     assert reference_text(odd).endswith("\n- note: the problem is degenerate")
+
+
+def test_the_reference_tells_where_its_time_goes() -> None:
+    text = reference_text(samples.REFERENCE.model_copy(update={"profile": PROFILE}))
+
+    assert [
+        "- eager's bottleneck: launch-bound: in 60% of the call no kernel ran, 3 kernels a call",
+        "- achieved: 30 GB/s (1%), no kernel in 60% of the call, 75% of kernel time in kernels of its own",
+        "  - 75% scale_kernel: 4096 blocks of 256 threads, 40 registers, occupancy 90%",
+        "  - 25% aten::zeros (Memset), 2 times",
+    ] == text.splitlines()[-4:]
+
+
+def test_the_selected_node_is_told_with_its_profile_and_other_attempts_without() -> None:
+    node = samples.tree().node(1)
+    profiled = correct(0.5).model_copy(update={"profile": PROFILE})
+    node = node.model_copy(update={"evaluation": profiled})
+
+    assert "\n- 75% scale_kernel: 4096 blocks" in start_text(node, numbered_lines=True)
+    assert "scale_kernel" not in attempts_text([node], with_source=False)
 
 
 # Sources.

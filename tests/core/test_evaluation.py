@@ -14,7 +14,7 @@ from stark.core.evaluation import (
     explain,
 )
 from stark.core.measurement import Measurement
-from stark.testing.nodes import ROOFLINE, correct, failure, measurement
+from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
 
 FAILURES = tuple(status for status in STATUSES if status != "correct")
 
@@ -75,6 +75,30 @@ def test_an_evaluation_of_before_there_was_a_sandbox_says_nothing_of_it() -> Non
     del stored["sandbox"]
 
     assert () == evaluation_adapter.validate_python(stored).sandbox
+
+
+def test_an_evaluation_of_before_there_were_profiles_has_none() -> None:
+    stored = correct(0.5).model_dump(mode="json")
+    del stored["profile"]
+
+    assert correct(0.5) == evaluation_adapter.validate_python(stored)
+
+
+def test_a_profile_comes_back_from_json_and_stands_between_evidence_and_notes() -> None:
+    found = correct(0.5).model_copy(update={"profile": PROFILE, "warnings": ("a finding",)})
+
+    lines = explain(found).splitlines()
+
+    assert found == evaluation_adapter.validate_json(evaluation_adapter.dump_json(found))
+    assert [
+        "2% of the roofline (memory-bound: 0.01 ms at best)",
+        "bottleneck: latency: neither memory nor matrix arithmetic is busy, 2% of the measured bandwidth; "
+        "2 kernels take turns, and what passes between them goes through memory",
+        "achieved: 60 GB/s (2%), no kernel in 20% of the call, 75% of kernel time in kernels of its own",
+        "- 75% scale_kernel: 4096 blocks of 256 threads, 40 registers, occupancy 90%",
+        "- 25% aten::zeros (Memset), 2 times",
+        "Note: a finding",
+    ] == lines[2:]
 
 
 @pytest.mark.parametrize("status", STATUSES)

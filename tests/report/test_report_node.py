@@ -13,7 +13,7 @@ from stark.core.usage import Usage
 from stark.report.node import evaluation_table, node_of, node_text
 from stark.report.run import run_text
 from stark.report.view import RunView
-from stark.testing.nodes import correct, failure, working
+from stark.testing.nodes import PROFILE, correct, failure, working
 
 ANCHORED = Node(
     id=2,
@@ -72,6 +72,16 @@ def test_output_and_warnings_are_shown() -> None:
 
     assert "end of its output" in said and "compiled" in said and "It warns." in said
     assert "seccomp" in said
+
+
+def test_a_profile_is_shown_with_what_binds() -> None:
+    profiled = correct(0.5).model_copy(update={"profile": PROFILE})
+
+    said = text(evaluation_table(profiled))
+
+    assert "profile" in said and "bottleneck: latency: neither memory" in said
+    assert "- 75% scale_kernel: 4096 blocks of 256 threads" in said
+    assert "bottleneck" not in text(evaluation_table(correct(0.5)))
 
 
 @pytest.mark.parametrize("status", [name for name in STATUSES if name != "correct"])

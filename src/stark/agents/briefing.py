@@ -103,9 +103,21 @@ def reference_text(reference: Reference) -> str:
             f"{latency / roofline.floor_ms:.1f} times that"
             if roofline.floor_ms
             else "- no roofline is known",
+            *_profile_of(reference),
             *(f"- note: {warning}" for warning in reference.warnings),
         ]
     )
+
+
+def _profile_of(reference: Reference) -> list[str]:
+    """Where eager's time goes, the steps as a list within the list."""
+    if reference.profiled is None:
+        return []
+    first, *lines = reference.profiled.lines()
+    return [
+        f"- eager's {first}",
+        *(f"  {line}" if line.startswith("- ") else f"- {line}" for line in lines),
+    ]
 
 
 def start_text(node: Node | None, numbered_lines: bool) -> str:

@@ -13,10 +13,12 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from stark.core.base import Frozen
+from stark.core.bottleneck import Profiled
 from stark.core.device import Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
+from stark.core.profile import Profile
 
-Phase = Literal["static", "build", "load", "verify", "time"]
+Phase = Literal["static", "build", "load", "verify", "time", "profile"]
 
 Effort = Literal["search", "promote"]
 """`search` does the least that ranks candidates safely; `promote` does everything, and a win counts only after it."""
@@ -127,6 +129,21 @@ class Correct(Outcome):
     generalizes: bool | None = None
     """Whether it is also correct at other shapes than the problem's; None where that was not tried, or cannot be."""
 
+    profile: Profile | None = None
+    """What it spends its time on, as its own process told; None where that was not to be had."""
+
+    @property
+    def profiled(self) -> Profiled | None:
+        """The profile beside its time and the device: what binds it."""
+        if self.profile is None:
+            return None
+        return Profiled(
+            profile=self.profile,
+            latency_ms=self.latency_ms,
+            roofline=self.roofline,
+            device=self.device,
+        )
+
     @property
     def latency_ms(self) -> float:
         """The candidate's median time for one call in milliseconds."""
@@ -191,7 +208,9 @@ evaluation_adapter: TypeAdapter[Evaluation] = TypeAdapter(Evaluation)
 def explain(evaluation: Evaluation) -> str:
     """All that a reader needs, in order of use: the same text for people and for the agents."""
     notes = [f"Note: {warning}" for warning in evaluation.warnings]
-    return "\n".join([evidence(evaluation), *notes])
+    profiled = evaluation.profiled if isinstance(evaluation, Correct) else None
+    profile = [] if profiled is None else profiled.lines()
+    return "\n".join([evidence(evaluation), *profile, *notes])
 
 
 def evidence(evaluation: Evaluation) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from stark.core.base import Frozen
+from stark.core.bottleneck import Profiled
 from stark.core.device import Device, Roofline
 from stark.core.measurement import Measurement
+from stark.core.profile import Profile
 
 
 class TensorSpec(Frozen):
@@ -30,3 +32,17 @@ class Reference(Frozen):
     eager: Measurement
     roofline: Roofline
     warnings: tuple[str, ...] = ()
+    profile: Profile | None = None
+    """Which operators or kernels take the time; None where that was not to be had."""
+
+    @property
+    def profiled(self) -> Profiled | None:
+        """The profile beside its time and the device: what binds it."""
+        if self.profile is None:
+            return None
+        return Profiled(
+            profile=self.profile,
+            latency_ms=self.eager.latency_ms,
+            roofline=self.roofline,
+            device=self.device,
+        )

@@ -17,7 +17,7 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised with every change that an older judge or executor would misread."""
 
 

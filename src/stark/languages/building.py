@@ -43,7 +43,12 @@ def device_environment(build_dir: Path) -> dict[str, str]:
 
 def toolkit_environment(architecture: str | None) -> dict[str, str]:
     """For nvcc: which toolkit, and exactly one architecture where it is known."""
-    variables = {"TVM_FFI_GPU_BACKEND": "cuda"}
+    variables = {
+        "TVM_FFI_GPU_BACKEND": "cuda",
+        # Registers and spills of each kernel, in what the build prints.
+        "NVCC_APPEND_FLAGS": "--resource-usage",
+        "TVM_FFI_CPP_EXTENSION_LOG_BUILD": "stdout",
+    }
     home = cuda_home()
     if home is not None:
         variables["CUDA_HOME"] = str(home)

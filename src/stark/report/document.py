@@ -69,7 +69,9 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     """Status, evidence and the derived numbers."""
     summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
     if not isinstance(evaluation, Correct):
-        return {**summary, "latency_ms": None, "speedups": {}, "roofline_fraction": None}
+        unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
+        return {**summary, **unknown, "speedups": {}}
+    profiled = evaluation.profiled
     return {
         **summary,
         "latency_ms": evaluation.latency_ms,
@@ -78,4 +80,5 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
             for name in evaluation.references
         },
         "roofline_fraction": evaluation.roofline_fraction,
+        "bottleneck": None if profiled is None else profiled.bottleneck.model_dump(mode="json"),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rich.console import Group, RenderableType
@@ -27,11 +27,14 @@ class Judged(NamedTuple):
 
 
 def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]) -> RenderableType:
-    """The reference, a table, and below it the evidence of whatever failed or was warned about."""
+    """The reference, a table, and below it what binds each, and the evidence of whatever failed or was warned about."""
     head = Text.assemble(
         (problem.name, "bold"), f" on {reference.device.name}: {reference_line(reference)}"
     )
-    return Group(head, Text(), _table(judged), *(_remarks(each) for each in judged))
+    profiles = list(_profiles(judged))
+    between = [Text()] if profiles else []
+    remarks = map(_remarks, judged)
+    return Group(head, Text(), _table(judged), *between, *profiles, *remarks)
 
 
 def _table(judged: Sequence[Judged]) -> Table:
@@ -59,6 +62,15 @@ def _table(judged: Sequence[Judged]) -> Table:
             f"{sum(evaluation.seconds.values()):.1f}",
         )
     return table
+
+
+def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
+    """What each correct one spends its time on; of several only what binds them."""
+    for each in judged:
+        profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
+        if profiled is not None:
+            lines = profiled.lines() if len(judged) == 1 else [profiled.bottleneck.text]
+            yield Text.assemble((f"{each.file}: ", "bold"), "\n  ".join(lines))
 
 
 def _remarks(each: Judged) -> Text:

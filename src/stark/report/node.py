@@ -122,6 +122,8 @@ def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
             f"KernelBench's allclose {'holds' if accuracy.allclose else 'does not hold'}"
         ),
     )
+    if evaluation.profiled is not None:
+        yield "profile", "\n".join(evaluation.profiled.lines())
     yield "device", f"{evaluation.device.name} ({evaluation.device.architecture})"
 
 

@@ -79,6 +79,8 @@ def header(view: RunView) -> RenderableType:
     device = view.reference.device
     table.add_row("device", f"{device.name} ({device.architecture}), by {first_line(run.executor)}")
     table.add_row("reference", reference_line(view.reference))
+    if view.reference.profiled is not None:
+        table.add_row("", Text(view.reference.profiled.bottleneck.text))
     for warning in view.reference.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table

@@ -26,6 +26,7 @@ from stark.core.evaluation import (
 from stark.core.measurement import Measurement
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.core.plan import Plan
+from stark.core.profile import Launch, Profile, Step
 from stark.core.usage import Usage
 from stark.search.policies.base import expand
 from stark.search.tree import Tree
@@ -59,6 +60,38 @@ CPU = Device(
 
 ROOFLINE = Roofline(
     least_bytes=30_000_000, flops=0, arithmetic="fp32", memory_ms=0.01, compute_ms=0.0
+)
+
+PROFILE = Profile(
+    clock="device",
+    steps=(
+        Step(
+            name="void scale_kernel<4>(float*, long)",
+            count=1.0,
+            time_ms=0.3,
+            share=0.75,
+            own=True,
+            launch=Launch(
+                registers=40,
+                shared_bytes=0,
+                blocks=4096,
+                threads=256,
+                occupancy=0.9,
+                spilled_bytes=0,
+            ),
+        ),
+        Step(
+            name="Memset (Device)",
+            count=2.0,
+            time_ms=0.1,
+            share=0.25,
+            own=False,
+            operator="aten::zeros",
+        ),
+    ),
+    count=3.0,
+    busy_ms=0.4,
+    own_share=0.75,
 )
 
 _NOISE = (0.0, 0.012, -0.007, 0.003, -0.011, 0.007, -0.003, 0.011, -0.012)

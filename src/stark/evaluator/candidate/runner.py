@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import importlib.util
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from torch.utils import _pytree as pytree
 from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.nested import leaves_of
+from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
@@ -61,11 +63,13 @@ class Runner:
         answers: dict[str, Callable[[Message], Message]] = {
             "attach": self._attach,
             "import": self._import,
+            "build": self._build,
             "load": self._load,
             "compile": self._compile,
             "generate": self._generate,
             "call": self._call,
             "time": self._time,
+            "profile": self._profile,
         }
         while True:
             try:
@@ -112,6 +116,13 @@ class Runner:
         if not hasattr(self.module, request["class"]):
             raise AttributeError(f"the file defines no class {request['class']}")
         return {}
+
+    def _build(self, request: Message) -> Message:
+        """Import it where nothing is built yet. What compilers say goes to the output: tvm-ffi only logs it."""
+        log = logging.getLogger("tvm_ffi")
+        log.setLevel(logging.INFO)
+        log.addHandler(logging.StreamHandler(sys.stdout))
+        return self._import(request)
 
     def _attach(self, request: Message) -> Message:
         """Open the device, map what the judge shares, and lock up. Comes before any of the program's own code runs."""
@@ -219,6 +230,13 @@ class Runner:
             marks.append((begin, end))
         torch.cuda.synchronize(self.device)
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
+
+    def _profile(self, request: Message) -> Message:
+        """What some calls on the first slot spend their time on, cold cache before each on a GPU."""
+        summary = profiled(
+            lambda: self.model(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
+        )
+        return {"profile": summary}
 
     def _deliver(self, slot: int, returned: object) -> None:
         """Copy one call's results to its slot of the arena, if they have the right form."""

@@ -15,16 +15,21 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.evaluator.judge import folders
 from stark.evaluator.judge.children import Allowance, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.complaints import first_errors
+from stark.evaluator.judge.resources import KernelResources, kernel_resources
 from stark.evaluator.protocol import Limits
 from stark.languages import language
 
 BUILD_MEMORY_GB = 32.0
+
+_kernels = TypeAdapter(tuple[KernelResources, ...])
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class Built:
     folder: Path
     error: str | None = None
     output: str = ""
+    kernels: tuple[KernelResources, ...] = ()
+    """What nvcc said about the kernels in it, if nvcc built it."""
 
     @property
     def source(self) -> Path:
@@ -74,7 +81,7 @@ class Builds:
         built, done = Built(self._root / key), self._root / f"{key}.built"
         with self._locked(built):
             if done.exists() and built.kept.exists():
-                return built
+                return replace(built, kernels=_kernels.validate_json(done.read_bytes() or b"[]"))
             done.unlink(missing_ok=True)
             # What an interrupted build left, its own lock files above all, would stop this one.
             folders.remove(built.folder)
@@ -88,7 +95,7 @@ class Builds:
             )
             if built.error is None:
                 built.work.rename(built.kept)
-                done.touch()
+                done.write_bytes(_kernels.dump_json(built.kernels))
             return built
 
     @contextmanager
@@ -125,7 +132,7 @@ class Builds:
         )
         error = None
         try:
-            asked = {"do": "import", "path": str(built.source), "class": "ModelNew"}
+            asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
             child.ask(asked, limits.build_s)
         except ChildFailed as failure:
             if failure.kind != "crashed":
@@ -136,7 +143,7 @@ class Builds:
         if error is None:
             too_much = folders.excess(built.work)
             if too_much is None:
-                return built
+                return replace(built, kernels=kernel_resources(output))
             error = f"its build wrote {too_much}"
         said = error if _speaks(error) else f"{error}\n{output}"
         for path in (built.work, built.folder):

@@ -30,6 +30,7 @@ from stark.core.evaluation import (
     Phase,
     Rejected,
     TimedOut,
+    evidence,
 )
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.builds import Builds, Built, processor_s
@@ -43,6 +44,7 @@ from stark.evaluator.judge.prepared import (
     PreparedReference,
     Trial,
 )
+from stark.evaluator.judge.profiling import ProfileRefused, limit_s, take_profile
 from stark.evaluator.judge.roofline import implausible
 from stark.evaluator.judge.running import (
     EAGER,
@@ -155,7 +157,8 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     try:
         _load(attempt, child, built.source, prepared)
         accuracy = _verify(attempt, child, prepared)
-        evaluation: Evaluation = _time(attempt, child, prepared, accuracy)
+        correct = _time(attempt, child, prepared, accuracy)
+        evaluation: Evaluation = _profile(attempt, child, built, correct)
     except Verdict as verdict:
         evaluation = verdict.evaluation
     finally:
@@ -353,6 +356,23 @@ def _time(
         effort=attempt.effort,
         warnings=(*warnings, *doubts, *prepared.warnings),
     )
+
+
+def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct) -> Correct:
+    """The same with its profile. Everything that counts was measured before; without a profile it is just as correct."""
+    kind, latency_ms = correct.device.kind, correct.latency_ms
+    try:
+        with attempt.during("profile", limit_s(latency_ms)):
+            child.resume()
+            profile = take_profile(child, kind, latency_ms, built.kernels)
+    except Verdict as verdict:
+        reason = evidence(verdict.evaluation).splitlines()[0]
+    except ProfileRefused as refusal:
+        reason = str(refusal)
+    else:
+        return correct.model_copy(update={"profile": profile})
+    attempt.warnings.append(f"it has no profile: {reason}")
+    return correct
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:

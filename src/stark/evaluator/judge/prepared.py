@@ -22,12 +22,14 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
+from stark.core.profile import Profile
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.degenerate import null_solvers, passing
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
+from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.regimes import REGIMES, changed
 from stark.evaluator.judge.roofline import roofline, synchronize
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
@@ -60,6 +62,9 @@ MOST_SLOTS, MOST_RESULTS = 51, 2000
 REGIME_ERROR_LIMIT = 1e-2
 """A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
 
+
+PROFILED = "profiled"
+"""Name of the reference's process that is profiled and never timed."""
 
 NO_FLOAT64 = "the reference does not run in float64, so candidates are held against its own outputs"
 
@@ -133,6 +138,7 @@ class PreparedReference:
         self._held.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
+        self._profile: Profile | None = None
         regimes = [] if only_nominal else list(REGIMES) if self.keeps_all else list(REGIMES)[:1]
         self.trials = [*self.nominal, *self._sensible(regimes)]
         if not only_nominal:
@@ -302,6 +308,9 @@ class PreparedReference:
         if self._eager is None:
             timed = Timed(self.running(EAGER, limits), self.device.type, limits.time_s, self.slots)
             self._eager = time_alone(timed, limits.timing_budget_s)
+            self._profile = reference_profile(
+                lambda: self.started(PROFILED, limits), self.sheet.kind, self._eager.latency_ms
+            )
         return Reference(
             device=self.sheet,
             versions=versions,
@@ -310,6 +319,7 @@ class PreparedReference:
             eager=self._eager,
             roofline=self.roofline,
             warnings=self.warnings,
+            profile=self._profile,
         )
 
     def forms_differ(self, other: PreparedReference) -> bool:

@@ -143,7 +143,8 @@ class Judge:
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
                     evaluation = self._promoted(evaluation, request, built, prepared)
-            if evaluation.status not in ("correct", "incorrect"):
+            profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
+            if not profiled and evaluation.status != "incorrect":
                 self._probe()
         return evaluation
 
