@@ -77,11 +77,11 @@ def test_output_and_warnings_are_shown() -> None:
 def test_a_profile_is_shown_with_what_binds() -> None:
     profiled = correct(0.5).model_copy(update={"profile": PROFILE})
 
-    said = text(evaluation_table(profiled))
+    said = text_of(evaluation_table(profiled))
 
     assert "profile" in said and "bottleneck: latency: neither memory" in said
     assert "- 75% scale_kernel: 4096 blocks of 256 threads" in said
-    assert "bottleneck" not in text(evaluation_table(correct(0.5)))
+    assert "bottleneck" not in text_of(evaluation_table(correct(0.5)))
 
 
 @pytest.mark.parametrize("status", [name for name in STATUSES if name != "correct"])
