@@ -44,6 +44,14 @@ def says(forkserver: Forkserver, folder: Path, source: str) -> str:
     return output
 
 
+def test_triton_writes_where_a_child_may_whatever_was_home_when_it_was_imported(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    told = "class Model: pass\nimport os\nprint(os.environ['TRITON_HOME'])"
+
+    assert f"{tmp_path}\n" == says(forkserver, tmp_path, told)
+
+
 def test_a_child_that_cannot_be_confined_runs_nothing(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:

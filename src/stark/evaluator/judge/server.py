@@ -83,7 +83,9 @@ class Judge:
         )
         self._builds = Builds(cache / "builds", self.sheet, forkserver)
         self._prepared: PreparedReference | None = None
-        self._pool = ThreadPoolExecutor(max_workers=builds + 2)
+        self._pool = ThreadPoolExecutor(
+            max_workers=builds + 2, initializer=_use_device, initargs=(device,)
+        )
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
@@ -216,6 +218,13 @@ class Judge:
         with self._out_lock:
             self._out.write(answer.model_dump_json().encode() + b"\n")
             self._out.flush()
+
+
+def _use_device(device: torch.device) -> None:
+    """Make a device this thread's own, so that calls of the driver find its context, whichever come first."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.synchronize(device)  # setting the device that is set anyway makes nothing current
 
 
 def _sayable(text: str) -> str:
