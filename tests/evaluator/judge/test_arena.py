@@ -50,7 +50,7 @@ class Driver:
     def __getattr__(self, name: str) -> Any:
         return lambda *_: self.codes.pop(0)
 
-    def cuGetErrorString(self, code: int, said: Any) -> int:  # noqa: N802  (the driver's own name)
+    def cuGetErrorString(self, code: int, said: Any) -> int:
         ctypes.cast(said, ctypes.POINTER(ctypes.c_char_p))[0] = b"invalid device context"
         return 0
 

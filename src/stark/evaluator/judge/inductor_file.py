@@ -97,7 +97,9 @@ def _written_out(pieces: list[Piece]) -> list[Piece]:
         for part in split(text):
             if part.text == NEEDS_A_DEVICE:
                 continue
-            found.append(replace(part, text=part.text.replace(KEEPS_ITS_TUNING, FORGETS_ITS_TUNING)))
+            found.append(
+                replace(part, text=part.text.replace(KEEPS_ITS_TUNING, FORGETS_ITS_TUNING))
+            )
     return found
 
 
