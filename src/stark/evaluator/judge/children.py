@@ -44,9 +44,11 @@ ENDING_S = 5.0
 
 INHERITED = (
     "PATH LANG LC_ALL LC_CTYPE LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CC CXX CUDAHOSTCXX CUDA_HOME "
-    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET"
+    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
+    "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ).split()
-"""Environment variables that a child gets; everything else, keys above all, stays out."""
+"""Environment variables that a child gets; everything else, keys above all, stays out. What sets a GPU's precision must be
+the same there as in the judge."""
 
 
 FORKSERVER_ENVIRONMENT = {
