@@ -234,9 +234,8 @@ def _use_device(device: torch.device) -> None:
     """Make a device this thread's own, so that calls of the driver find its context, whichever come first."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        torch.cuda.synchronize(
-            device
-        )  # setting the device that is set anyway makes nothing current
+        # Setting the device that is set anyway makes no context current; waiting does.
+        torch.cuda.synchronize(device)
 
 
 def works(device: torch.device) -> bool:
