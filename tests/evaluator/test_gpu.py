@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
@@ -49,6 +50,12 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+# Read in one order and written in another: of such a kernel the compiler tries several configurations.
+TURNED = LARGE.replace("torch.sigmoid(x)", "torch.tanh(x).t() + x").replace("1 << 26", "2048, 2048")
+
+ASTRAY = "x[torch.full((64,), 1 << 20, device=x.device)]"
+"""Indices out of range, which a kernel asserts: after that, every call of its process fails."""
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -118,3 +125,45 @@ async def test_what_the_compiler_generates_is_a_triton_candidate_that_holds(
     assert isinstance(found, Correct), found
     assert "@triton.jit" in candidate.source
     assert "async_compile" not in candidate.source
+
+
+async def test_kernels_with_several_configurations_are_tuned_in_the_candidate(
+    executor: Executor,
+) -> None:
+    problem = Problem(name="turned", source=TURNED)
+
+    found = await executor.evaluate(problem, await executor.compiled(problem, "triton"))
+
+    assert isinstance(found, Correct), found
+
+
+async def test_the_final_check_measures_both_compilers_and_other_shapes(executor: Executor) -> None:
+    honest = as_candidate("triton", FAULTS["honest"][0])
+
+    found = await executor.evaluate(PROBLEM, honest, "promote")
+
+    assert isinstance(found, Correct), found
+    assert {"eager", "compile", "max-autotune"} == set(found.references), found.warnings
+
+
+async def test_a_kernels_assertion_ends_the_candidate_alone(executor: Executor) -> None:
+    source, _ = FAULTS["honest"]
+    astray = as_candidate("triton", source.replace("torch.relu(x)", f"torch.relu({ASTRAY})"))
+
+    evaluation = await executor.evaluate(PROBLEM, astray)
+    honest = await executor.evaluate(PROBLEM, as_candidate("triton", source))
+
+    assert "crashed" == evaluation.status
+    assert "correct" == honest.status
+
+
+async def test_a_kernels_assertion_in_a_problem_is_blamed_on_it_and_on_no_other(
+    executor: Executor,
+) -> None:
+    source = PROBLEM.source.replace("torch.relu(x)", f"torch.relu({ASTRAY})")
+
+    with pytest.raises(ProblemError, match="forward raised"):
+        await executor.describe(Problem(name="astray", source=source))
+    honest = await executor.evaluate(PROBLEM, as_candidate("triton", FAULTS["honest"][0]))
+
+    assert "correct" == honest.status

@@ -76,6 +76,7 @@ def _triton_helper_fn_add0(a, b):
     size_hints={{'x': 4}},
     filename=__file__,
     triton_meta={{'device': DeviceProperties(type='cuda', index=0, cc=90)}},
+    inductor_meta={{'kernel_name': '{name}', 'autotune_local_cache': True}},
 )
 @triton.jit
 def {name}(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):

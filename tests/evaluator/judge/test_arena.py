@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.evaluator.candidate import arena as arenas  # noqa: E402
 from stark.evaluator.candidate.arena import Arena, lay_out, open_arena  # noqa: E402
 
 
@@ -35,3 +39,39 @@ def test_both_sides_see_the_same_memory() -> None:
     arena.block[:4] = torch.tensor([1, 2, 3, 4], dtype=torch.uint8)
 
     assert [1, 2, 3, 4] == other[:4].tolist()
+
+
+class Driver:
+    """A CUDA driver whose calls answer with these codes, one after the other."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self.codes.pop(0)
+
+    def cuGetErrorString(self, code: int, said: Any) -> int:
+        ctypes.cast(said, ctypes.POINTER(ctypes.c_char_p))[0] = b"invalid device context"
+        return 0
+
+
+def test_a_call_of_the_driver_that_fails_is_named_with_its_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver(201))
+
+    with pytest.raises(RuntimeError, match=r"cuMemFree_v2 .* error 201, invalid device context"):
+        arenas._Driver().free(1)
+
+
+def test_memory_that_torch_keeps_is_given_back_before_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver, emptied = Driver(2, 0, 2, 2), []
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: emptied.append(len(driver.codes)))
+
+    assert 0 == arenas._allocated(1)
+    with pytest.raises(torch.OutOfMemoryError):
+        arenas._allocated(1)
+    assert [3, 1] == emptied

@@ -44,6 +44,28 @@ def says(forkserver: Forkserver, folder: Path, source: str) -> str:
     return output
 
 
+def test_triton_writes_where_a_child_may_whatever_was_home_when_it_was_imported(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    told = "class Model: pass\nimport os\nprint(os.environ['TRITON_HOME'])"
+
+    assert f"{tmp_path}\n" == says(forkserver, tmp_path, told)
+
+
+def test_what_sets_a_gpus_precision_reaches_children_and_a_key_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "1")
+
+    found = child_environment(tmp_path)
+
+    assert {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NVIDIA_TF32_OVERRIDE": "1"} == {
+        name: value for name, value in found.items() if "TF32" in name
+    }
+    assert "OPENAI_API_KEY" not in found
+
+
 def test_a_child_that_cannot_be_confined_runs_nothing(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:

@@ -202,6 +202,24 @@ def test_a_reference_that_always_waited_shows_no_win() -> None:
     assert "the machine was busy" in warnings[0]
 
 
+class Waiting(Sleeper):
+    """Its thread waits for a core for a third of every block, which takes no longer for that: its work was given ahead."""
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.waited_s += self.call_s * len(request["slots"]) / 3
+        return super().ask(request, limit_s)
+
+
+def test_waiting_for_a_core_disturbs_a_gpu_less() -> None:
+    programs = [Timed(Waiting(0.01, 10.0), kind, 10.0, 3) for kind in ("cpu", "cuda")]
+    programs[0].child.claimed_ms = None  # type: ignore[attr-defined]
+
+    for program in programs:
+        program.sample([0, 1])
+
+    assert [[True], [False]] == [program.disturbed for program in programs]
+
+
 def test_references_run_again_after_a_candidate_was_found_out() -> None:
     reference, contents = Sleeper(0.002), Noted()
 

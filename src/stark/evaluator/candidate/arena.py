@@ -17,6 +17,8 @@ import torch
 
 ALIGNMENT = 256
 GRANULARITY = 2 << 20
+OUT_OF_MEMORY = 2
+"""CUDA_ERROR_OUT_OF_MEMORY of the driver."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Arena:
         self.device = device
         self.descriptor: int | None = None
         if device.type == "cuda":
-            self._pointer = _Driver().allocate(self.size)
+            self._pointer = _allocated(self.size)
             self.handle = _Driver().export(self._pointer).hex()
             self.block = _bytes_at(self._pointer, self.size, device)
         else:
@@ -97,6 +99,15 @@ def open_arena(
     return _bytes_at(pointer, size, device)
 
 
+def _allocated(size: int) -> int:
+    """The address of new device memory; what torch keeps for later is given back where there is no other left."""
+    try:
+        return _Driver().allocate(size)
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return _Driver().allocate(size)
+
+
 def _mapped(descriptor: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
 
@@ -114,7 +125,10 @@ def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
 
 
 class _Driver:
-    """The four calls of the CUDA driver that torch does not offer. Needs a current context."""
+    """The four calls of the CUDA driver that torch does not offer. Needs a context that is current in this thread.
+
+    Each raises RuntimeError with the call's name, or torch.OutOfMemoryError.
+    """
 
     class _Handle(ctypes.Structure):
         _fields_ = [("bytes", ctypes.c_char * 64)]
@@ -124,29 +138,30 @@ class _Driver:
 
     def allocate(self, size: int) -> int:
         pointer = ctypes.c_uint64()
-        self._check(self._cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)), size)
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
     def free(self, pointer: int) -> None:
-        self._check(self._cuda.cuMemFree_v2(ctypes.c_uint64(pointer)))
+        self._call("cuMemFree_v2", ctypes.c_uint64(pointer))
 
     def export(self, pointer: int) -> bytes:
         handle = self._Handle()
-        self._check(self._cuda.cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(pointer)))
+        self._call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(pointer))
         return ctypes.string_at(ctypes.addressof(handle), 64)
 
     def import_(self, exported: bytes) -> int:
         handle = self._Handle.from_buffer_copy(exported)
         pointer = ctypes.c_uint64()
         lazily_enable_peers = ctypes.c_uint(1)
-        self._check(
-            self._cuda.cuIpcOpenMemHandle_v2(ctypes.byref(pointer), handle, lazily_enable_peers)
-        )
+        self._call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), handle, lazily_enable_peers)
         return pointer.value
 
-    @staticmethod
-    def _check(code: int, size: int = 0) -> None:
-        if code == 2:
-            raise torch.OutOfMemoryError(f"the device has no {size / 1e9:.1f} GB left")
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._cuda, name)(*arguments)
+        if code == OUT_OF_MEMORY:
+            raise torch.OutOfMemoryError(f"{name}: the device has no memory left")
         if code != 0:
-            raise RuntimeError(f"the CUDA driver answered with error {code}")
+            said = ctypes.c_char_p()
+            self._cuda.cuGetErrorString(code, ctypes.byref(said))
+            reason = (said.value or b"unknown").decode(errors="replace")
+            raise RuntimeError(f"{name} of the CUDA driver failed with error {code}, {reason}")

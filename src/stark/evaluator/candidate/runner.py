@@ -34,6 +34,9 @@ CAUSES = 8
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+CHECKED = 1 << 23
+"""Elements with which a device is tried; more bytes than torch has at hand, so the driver is asked for them."""
+
 HEAD_START_CYCLES = 200_000
 """How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
 gaps between a call's first launches are not timed. A call whose launches take longer is launch-bound and shows it."""
@@ -147,6 +150,8 @@ class Runner:
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         self.lock()
+        if self.device.type == "cuda":
+            _check_device(self.device)
         return {}
 
     def _load(self, request: Message) -> Message:
@@ -264,6 +269,25 @@ class Runner:
         """In what form results came that are not as they should be, since this was last asked."""
         odd, self.odd_forms = self.odd_forms, None
         return odd
+
+
+def _check_device(device: torch.device) -> None:
+    """Use the device as a program will: new memory, a kernel, an event. Raises RuntimeError if the closed sandbox is in the way."""
+    try:
+        done = torch.cuda.Event()
+        found = torch.ones(CHECKED, device=device).sum()
+        done.record()
+        done.synchronize()
+        said = int(found)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise RuntimeError(
+            f"the device worked until the sandbox closed, and not in it: {error}"
+        ) from error
+    if said != CHECKED:
+        raise RuntimeError(f"the device sums up {CHECKED} ones to {said} in the sandbox")
+    torch.cuda.empty_cache()
 
 
 def _alike(leaf: object, output: torch.Tensor) -> bool:

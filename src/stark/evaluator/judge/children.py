@@ -36,14 +36,19 @@ FOLDER_POLL_S = 1.0
 START_S = 60.0
 """How long a child may take into its place; milliseconds, unless the machine is overloaded."""
 
+SERVER_S = 150.0
+"""How long the process that children are forked from may take to answer: at first it imports torch, from a cold disk perhaps."""
+
 ENDING_S = 5.0
 """How long a killed child may take to end; a process stuck in a driver takes longer."""
 
 INHERITED = (
     "PATH LANG LC_ALL LC_CTYPE LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CC CXX CUDAHOSTCXX CUDA_HOME "
-    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET"
+    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
+    "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ).split()
-"""Environment variables that a child gets; everything else, keys above all, stays out."""
+"""Environment variables that a child gets; everything else, keys above all, stays out. What sets a GPU's precision must be
+the same there as in the judge."""
 
 
 FORKSERVER_ENVIRONMENT = {
@@ -181,7 +186,7 @@ class Forkserver:
         with self._lock:
             try:
                 self._channel.send(request, descriptors)
-                return self._channel.receive(60.0)[0]
+                return self._channel.receive(SERVER_S)[0]
             except (ChannelClosed, TimeoutError) as error:
                 raise ForkserverDied("the process that children are forked from is gone") from error
 
@@ -370,6 +375,8 @@ def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict
         "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
         "HOME": str(folder),
         "TMPDIR": str(folder),
+        # Triton looks for its home when it is imported, which was in the process that children are forked from.
+        "TRITON_HOME": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         **(extra or {}),
     }

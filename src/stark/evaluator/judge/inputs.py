@@ -177,20 +177,21 @@ class Program:
         return module
 
     def _blaming(self, part: str) -> _Blaming:
-        return _Blaming(self.problem.name, str(self.path), part)
+        return _Blaming(self.problem.name, str(self.path), part, self.device)
 
 
 class _Blaming:
-    """Turns what the user's own code raises into one sentence with its line."""
+    """Turns what the user's own code raises into one sentence with its line; what a kernel of it met, without one."""
 
-    def __init__(self, name: str, path: str, part: str) -> None:
-        self._name, self._path, self._part = name, path, part
+    def __init__(self, name: str, path: str, part: str, device: torch.device) -> None:
+        self._name, self._path, self._part, self._device = name, path, part, device
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
         # SystemExit and KeyboardInterrupt are the user's code too: this is no thread that signals reach.
+        error = error or self._late()
         if error is None or isinstance(error, ProblemError):
             return
         lines = [f.lineno for f in traceback.extract_tb(trace) if f.filename == self._path]
@@ -201,6 +202,15 @@ class _Blaming:
         raise ProblemError(
             f"{self._name}:{where} {self._part} raised {type(error).__name__}: {error}{hint}"
         ) from error
+
+    def _late(self) -> RuntimeError | None:
+        """What a kernel met, an index out of range for one, which shows only when the device is waited for."""
+        try:
+            if self._device.type == "cuda":
+                torch.cuda.synchronize(self._device)
+        except RuntimeError as error:
+            return error
+        return None
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:

@@ -275,7 +275,12 @@ class PreparedReference:
 
     def started(self, name: str, limits: Limits) -> RunningReference:
         """A reference as `running` has it, but a new one, which the caller closes. Raises ProblemError."""
-        shared = self._new_set(name)
+        try:
+            shared = self._new_set(name)
+        except torch.OutOfMemoryError as error:
+            raise ProblemError(
+                f"{self.problem.name}: beside what is there already, the device has no memory for the {name} reference"
+            ) from error
         drawn = self.program.draw(self.nominal[0].seed)
         for slot in range(self.slots):
             shared.fill_inputs(drawn, slot)

@@ -109,9 +109,17 @@ def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
         return "fp32"
     if dtype in (torch.bfloat16, torch.float16):
         return "bf16"
-    if "conv" in operator:
-        return "tf32" if torch.backends.cudnn.allow_tf32 else "fp32"
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "fp32"
+    return "tf32" if _allows_tf32("conv" in operator) else "fp32"
+
+
+def _allows_tf32(convolving: bool) -> bool:
+    """PyTorch's own flag. From 2.9 on there is a newer one; where a problem sets that, reading the older one raises."""
+    newer = (
+        getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul
+    )
+    older = torch.backends.cudnn if convolving else torch.backends.cuda.matmul
+    precision = getattr(newer, "fp32_precision", None)
+    return bool(older.allow_tf32) if precision is None else precision == "tf32"
 
 
 def _bandwidth(device: torch.device, copied_bytes: int) -> float:

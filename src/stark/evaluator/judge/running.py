@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 
@@ -81,7 +82,7 @@ def start_reference(
     folder = shared.folder
     allowed = Allowance(
         folder,
-        child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(), **_COMPILER}),
+        child_environment(folder, _environment(folder)),
         memory_gb=1e6,
         output_kb=limits.output_kb,
         readable=(program.path,),
@@ -96,11 +97,12 @@ def start_reference(
         path = str(program.path)
         child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
         child.ask(load_request("Model"), limits.load_s)
-        first_s = limits.verify_s
+        call = {"do": "call", "slot": 0, "seed": 0}
         if name in COMPILED:
             child.ask({"do": "compile", "mode": COMPILED[name]}, limits.load_s)
-            first_s = limits.build_s
-        child.ask({"do": "call", "slot": 0, "seed": 0}, first_s)
+            child.ask(call, limits.build_s)
+            child.ask(call, limits.build_s)  # on a GPU a graph is recorded, and then replayed
+        child.ask(call, limits.verify_s)
     except ChildFailed as failure:
         child.close()
         raise ProblemError(
@@ -109,8 +111,13 @@ def start_reference(
     return RunningReference(child, shared)
 
 
-_COMPILER = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-"""Inductor's own pool of compiling processes would outlive the call."""
+def _environment(folder: Path) -> dict[str, str]:
+    return {
+        "CUDA_VISIBLE_DEVICES": visible(),
+        # Inductor's own pool of compiling processes would outlive the call.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+    }
 
 
 def load_request(name: str) -> Message:

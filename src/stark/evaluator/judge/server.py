@@ -83,7 +83,12 @@ class Judge:
         )
         self._builds = Builds(cache / "builds", self.sheet, forkserver)
         self._prepared: PreparedReference | None = None
-        self._pool = ThreadPoolExecutor(max_workers=builds + 2)
+        self._lost = False
+        """Whether a change of the problem's shapes has put the device out of use for this process."""
+
+        self._pool = ThreadPoolExecutor(
+            max_workers=builds + 2, initializer=_use_device, initargs=(device,)
+        )
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
@@ -98,14 +103,17 @@ class Judge:
         os._exit(0)
 
     def _work(self, request: AnyRequest) -> None:
-        """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge."""
+        """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge.
+
+        So does a device that a problem has put out of use for this process, after the answer.
+        """
         answered = False
         try:
             self._say(self._answer(request))
-            answered = True
+            answered = not self._lost
         except ProblemError as error:
             self._say(ProblemRefused(id=request.id, error=_sayable(str(error))))
-            answered = True
+            answered = works(self.device)
         except BaseException:
             trace = traceback.format_exc(limit=-6)
             self._say(JudgeFailed(id=request.id, error=_sayable(trace)))
@@ -165,7 +173,11 @@ class Judge:
                     variant.problem, self.device, self.sheet, self.forkserver, only_nominal=True
                 )
             except (ProblemError, torch.OutOfMemoryError):
-                continue  # the change makes no sense, or does not fit beside the problem itself
+                # The change makes no sense, or does not fit beside the problem itself.
+                if not works(self.device):
+                    self._lost = True
+                    return
+                continue
             try:
                 if other.forms_differ(prepared):
                     found += 1
@@ -217,6 +229,23 @@ class Judge:
         with self._out_lock:
             self._out.write(answer.model_dump_json().encode() + b"\n")
             self._out.flush()
+
+
+def _use_device(device: torch.device) -> None:
+    """Make a device this thread's own, so that calls of the driver find its context, whichever come first."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        # Setting the device that is set anyway makes no context current; waiting does.
+        torch.cuda.synchronize(device)
+
+
+def works(device: torch.device) -> bool:
+    """Whether this process can still use the device: after an assertion in a kernel every call fails."""
+    try:
+        synchronize(device)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _sayable(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
+from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.children import ChildFailed
 from stark.evaluator.judge.inputs import Drawn, Program, same
@@ -124,7 +125,8 @@ class SharedSet:
             child.ask(request, limit_s)
         except ChildFailed as failure:
             raise AttachFailed(
-                f"a child cannot map the judge's memory: {failure.error}"
+                "a child cannot open the device, map the judge's memory and close its sandbox "
+                f"({failure.kind}; {WITHOUT} leaves layers out): {failure.error}"
             ) from failure
 
 

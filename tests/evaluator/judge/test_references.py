@@ -1,0 +1,100 @@
+"""References in processes of their own, with what a device does to them, told by stand-ins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.errors import ProblemError  # noqa: E402
+from stark.evaluator.judge import server  # noqa: E402
+from stark.evaluator.judge.children import ChildFailed  # noqa: E402
+from stark.evaluator.judge.inputs import _Blaming  # noqa: E402
+from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
+from stark.evaluator.judge.running import start_reference  # noqa: E402
+from stark.evaluator.protocol import Limits  # noqa: E402
+from stark.testing.candidates import PROBLEM  # noqa: E402
+
+
+class Child:
+    """Does as it is asked until it is called for the `fails_at`-th time."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        self.asked: list[str] = []
+        self.closed = False
+        self._fails_at = fails_at
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.asked.append(request["do"])
+        if self.asked.count("call") == self._fails_at:
+            raise ChildFailed("crashed", "the graph cannot be recorded")
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def start(child: Child, name: str, folder: Path) -> Any:
+    arena = SimpleNamespace(descriptor=None)
+    shared: Any = SimpleNamespace(
+        folder=folder, arena=arena, fill_weights=lambda: None, attach=lambda *_: None
+    )
+    program: Any = SimpleNamespace(
+        problem=PROBLEM, device=torch.device("cpu"), path=folder / "problem.py"
+    )
+    forkserver: Any = SimpleNamespace(fork=lambda *_: child)
+    return start_reference(name, forkserver, program, shared, 0, Limits())
+
+
+def test_a_compiled_reference_is_called_until_its_graphs_are_replayed(tmp_path: Path) -> None:
+    compiled, eager = Child(), Child()
+
+    start(compiled, "max-autotune", tmp_path)
+    start(eager, "eager", tmp_path)
+
+    assert ["import", "load", "compile", "call", "call", "call"] == compiled.asked
+    assert ["import", "load", "call"] == eager.asked
+
+
+def test_one_whose_graph_fails_is_the_problems_and_not_a_fault_of_ours(tmp_path: Path) -> None:
+    child = Child(fails_at=2)
+
+    with pytest.raises(ProblemError, match=r"the max-autotune reference does not run .* recorded"):
+        start(child, "max-autotune", tmp_path)
+
+    assert child.closed
+
+
+def test_one_that_does_not_fit_on_the_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: PreparedReference, name: str) -> None:
+        raise torch.OutOfMemoryError("cuMemAlloc_v2: the device has no memory left")
+
+    monkeypatch.setattr(PreparedReference, "_new_set", full)
+    prepared = object.__new__(PreparedReference)
+    prepared.problem = PROBLEM
+
+    with pytest.raises(ProblemError, match="no memory for the max-autotune reference"):
+        prepared.started("max-autotune", Limits())
+
+
+def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lost(device: object) -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    part = "forward"
+
+    with (
+        pytest.raises(ProblemError, match="p: forward raised RuntimeError: CUDA error"),
+        _Blaming("p", "/p.py", part, torch.device("cuda:0")),
+    ):
+        pass
+
+    assert not server.works(torch.device("cuda:0"))
+    assert server.works(torch.device("cpu"))
