@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stark.core.profile import OUTSIDE
-from stark.evaluator.judge.profiling import ProfileRefused, limit_s, profile_of
+from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, profile_of
 from stark.evaluator.judge.resources import KernelResources
 
 Told = dict[str, Any]
@@ -151,5 +151,5 @@ def test_shares_stay_shares_whatever_is_told() -> None:
 
 
 def test_the_deadline_is_short() -> None:
-    assert limit_s(0.01) < 5
-    assert limit_s(1000.0) == 14
+    assert profile_limit_s(0.01) < 5
+    assert profile_limit_s(1000.0) == 14

@@ -44,7 +44,7 @@ from stark.evaluator.judge.prepared import (
     PreparedReference,
     Trial,
 )
-from stark.evaluator.judge.profiling import ProfileRefused, limit_s, take_profile
+from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
 from stark.evaluator.judge.roofline import implausible
 from stark.evaluator.judge.running import (
     EAGER,
@@ -362,7 +362,7 @@ def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct
     """The same with its profile. Everything that counts was measured before; without a profile it is just as correct."""
     kind, latency_ms = correct.device.kind, correct.latency_ms
     try:
-        with attempt.during("profile", limit_s(latency_ms)):
+        with attempt.during("profile", profile_limit_s(latency_ms)):
             child.resume()
             profile = take_profile(child, kind, latency_ms, built.kernels)
     except Verdict as verdict:

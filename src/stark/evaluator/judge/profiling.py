@@ -75,7 +75,7 @@ class _Told(Frozen):
     ]
 
 
-def limit_s(latency_ms: float) -> float:
+def profile_limit_s(latency_ms: float) -> float:
     """The deadline of a profile."""
     return SLACK_S + SLOWER * _calls(latency_ms) * latency_ms / 1e3
 
@@ -91,7 +91,7 @@ def take_profile(
     Raises ProfileRefused, and whatever `child` raises.
     """
     request = {"do": "profile", "calls": _calls(latency_ms)}
-    answer = child.ask(request, limit_s(latency_ms))
+    answer = child.ask(request, profile_limit_s(latency_ms))
     return profile_of(answer.get("profile"), kind, built)
 
 
