@@ -20,6 +20,7 @@ from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.evaluator.judge import folders
 from stark.evaluator.judge.children import Allowance, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.compile_errors import PASSES_FAILED
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.protocol import Limits
 from stark.languages import language
@@ -138,10 +139,15 @@ class Builds:
             if too_much is None:
                 return built
             error = f"its build wrote {too_much}"
-        said = error if _speaks(error) else f"{error}\n{output}"
-        for path in (built.work, built.folder):
-            said = said.replace(f"{path}/", "")
-        return replace(built, error=first_errors(said, source), output=output)
+        return replace(built, error=complaint(built, error, output, source), output=output)
+
+
+def complaint(built: Built, raised: str, printed: str, source: str) -> str:
+    """The compiler's first errors, from the exception or else from what was printed; without the folder's own path."""
+    said = raised if _speaks(raised) else f"{raised}\n{printed}"
+    for path in (built.work, built.folder):
+        said = said.replace(f"{path}/", "")
+    return first_errors(said, source)
 
 
 def processor_s(limit_s: float) -> int:
@@ -159,4 +165,6 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _speaks(error: str) -> bool:
     """Whether the exception itself carries the compiler's words; otherwise they were printed."""
+    if PASSES_FAILED in error:
+        return False
     return "error:" in error or "Error" in error.split(":", 1)[0]

@@ -32,8 +32,9 @@ from stark.core.evaluation import (
     TimedOut,
 )
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.builds import Builds, Built, processor_s
+from stark.evaluator.judge.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.children import Allowance, Child, ChildFailed, child_environment
+from stark.evaluator.judge.compile_errors import is_compile_error
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.inputs import Drawn
@@ -100,6 +101,8 @@ class Attempt:
                 return TimedOut(phase=self.phase, limit_s=round(self.limit_s, 1))
             case "out_of_memory":
                 return OutOfMemory(phase=self.phase, error=failure.error)
+            case "crashed" if is_compile_error(failure.types, failure.error):
+                return BuildFailed(error=failure.error)
             case "crashed":
                 error = first_errors(failure.error, self.candidate.source)
                 return Crashed(phase=self.phase, error=error)
@@ -160,6 +163,9 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
         evaluation = verdict.evaluation
     finally:
         output = child.close()
+    if isinstance(evaluation, BuildFailed):  # it compiles when it is first called
+        error = complaint(built, evaluation.error, output, attempt.candidate.source)
+        evaluation = BuildFailed(error=error)
     return finished(attempt, evaluation, output)
 
 
