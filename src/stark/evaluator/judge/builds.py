@@ -1,8 +1,8 @@
 """Building candidates: each in a child without a device, into a folder named by what it is built from.
 
 Builds of different candidates run side by side; the same candidate is built once. The folder's name is the
-digest of source, toolchain and architecture, so a later judge finds everything compiled. What a build
-left is kept aside, and every run begins with a copy of it.
+digest of source, toolchain and architecture, so a later judge finds everything compiled, unless it had to
+make room. What a build left is kept aside, and every run begins with a copy of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.evaluator.judge import folders
+from stark.evaluator.judge.cache import BuildCache
 from stark.evaluator.judge.children import Allowance, ChildFailed, Forkserver, child_environment
 from stark.evaluator.judge.compile_errors import PASSES_FAILED
 from stark.evaluator.judge.complaints import first_errors
@@ -53,32 +54,34 @@ class Built:
 
 
 class Builds:
-    """Builds into folders below `root`. Several judges may share one root."""
+    """Builds into a cache, which several judges may share."""
 
-    def __init__(self, root: Path, device: Device, forkserver: Forkserver) -> None:
-        self._root = root
+    def __init__(self, cache: BuildCache, device: Device, forkserver: Forkserver) -> None:
+        self._cache, self._root = cache, cache.root
         self._architecture = device.architecture if device.kind == "cuda" else None
         self._target = f"{device.name} {device.architecture}"
         self._forkserver = forkserver
-        root.mkdir(parents=True, exist_ok=True)
+        self._root.mkdir(parents=True, exist_ok=True)
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Of the sandbox that every build runs in."""
         return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
 
+    def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
+        """Hold this from before a candidate's build until after its last run, or else its build may be gone."""
+        return self._cache.in_use(self._key(candidate))
+
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
         tools = language(candidate.language)
-        # Builds name the files that they include, so each Python environment has its own.
-        key = digest(candidate.source, tools.toolchain(), self._target, sys.prefix)
-        built, done = Built(self._root / key), self._root / f"{key}.built"
+        key = self._key(candidate)
+        built = Built(self._root / key)
         with self._locked(built):
-            if done.exists() and built.kept.exists():
+            if self._cache.complete(key) and built.kept.exists():
                 return built
-            done.unlink(missing_ok=True)
             # What an interrupted build left, its own lock files above all, would stop this one.
-            folders.remove(built.folder)
+            self._cache.forget(key)
             built.work.mkdir(parents=True)
             built.source.write_text(candidate.source)
             built = self._import_without_device(
@@ -89,7 +92,7 @@ class Builds:
             )
             if built.error is None:
                 built.work.rename(built.kept)
-                done.touch()
+                self._cache.note(key)
             return built
 
     @contextmanager
@@ -106,6 +109,11 @@ class Builds:
                 yield
             finally:
                 folders.remove(built.work)
+
+    def _key(self, candidate: Candidate) -> str:
+        # Builds name the files that they include, so each Python environment has its own.
+        toolchain = language(candidate.language).toolchain()
+        return digest(candidate.source, toolchain, self._target, sys.prefix)
 
     def _locked(self, built: Built) -> AbstractContextManager[None]:
         return _locked(self._root / f"{built.folder.name}.lock")

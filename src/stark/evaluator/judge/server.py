@@ -23,6 +23,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.builds import Builds, Built
+from stark.evaluator.judge.cache import BuildCache, builds_below
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
@@ -68,7 +69,13 @@ class Judge:
     """One device's judge."""
 
     def __init__(
-        self, device: torch.device, forkserver: Forkserver, cache: Path, builds: int, out: BinaryIO
+        self,
+        device: torch.device,
+        forkserver: Forkserver,
+        cache: Path,
+        most_gb: float,
+        builds: int,
+        out: BinaryIO,
     ) -> None:
         self.device = device
         self.forkserver = forkserver
@@ -79,7 +86,8 @@ class Judge:
         self._out = out
         self._out_lock = threading.Lock()
         self._build_slots = threading.Semaphore(builds)
-        self._builds = Builds(cache / "builds", self.sheet, forkserver)
+        kept = BuildCache(builds_below(cache), most_gb * 1e9)
+        self._builds = Builds(kept, self.sheet, forkserver)
         self._shelf: Shelf[PreparedReference] = Shelf()
         self._pool = ThreadPoolExecutor(max_workers=builds + 2)
 
@@ -131,10 +139,15 @@ class Judge:
         attempt = Attempt(request)
         try:
             check_statically(attempt)
-            with self._building():
-                built = build(attempt, self._builds)
+            with self._builds.in_use(request.candidate):
+                return self._ran(attempt, request)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
+
+    def _ran(self, attempt: Attempt, request: Evaluate) -> Evaluation:
+        """Build and run a candidate. Raises Verdict where it is not built."""
+        with self._building():
+            built = build(attempt, self._builds)
         with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
             with self._builds.ready(attempt.candidate, built):
