@@ -25,7 +25,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Forkserver
-from stark.evaluator.judge.degenerate import null_solvers, passing
+from stark.evaluator.judge.degenerate import Answer, null_solvers, passing
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
@@ -103,34 +103,9 @@ class PreparedReference:
         self.program = Program(self.problem, self.folder, self.device)
         self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
-        drawn = self.program.draw(self.nominal[0].seed)
-        outputs = self.program.run_first(drawn)
-        self._check_determined(drawn, outputs)
-        self.short_of_memory = False
-        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
-        self.warnings: tuple[str, ...] = ()
-        if not self.oracle_is_float64:
-            self.warnings = (NO_ROOM if self.short_of_memory else NO_FLOAT64,)
-        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
-        returned = outputs[: len(outputs) - len(self.program.changes)]
-        self.output_specs = _specs(returned)
-        self.input_specs = _specs(drawn.tensors)
-        self._forms = Drawn(_formed(drawn.tensors), drawn.arguments), _formed(returned)
-        self._arguments = drawn.arguments
-        del drawn, outputs, returned  # gigabytes, perhaps
         self._kept: dict[Trial, Expected] = {}
         self._pool: list[Drawn] = []
-        begin = time.monotonic()
-        self.drawn(self.nominal[1])  # refused now if it has another form
-        synchronize(self.device)
-        self.room = Room(
-            device=self.sheet,
-            bytes_in=sum(map(_bytes, self.input_specs)),
-            bytes_out=sum(map(_bytes, self.output_specs)),
-            results=len(self.output_specs),
-            trials=NOMINAL_TRIALS + len(REGIMES),
-            draw_s=time.monotonic() - begin,
-        )
+        self._learn(self.program.draw(self.nominal[0].seed))
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
@@ -139,6 +114,36 @@ class PreparedReference:
         self.trials = [*self.nominal, *self._sensible(regimes)]
         if not only_nominal:
             self.warnings += self._degenerate()
+
+    def _learn(self, drawn: Drawn) -> None:
+        """Find out about the program what does not change, by its first inputs."""
+        outputs = self.program.run_first(drawn)
+        returned = outputs[: len(outputs) - len(self.program.changes)]
+        self.input_specs, self.output_specs = _specs(drawn.tensors), _specs(returned)
+        self._forms = Drawn(_formed(drawn.tensors), drawn.arguments), _formed(returned)
+        self._arguments = drawn.arguments
+        self._check_determined(drawn, outputs)
+        self.room = self._measure_room()
+        self.short_of_memory = False
+        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
+        self.warnings: tuple[str, ...] = ()
+        if not self.oracle_is_float64:
+            self.warnings = (NO_ROOM if self.short_of_memory else NO_FLOAT64,)
+        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
+
+    def _measure_room(self) -> Room:
+        """How much may be kept; what drawing takes is known from the second time on."""
+        begin = time.monotonic()
+        self.drawn(self.nominal[1])  # refused now if it has another form
+        synchronize(self.device)
+        return Room(
+            device=self.sheet,
+            bytes_in=sum(map(_bytes, self.input_specs)),
+            bytes_out=sum(map(_bytes, self.output_specs)),
+            results=len(self.output_specs),
+            trials=NOMINAL_TRIALS + len(REGIMES),
+            draw_s=time.monotonic() - begin,
+        )
 
     @property
     def flush_bytes(self) -> int:
@@ -185,16 +190,20 @@ class PreparedReference:
     def _degenerate(self) -> tuple[str, ...]:
         """Which answers that need no work pass on every trial, in a sentence."""
         first, *rest = self.trials
-        expected = self.expected(first)
-        solvers = null_solvers(expected.drawn, expected.outputs)
-        left = passing(expected.drawn, expected.outputs, solvers)
+        left = self._passing(first, None)
         for trial in rest:
             if left:
-                expected = self.expected(trial)
-                left = passing(expected.drawn, expected.outputs, left)
+                left = self._passing(trial, left)
         if not left:
             return ()
         return (f"the problem is degenerate: {' and '.join(left)} would pass as its answer",)
+
+    def _passing(self, trial: Trial, solvers: dict[str, Answer] | None) -> dict[str, Answer]:
+        """Those of the solvers, or of all there are, that pass on a trial."""
+        expected = self.expected(trial)
+        if solvers is None:
+            solvers = null_solvers(expected.drawn, expected.outputs)
+        return passing(expected.drawn, expected.outputs, solvers)
 
     @property
     def keeps_all(self) -> bool:
@@ -327,7 +336,7 @@ class PreparedReference:
 
     def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where there is no oracle."""
-        twin = run_twin(self.program, drawn, eager)
+        twin = run_twin(self.program, drawn, eager, sparing=not self.keeps_all)
         self.short_of_memory |= not twin.fits
         return twin.outputs
 

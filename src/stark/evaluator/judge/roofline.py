@@ -76,7 +76,7 @@ def roofline(
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
-        bandwidth = _bandwidth(torch.device("cpu"), least_bytes // 2)
+        bandwidth = _bandwidth(torch.device("cpu"), min(least_bytes // 2, COPY_BYTES["cpu"]))
     times_ms: dict[str, float] = {}
     for operator, count in per_operator.items():
         kind = _arithmetic(operator, outputs[0].dtype, device)

@@ -14,6 +14,7 @@ from stark.core.errors import ProblemError
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import FLOORS, as_real, expect
 
+WHOLE = 1
 SLICES = (8, 64)
 """Into how many an input is cut, one after the other, until one fits."""
 
@@ -26,18 +27,23 @@ class Twin:
     """None where there is no oracle."""
 
     fits: bool = True
-    """Whether memory sufficed for all of it at once."""
+    """Whether memory sufficed for one."""
 
 
-def run_twin(program: Program, drawn: Drawn, eager: list[torch.Tensor]) -> Twin:
-    """The oracle for these inputs, of which the reference itself makes `eager`."""
-    outputs, fits = _attempt(program, drawn, eager, slices=1)
-    for slices in SLICES:
-        if outputs is None and not fits:
-            outputs, one_fits = _attempt(program, drawn, eager, slices)
-            if one_fits:
-                break
-    return Twin(outputs, fits)
+def run_twin(program: Program, drawn: Drawn, eager: list[torch.Tensor], sparing: bool) -> Twin:
+    """The oracle for these inputs, of which the reference itself makes `eager`.
+
+    A whole one takes twice the memory of inputs, outputs and all between; slices come first where that is to be spared.
+    """
+    fits = True
+    for slices in (*SLICES, WHOLE) if sparing else (WHOLE, *SLICES):
+        outputs, enough = _attempt(program, drawn, eager, slices)
+        if outputs is not None:
+            return Twin(outputs)
+        fits &= enough
+        if enough and slices == WHOLE:
+            break  # it does not run in float64
+    return Twin(None, fits)
 
 
 def _attempt(
@@ -45,7 +51,7 @@ def _attempt(
 ) -> tuple[list[torch.Tensor] | None, bool]:
     """The oracle in so many slices, or None; and whether memory sufficed."""
     try:
-        if slices == 1:
+        if slices == WHOLE:
             outputs = program.run_float64(drawn, program.in_float64())
             return (outputs if _forms(outputs) == _forms(eager) else None), True
         return _sliced(program, drawn, eager, slices), True
