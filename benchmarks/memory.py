@@ -1,6 +1,6 @@
 """How much memory a judge and all its children hold at once, in units of a problem's inputs and outputs. On a CPU.
 
-    python benchmarks/memory.py [--megabytes 128]
+    python benchmarks/memory.py [--megabytes 160]
 
 Three problems too large for anything to be kept between candidates: one with as many inputs as outputs, one that sums up
 its inputs, one that makes its outputs of almost nothing. Counted is what is not shared, and what is shared once.
@@ -48,7 +48,7 @@ _SHARE = re.compile(r"^Pss:\s+(\d+) kB$", re.MULTILINE)
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=128)
+    parser.add_argument("--megabytes", type=int, default=160)
     options = parser.parse_args()
     rows = options.megabytes * 256
     print("| problem | status | at most, of one side | MB |")

@@ -350,6 +350,8 @@ def _time(
             TimedContents(prepared, child, list(running.values()), accuracy.budget, check),
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
+    if doubts:
+        _check_possible(candidate.latency_ms, prepared)
     return Correct(
         accuracy=accuracy,
         candidate=candidate,
@@ -359,6 +361,19 @@ def _time(
         effort=attempt.effort,
         warnings=(*warnings, *doubts, *prepared.warnings),
     )
+
+
+def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
+    """End the evaluation where the results cannot have been written in this time."""
+    least_ms = prepared.least_ms()
+    if latency_ms < least_ms:
+        raise Verdict(
+            Rejected(
+                rule="faster-than-memory",
+                error=f"{latency_ms:.4g} ms a call, in which this device cannot even write the results ({least_ms:.4g} ms at the "
+                "very least): they were not computed while it was timed",
+            )
+        )
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:

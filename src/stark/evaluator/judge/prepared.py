@@ -26,10 +26,11 @@ from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.degenerate import Answer, null_solvers, passing
+from stark.evaluator.judge.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.regimes import REGIMES, changed
-from stark.evaluator.judge.roofline import roofline, synchronize
+from stark.evaluator.judge.roofline import bandwidth_now, caches_bytes, roofline, synchronize
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
@@ -292,6 +293,20 @@ class PreparedReference:
         eager = self.program.run(drawn)
         oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
         return [expect(o, e) for o, e in zip(oracle or eager, eager, strict=True)]
+
+    def least_ms(self) -> float:
+        """The time below which no program can have written what one call computes; 0 where that cannot be said."""
+        try:
+            one, other = (self.expected(trial) for trial in self.nominal)
+            fresh = fresh_bytes(
+                [output.eager for output in one.outputs],
+                [*one.drawn.tensors, *self.program.model.state_dict().values()],
+                [output.eager for output in other.outputs],
+            )
+        except RuntimeError:  # too little memory to sort in, or a type that cannot be sorted
+            return 0.0
+        bandwidth = max(self.sheet.bandwidth_gb_s, bandwidth_now(self.device))
+        return least_ms(fresh, caches_bytes(self.sheet), bandwidth)
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""

@@ -114,6 +114,18 @@ def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "fp32"
 
 
+def bandwidth_now(device: torch.device) -> float:
+    """GB/s that a large copy has now; on a machine that was busy when its device was measured it is more."""
+    return _bandwidth(device, COPY_BYTES[device.type])
+
+
+def caches_bytes(device: Device) -> float:
+    """All that the device's caches may hold."""
+    if device.kind == "cuda":
+        return device.last_level_cache_mb * 2**20
+    return sum(_host_caches_mb()) * 2**20
+
+
 def _bandwidth(device: torch.device, copied_bytes: int) -> float:
     """GB/s, bytes read plus bytes written, by the faster of two ways to stream through so much memory."""
     source = torch.ones(max(copied_bytes // 4, 1), device=device)
@@ -174,6 +186,18 @@ def _processor_name() -> str:
 def _host_memory_gb() -> float:
     kilobytes = int(Path("/proc/meminfo").read_text().split()[1])
     return round(kilobytes * 1024 / 1e9, 1)
+
+
+def _host_caches_mb() -> list[float]:
+    """Of every cache of every core, each once."""
+    found: dict[tuple[str, str, str], float] = {}
+    for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
+        parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]
+        if all(part.exists() for part in parts):
+            level, kind, shared, size = (part.read_text().strip() for part in parts)
+            if size.endswith("K"):
+                found[level, kind, shared] = int(size[:-1]) / 1024
+    return list(found.values())
 
 
 def _host_cache_mb() -> float:
