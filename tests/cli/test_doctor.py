@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cli_samples import Stark
 
@@ -66,3 +68,26 @@ def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.Monke
 
     assert "wrong" == findings["layers"]["mark"]
     assert "STARK_SANDBOX_WITHOUT names firewall" in findings["layers"]["said"]
+
+
+def test_the_folder_of_builds_is_named_with_its_size(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "builds" / "key").mkdir(parents=True)
+    (tmp_path / "builds" / "key.built").write_text("1234567890")
+    monkeypatch.setenv("STARK_CACHE", str(tmp_path))
+    monkeypatch.setenv("STARK_CACHE_GB", "5")
+
+    findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
+
+    assert findings["builds"]["said"].startswith(f"{tmp_path}, 1.23 GB of at most 5 GB in 1 builds")
+
+
+def test_a_bound_of_builds_that_is_none_is_told(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARK_CACHE_GB", "much")
+
+    findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
+
+    assert "wrong" == findings["builds"]["mark"]

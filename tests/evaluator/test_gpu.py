@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from stark.core.errors import ProblemError
-from stark.core.evaluation import Correct
+from stark.core.evaluation import BuildFailed, Correct
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.evaluator.protocol import Limits
@@ -113,6 +113,52 @@ async def test_faults_leave_the_device_to_the_next(executor: Executor, name: str
 
     assert status == evaluation.status
     assert "correct" == honest.status
+
+
+KERNEL = """
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+@triton.jit
+def scaled(x, y, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)
+    found = tl.load(x + places)
+    {line}
+    tl.store(y + places, found)
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+
+    def forward(self, x):
+        y = x.new_zeros(x.shape)
+        scaled[(1,)](x, y, {block})
+        return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "block", "said"),
+    [
+        ("pass", 100, "line 8 of the file"),
+        ("tl.static_assert(BLOCK == 1, 'too many')", 64, "too many"),
+        (
+            "found = tl.inline_asm_elementwise('nonsense $0, $1;', '=f,f', [found], tl.float32, True, 1)",
+            64,
+            "nonsense",
+        ),
+    ],
+)
+async def test_what_triton_cannot_compile_is_a_build_that_failed(
+    executor: Executor, line: str, block: int, said: str
+) -> None:
+    source = KERNEL.format(line=line, block=block)
+
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("triton", source))
+
+    assert isinstance(evaluation, BuildFailed), evaluation
+    assert said in evaluation.error
 
 
 async def test_what_the_compiler_generates_is_a_triton_candidate_that_holds(

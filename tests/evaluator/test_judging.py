@@ -85,6 +85,36 @@ async def test_a_build_error_is_the_compilers_own(executor: Executor) -> None:
     assert not first.startswith("/")
 
 
+LATE = """
+import torch.nn as nn
+import tvm_ffi.cpp
+
+KERNELS = r'''
+void fill(float* to) {
+  flaot total = 0;
+}
+'''
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+
+    def forward(self, x):
+        return tvm_ffi.cpp.load_inline("fill", cpp_sources=KERNELS, functions=[]).fill(x)
+"""
+
+
+async def test_what_does_not_compile_when_it_is_first_called_is_a_build_that_failed(
+    executor: Executor,
+) -> None:
+    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", LATE))
+
+    assert isinstance(evaluation, BuildFailed), evaluation
+    first = evaluation.error.splitlines()[0]
+    assert "flaot" in first
+    assert first.endswith("(line 7 of the file)")
+
+
 async def test_weights_of_other_names_are_matched_by_order(executor: Executor) -> None:
     renamed = HONEST.replace("self.scale", "self.other")
 

@@ -25,6 +25,14 @@ from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
 from stark.evaluator.candidate.sandbox.layers import gaps
+from stark.evaluator.judge.cache import (
+    FOLDER,
+    GIGABYTES,
+    BuildCache,
+    builds_below,
+    cache_folder,
+    most_gb,
+)
 from stark.languages import LANGUAGES
 from stark.models import key_variables
 from stark.store import Store
@@ -98,7 +106,14 @@ def examine(settings: Settings, as_json: bool) -> int:
     """Print every finding; returns 0 if a kernel language works with a device of this machine."""
     torch = _torch()
     usable, findings = _languages(torch)
-    findings = [*_python(), *_devices(torch), *findings, *_models(), *_place(settings), *_sandbox()]
+    findings = [
+        *_python(),
+        *_devices(torch),
+        *findings,
+        *_models(),
+        *_places(settings),
+        *_sandbox(),
+    ]
     if as_json:
         document = {"usable": usable, "findings": [finding._asdict() for finding in findings]}
         consoles.print_json(document)
@@ -184,6 +199,11 @@ def _models() -> Iterator[Finding]:
             yield Finding("models", provider, "ok", f"key in {held}")
 
 
+def _places(settings: Settings) -> Iterator[Finding]:
+    yield from _place(settings)
+    yield from _cache()
+
+
 def _place(settings: Settings) -> Iterator[Finding]:
     try:
         with Store.open(settings.store) as store:
@@ -198,6 +218,22 @@ def _place(settings: Settings) -> Iterator[Finding]:
         yield Finding(
             "places", "temporary folder", "wrong", f"{folder} is not writable; set TMPDIR"
         )
+
+
+def _cache() -> Iterator[Finding]:
+    """Builds on this machine; judges elsewhere have their own."""
+    folder = cache_folder()
+    try:
+        most = most_gb()
+        count, size = BuildCache(builds_below(folder), most * 1e9).total()
+    except (StarkError, OSError) as error:
+        yield Finding("places", "builds", "wrong", str(error))
+        return
+    said = (
+        f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {count} builds; "
+        f"{FOLDER} moves it and {GIGABYTES} bounds it"
+    )
+    yield Finding("places", "builds", "ok", said)
 
 
 def _sandbox() -> Iterator[Finding]:

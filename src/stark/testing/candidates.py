@@ -64,6 +64,11 @@ _EXHAUST = """        held = []
         while True:
             held.append(torch.ones(1 << 26, device=x.device))"""
 
+_COMPILATION_ERROR = """
+class CompilationError(Exception):
+    __module__ = 'triton.compiler.errors'
+"""
+
 FAULTS: dict[str, tuple[str, str]] = {
     "honest": (_module(), "correct"),
     "wrong everywhere": (_module("        return torch.relu(x) + self.scale"), "incorrect"),
@@ -83,6 +88,12 @@ FAULTS: dict[str, tuple[str, str]] = {
     "changes its input": (_module("        return x.relu_() * self.scale"), "incorrect"),
     "raises": (_module("        raise ValueError('nothing works')"), "crashed"),
     "raises on import": (_module(imports="raise RuntimeError('no import')"), "build_failed"),
+    "does not compile when called": (
+        _module(
+            "        raise CompilationError('at 2:14: no such thing')", imports=_COMPILATION_ERROR
+        ),
+        "build_failed",
+    ),
     "does not parse": ("class ModelNew(:\n    pass\n", "build_failed"),
     "segfaults": (_module("        import ctypes\n        ctypes.string_at(0)"), "crashed"),
     "exits": (_module("        import os\n        os._exit(0)"), "crashed"),

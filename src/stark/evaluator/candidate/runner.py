@@ -1,7 +1,7 @@
 """Runs one program on the judge's word: import it, build its module, call it, call it many times.
 
 The same code runs the reference and a candidate, so that both are measured alike. Every request is
-answered by {"ok": true, …} or by {"ok": false, "kind": "raised" | "out_of_memory", "error": …}.
+answered by {"ok": true, …} or by {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 TRACEBACK_LINES = 30
 LONGEST_ERROR = 15_000
 CAUSES = 8
+MOST_TYPES, LONGEST_TYPE = 64, 200
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -90,7 +91,8 @@ class Runner:
             return {"ok": False, "kind": "out_of_memory", "error": self._describe(error)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the program's too
             kind = "out_of_memory" if _is_memory_error(error) else "raised"
-            return {"ok": False, "kind": kind, "error": self._describe(error)}
+            types = _types(error)[:MOST_TYPES]
+            return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
     def _describe(self, error: BaseException) -> str:
         """The error with the frames that lie in the program's own file, bounded to a few kilobytes."""
@@ -340,6 +342,17 @@ def _form(leaf: object) -> str:
     kind = "" if type(leaf) in PLAIN else f"{type(leaf).__name__} of "
     dtype = str(leaf.dtype).removeprefix("torch.")
     return f"{kind}{dtype}[{', '.join(map(str, leaf.shape))}] on {leaf.device.type}"
+
+
+def _types(error: BaseException) -> list[str]:
+    """The types of an error, of its bases and of its causes, by their full names."""
+    found, current = [], error
+    for _ in range(CAUSES):
+        found += [f"{kind.__module__}.{kind.__qualname__}" for kind in type(current).__mro__]
+        if current.__cause__ is None:
+            break
+        current = current.__cause__
+    return [name[:LONGEST_TYPE] for name in found]
 
 
 def _is_memory_error(error: BaseException) -> bool:

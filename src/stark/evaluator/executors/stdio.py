@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -33,6 +34,12 @@ from stark.evaluator.protocol import (
 
 TRIES_ALONE = 3
 """How often a request that was in flight when its judge died is sent to a judge of its own."""
+
+PREPARING = 2.0
+"""What preparing a problem costs a judge, in candidates. While others are idle, a judge gets so many more of its problem."""
+
+READY = 8
+"""How many problems a judge is taken to keep ready: the last that it got. It keeps fewer where they are large."""
 
 
 class Turnstile:
@@ -70,6 +77,15 @@ class Judge:
         self.requests = 0
         """How many wait for an answer; those that wait for it to start are among them."""
 
+        self.asked_at = 0
+        """Which of the executor's requests was the last that it got."""
+
+        self._problems: Counter[str] = Counter()
+        """Of the requests that wait for an answer, by digest."""
+
+        self._ready: dict[str, None] = {}
+        """The problems that it got last, by digest, the latest at the end."""
+
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
         self._turnstile = Turnstile()
@@ -77,12 +93,29 @@ class Judge:
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Its answer. Raises JudgeDied, or JudgeUnavailable if no judge can be started."""
+        problem = request.problem.digest
         self.requests += 1
+        self._problems[problem] += 1
         try:
             async with self._turnstile.through(alone):
-                return await (await self._running()).ask(request)
+                process = await self._running()
+                self._note(problem)
+                return await process.ask(request)
         finally:
             self.requests -= 1
+            self._problems -= Counter([problem])
+
+    def busy(self, problem: str) -> float:
+        """How much it has to do before it could judge a candidate of this problem, in candidates."""
+        alive = self.process is not None and self.process.alive
+        ready = problem in self._problems or (alive and problem in self._ready)
+        return self.requests + (0.0 if ready else PREPARING)
+
+    def _note(self, problem: str) -> None:
+        self._ready.pop(problem, None)
+        self._ready[problem] = None
+        for oldest in list(self._ready)[:-READY]:
+            del self._ready[oldest]
 
     async def close(self) -> None:
         """End it for good."""
@@ -99,17 +132,23 @@ class Judge:
                 await self.process.close()
                 self.process = None
             if self.process is None:
+                self._ready.clear()
                 self.process = await start_judge(self.command)
             return self.process
 
 
 class StdioExecutor:
-    """Several judges, each behind a command of its own; a request goes to the one with the least to do."""
+    """Several judges, each behind a command of its own.
+
+    A request goes to the one with the least to do, where a problem that it does not have ready counts as something
+    to do; of several, to the one that was not asked for longest.
+    """
 
     def __init__(self, commands: Sequence[Sequence[str]], limits: Limits | None = None) -> None:
         self._judges = [Judge(command) for command in commands]
         self._limits = limits or Limits()
         self._count = itertools.count(1)
+        self._asked = itertools.count(1)
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
@@ -187,8 +226,10 @@ class StdioExecutor:
 
     async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Ask the least busy judge; one that cannot be started is given up while others are left."""
+        problem = request.problem.digest
         while True:
-            judge = min(self._judges, key=lambda judge: judge.requests)
+            judge = min(self._judges, key=lambda judge: (judge.busy(problem), judge.asked_at))
+            judge.asked_at = next(self._asked)
             try:
                 return await judge.ask(request, alone)
             except JudgeUnavailable:

@@ -11,6 +11,9 @@ import signal
 import sys
 from pathlib import Path
 
+from stark.core.errors import UsageError
+from stark.evaluator.judge.cache import FOLDER, GIGABYTES, cache_folder, most_gb
+
 
 def main() -> None:
     """Take over the two streams, start the forkserver while torch is imported here, and serve."""
@@ -30,7 +33,8 @@ def main() -> None:
     from stark.evaluator.judge.server import Judge
 
     device = _device(options.device)
-    Judge(device, forkserver, options.cache, options.builds, answers).serve(sys.stdin.buffer)
+    judge = Judge(device, forkserver, options.cache, options.cache_gb, options.builds, answers)
+    judge.serve(sys.stdin.buffer)
 
 
 def _options() -> argparse.Namespace:
@@ -44,10 +48,23 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--cache",
         type=Path,
-        default=Path(os.environ.get("STARK_CACHE", Path.home() / ".cache" / "stark")),
-        help="where builds are kept",
+        default=cache_folder(),
+        help=f"where builds are kept; {FOLDER} sets it too",
+    )
+    parser.add_argument(
+        "--cache-gb",
+        type=float,
+        default=_most_gb(),
+        help=f"how much of them is kept, those used last; {GIGABYTES} sets it too",
     )
     return parser.parse_args()
+
+
+def _most_gb() -> float:
+    try:
+        return most_gb()
+    except UsageError as error:
+        sys.exit(str(error))
 
 
 def _device(name: str):  # type: ignore[no-untyped-def]

@@ -1,8 +1,8 @@
 """Building candidates: each in a child without a device, into a folder named by what it is built from.
 
 Builds of different candidates run side by side; the same candidate is built once. The folder's name is the
-digest of source, toolchain and architecture, so a later judge finds everything compiled. What a build
-left is kept aside, and every run begins with a copy of it.
+digest of source, toolchain and architecture, so a later judge finds everything compiled, unless it had to
+make room. What a build left is kept aside, and every run begins with a copy of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.evaluator.judge import folders
+from stark.evaluator.judge.cache import BuildCache
 from stark.evaluator.judge.children import Allowance, ChildFailed, Forkserver, child_environment
+from stark.evaluator.judge.compile_errors import PASSES_FAILED
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.resources import KernelResources, kernel_resources
 from stark.evaluator.protocol import Limits
@@ -57,34 +59,41 @@ class Built:
         """What the build left in `work`, as it was then."""
         return self.folder / "kept"
 
+    @property
+    def resources(self) -> Path:
+        """What nvcc said about the kernels, for the next who finds it built; the judge alone writes it."""
+        return self.folder / "kernels.json"
+
 
 class Builds:
-    """Builds into folders below `root`. Several judges may share one root."""
+    """Builds into a cache, which several judges may share."""
 
-    def __init__(self, root: Path, device: Device, forkserver: Forkserver) -> None:
-        self._root = root
+    def __init__(self, cache: BuildCache, device: Device, forkserver: Forkserver) -> None:
+        self._cache, self._root = cache, cache.root
         self._architecture = device.architecture if device.kind == "cuda" else None
         self._target = f"{device.name} {device.architecture}"
         self._forkserver = forkserver
-        root.mkdir(parents=True, exist_ok=True)
+        self._root.mkdir(parents=True, exist_ok=True)
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Of the sandbox that every build runs in."""
         return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
 
+    def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
+        """Hold this from before a candidate's build until after its last run, or else its build may be gone."""
+        return self._cache.in_use(self._key(candidate))
+
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
         tools = language(candidate.language)
-        # Builds name the files that they include, so each Python environment has its own.
-        key = digest(candidate.source, tools.toolchain(), self._target, sys.prefix)
-        built, done = Built(self._root / key), self._root / f"{key}.built"
+        key = self._key(candidate)
+        built = Built(self._root / key)
         with self._locked(built):
-            if done.exists() and built.kept.exists():
-                return replace(built, kernels=_kernels.validate_json(done.read_bytes() or b"[]"))
-            done.unlink(missing_ok=True)
+            if self._cache.complete(key) and built.kept.exists() and built.resources.exists():
+                return replace(built, kernels=_kernels.validate_json(built.resources.read_bytes()))
             # What an interrupted build left, its own lock files above all, would stop this one.
-            folders.remove(built.folder)
+            self._cache.forget(key)
             built.work.mkdir(parents=True)
             built.source.write_text(candidate.source)
             built = self._import_without_device(
@@ -95,7 +104,8 @@ class Builds:
             )
             if built.error is None:
                 built.work.rename(built.kept)
-                done.write_bytes(_kernels.dump_json(built.kernels))
+                built.resources.write_bytes(_kernels.dump_json(built.kernels))
+                self._cache.note(key)
             return built
 
     @contextmanager
@@ -112,6 +122,11 @@ class Builds:
                 yield
             finally:
                 folders.remove(built.work)
+
+    def _key(self, candidate: Candidate) -> str:
+        # Builds name the files that they include, so each Python environment has its own.
+        toolchain = language(candidate.language).toolchain()
+        return digest(candidate.source, toolchain, self._target, sys.prefix)
 
     def _locked(self, built: Built) -> AbstractContextManager[None]:
         return _locked(self._root / f"{built.folder.name}.lock")
@@ -145,10 +160,15 @@ class Builds:
             if too_much is None:
                 return replace(built, kernels=kernel_resources(output))
             error = f"its build wrote {too_much}"
-        said = error if _speaks(error) else f"{error}\n{output}"
-        for path in (built.work, built.folder):
-            said = said.replace(f"{path}/", "")
-        return replace(built, error=first_errors(said, source), output=output)
+        return replace(built, error=complaint(built, error, output, source), output=output)
+
+
+def complaint(built: Built, raised: str, printed: str, source: str) -> str:
+    """The compiler's first errors, from the exception or else from what was printed; without the folder's own path."""
+    said = raised if _speaks(raised) else f"{raised}\n{printed}"
+    for path in (built.work, built.folder):
+        said = said.replace(f"{path}/", "")
+    return first_errors(said, source)
 
 
 def processor_s(limit_s: float) -> int:
@@ -166,4 +186,6 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _speaks(error: str) -> bool:
     """Whether the exception itself carries the compiler's words; otherwise they were printed."""
+    if PASSES_FAILED in error:
+        return False
     return "error:" in error or "Error" in error.split(":", 1)[0]

@@ -67,11 +67,16 @@ class ChildFailed(Exception):
     """A child did not answer properly: data about the candidate."""
 
     def __init__(
-        self, kind: Literal["crashed", "timed_out", "out_of_memory", "forged"], error: str
+        self,
+        kind: Literal["crashed", "timed_out", "out_of_memory", "forged"],
+        error: str,
+        types: tuple[str, ...] = (),
     ) -> None:
         super().__init__(error)
         self.kind = kind
         self.error = error
+        self.types = types
+        """Of the exception that it says it raised, with those of its bases and causes, by their full names."""
 
 
 class ForkserverDied(Exception):
@@ -249,7 +254,10 @@ class Child:
             error = str(answer.get("error", "no reason given"))
             if answer.get("kind") == "out_of_memory":
                 raise ChildFailed("out_of_memory", error)
-            raise ChildFailed("crashed", error)
+            types = answer.get("types")
+            raise ChildFailed(
+                "crashed", error, tuple(map(str, types)) if isinstance(types, list) else ()
+            )
         return answer
 
     def pause(self) -> None:

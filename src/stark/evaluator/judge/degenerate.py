@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from stark.evaluator.judge.inputs import Drawn
-from stark.evaluator.judge.oracle import ExpectedTensor, compare
+from stark.evaluator.judge.oracle import ExpectedTensor, chunks, compare
 
 Answer = Callable[[Drawn, ExpectedTensor], torch.Tensor]
 
@@ -47,7 +47,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str,
 
 
 def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
-    return torch.full_like(output.eager, float(output.eager.double().mean()))
+    total = sum(float(piece.sum()) for (piece,) in chunks(output.eager))
+    return torch.full_like(output.eager, total / max(output.eager.numel(), 1))
 
 
 def _input(index: int) -> Answer:

@@ -33,8 +33,9 @@ from stark.core.evaluation import (
     evidence,
 )
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.builds import Builds, Built, processor_s
+from stark.evaluator.judge.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.children import Allowance, Child, ChildFailed, child_environment
+from stark.evaluator.judge.compile_errors import is_compile_error
 from stark.evaluator.judge.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.inputs import Drawn
@@ -102,6 +103,8 @@ class Attempt:
                 return TimedOut(phase=self.phase, limit_s=round(self.limit_s, 1))
             case "out_of_memory":
                 return OutOfMemory(phase=self.phase, error=failure.error)
+            case "crashed" if is_compile_error(failure.types, failure.error):
+                return BuildFailed(error=failure.error)
             case "crashed":
                 error = first_errors(failure.error, self.candidate.source)
                 return Crashed(phase=self.phase, error=error)
@@ -163,6 +166,9 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
         evaluation = verdict.evaluation
     finally:
         output = child.close()
+    if isinstance(evaluation, BuildFailed):  # it compiles when it is first called
+        error = complaint(built, evaluation.error, output, attempt.candidate.source)
+        evaluation = BuildFailed(error=error)
     return finished(attempt, evaluation, output)
 
 
@@ -347,6 +353,8 @@ def _time(
             TimedContents(prepared, child, list(running.values()), accuracy.budget, check),
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
+    if doubts:
+        _check_possible(candidate.latency_ms, prepared)
     return Correct(
         accuracy=accuracy,
         candidate=candidate,
@@ -373,6 +381,19 @@ def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct
         return correct.model_copy(update={"profile": profile})
     attempt.warnings.append(f"it has no profile: {reason}")
     return correct
+
+
+def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
+    """End the evaluation where the results cannot have been written in this time."""
+    least_ms = prepared.least_ms()
+    if latency_ms < least_ms:
+        raise Verdict(
+            Rejected(
+                rule="faster-than-memory",
+                error=f"{latency_ms:.4g} ms a call, in which this device cannot even write the results ({least_ms:.4g} ms at the "
+                "very least): they were not computed while it was timed",
+            )
+        )
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:

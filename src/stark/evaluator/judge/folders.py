@@ -21,7 +21,7 @@ DEEPEST = 40
 def excess(folder: Path) -> str | None:
     """What a folder holds too much of, in a few words, or None. Stops reading once it is too much."""
     size = 0
-    for files, (entry, depth) in enumerate(_entries(folder), start=1):
+    for files, (entry, depth) in enumerate(entries(folder), start=1):
         if depth > DEEPEST:
             return f"folders nested more than {DEEPEST} deep"
         if files > MOST_FILES:
@@ -37,7 +37,7 @@ def excess(folder: Path) -> str | None:
 def copy(source: Path, target: Path) -> None:
     """The files, folders and links of a measured folder, with their times; pipes, sockets and devices stay out."""
     target.mkdir()
-    for entry, _ in _entries(source):
+    for entry, _ in entries(source):
         place = target / Path(entry.path).relative_to(source)
         if entry.is_symlink():
             place.symlink_to(Path(entry.path).readlink())
@@ -61,7 +61,7 @@ def remove(folder: Path) -> None:
         raise OSError(f"{folder} cannot be removed; remove it and start again")
 
 
-def _entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
+def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
     """Everything below a folder with its depth, parents first; links are not followed."""
     waiting = [(str(folder), 1)]
     while waiting:

@@ -1,34 +1,75 @@
-"""Holds a device for one piece of work at a time, over all judges of this machine."""
+"""Holds a device for one piece of work at a time, over all judges of this machine, and says who is next in this one.
+
+Knows no problem but by name.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+
+MOST_OVERTAKEN = 8
+"""How many may go before who came earlier. Preparing a problem takes as long as judging a few candidates of it."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """One thread that wants the device."""
+
+    problem: str | None
+    overtaken: int = 0
 
 
 class DeviceLock:
     """A lock between the threads of this judge and between the judges that share `folder`.
 
     Two searches on one machine would otherwise time their candidates at the same moment. The
-    lock is the kernel's own on a file, so it ends with the process that holds it.
+    lock is the kernel's own on a file, so it ends with the process that holds it. Of this judge's threads
+    that wait, those come first whose problem had the device last and so is prepared, each group in its order.
     """
 
     def __init__(self, folder: Path, device_name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"{device_name}.lock").open("w")
-        self._threads = threading.Lock()
+        self._changed = threading.Condition()
+        self._waiting: list[_Waiting] = []
+        self._held = False
+        self._prepared: str | None = None
 
-    def __enter__(self) -> None:
-        self._threads.acquire()
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+    @contextmanager
+    def turn(self, problem: str | None = None) -> Iterator[None]:
+        """Hold the device for work on a problem, or for work that prepares none."""
+        self._wait(_Waiting(problem))
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+        finally:
+            with self._changed:
+                self._held = False
+                self._changed.notify_all()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_UN)
-        self._threads.release()
+    def _wait(self, one: _Waiting) -> None:
+        """Until it is this one's turn."""
+        with self._changed:
+            self._waiting.append(one)
+            self._changed.wait_for(lambda: not self._held and self._next() is one)
+            place = self._waiting.index(one)
+            for earlier in self._waiting[:place]:
+                earlier.overtaken += 1
+            del self._waiting[place]
+            self._held = True
+            self._prepared = one.problem or self._prepared
+
+    def _next(self) -> _Waiting:
+        oldest = self._waiting[0]
+        if oldest.overtaken >= MOST_OVERTAKEN:
+            return oldest
+        same = (one for one in self._waiting if one.problem == self._prepared)
+        return next(same, oldest)

@@ -88,7 +88,7 @@ def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
     """What is needed to judge outputs against `oracle`, the reference itself being `eager`."""
     oracle, eager = as_real(oracle), as_real(eager)
     squares = 0.0
-    for (piece,) in _chunks(oracle):
+    for (piece,) in chunks(oracle):
         squares += float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
     scale = math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale))
@@ -98,7 +98,7 @@ def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
     """The errors of an output, computed on its device in float64, in chunks."""
     squared_error = largest = 0.0
     unlike = 0
-    for ours, theirs in _chunks(result, oracle):
+    for ours, theirs in chunks(result, oracle):
         difference = (ours - theirs).abs_()
         odd = ~difference.isfinite()
         if bool(odd.any()):
@@ -127,7 +127,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         errors.unlike <= allowed.unlike and errors.relative_rms <= budget and errors.largest <= cap
     )
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = all(_close(ours, theirs, tolerance) for ours, theirs in _chunks(result, expected.eager))
+    close = all(_close(ours, theirs, tolerance) for ours, theirs in chunks(result, expected.eager))
     return Comparison(errors, allowed, budget, cap, close, passes)
 
 
@@ -173,7 +173,7 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
     return (ours == theirs) | (ours.isnan() & theirs.isnan())
 
 
-def _chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Float64 pieces of tensors of one size, made one at a time."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     size = CHUNKS[flat[0].device.type]

@@ -26,15 +26,18 @@ from stark.core.profile import Profile
 from stark.core.reference import Reference, TensorSpec
 from stark.evaluator.judge.arguments import varying
 from stark.evaluator.judge.children import Forkserver
-from stark.evaluator.judge.degenerate import null_solvers, passing
+from stark.evaluator.judge.degenerate import Answer, null_solvers, passing
+from stark.evaluator.judge.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.inputs import Drawn, Program
 from stark.evaluator.judge.oracle import ExpectedTensor, expect
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.regimes import REGIMES, changed
-from stark.evaluator.judge.roofline import roofline, synchronize
+from stark.evaluator.judge.roofline import bandwidth_now, caches_bytes, roofline, synchronize
+from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import Timed, time_alone
+from stark.evaluator.judge.twin import ran_out, run_twin
 from stark.evaluator.protocol import Limits
 
 NOMINAL_TRIALS = 2
@@ -43,20 +46,8 @@ NOMINAL_TRIALS = 2
 MORE_TRIALS, REPEATS = 3, 3
 """Fresh draws at `promote`, and how often each is run: a race shows on some calls only."""
 
-GPU_SHARES = {"expected": 0.06, "pool": 0.03, "slots": 0.015}
-CPU_BYTES = {"expected": 1 << 30, "pool": 512 << 20, "slots": 256 << 20}
-"""How much room is for expected values, which are kept between candidates only if all fit; for inputs to time on that are
-kept; and for the inputs and outputs that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
-
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
-
-
-DRAWING_S = 0.05
-"""About how long drawing the inputs of one block may take: more blocks tell more than longer ones."""
-
-MOST_SLOTS, MOST_RESULTS = 51, 2000
-"""Sets of inputs and outputs side by side, and tensors that the calls of one block may return in all."""
 
 
 REGIME_ERROR_LIMIT = 1e-2
@@ -67,6 +58,7 @@ PROFILED = "profiled"
 """Name of the reference's process that is profiled and never timed."""
 
 NO_FLOAT64 = "the reference does not run in float64, so candidates are held against its own outputs"
+NO_ROOM = "the reference does not fit into memory in float64, so candidates are held against its own outputs"
 
 
 @dataclass(frozen=True)
@@ -117,23 +109,9 @@ class PreparedReference:
         self.program = Program(self.problem, self.folder, self.device)
         self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
-        drawn = self.program.draw(self.nominal[0].seed)
-        outputs = self.program.run_first(drawn)
-        self._check_determined(drawn, outputs)
-        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
-        self.warnings: tuple[str, ...] = () if self.oracle_is_float64 else (NO_FLOAT64,)
-        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
-        returned = outputs[: len(outputs) - len(self.program.changes)]
-        self.output_specs = _specs(returned)
-        self.input_specs = _specs(drawn.tensors)
-        self._forms = drawn, [torch.empty_like(output, device="meta") for output in returned]
-        self._arguments = drawn.arguments
         self._kept: dict[Trial, Expected] = {}
         self._pool: list[Drawn] = []
-        begin = time.monotonic()
-        self.drawn(self.nominal[1])  # refused now if it has another form
-        synchronize(self.device)
-        self._draw_s = time.monotonic() - begin
+        self._learn(self.program.draw(self.nominal[0].seed))
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
@@ -143,6 +121,36 @@ class PreparedReference:
         self.trials = [*self.nominal, *self._sensible(regimes)]
         if not only_nominal:
             self.warnings += self._degenerate()
+
+    def _learn(self, drawn: Drawn) -> None:
+        """Find out about the program what does not change, by its first inputs."""
+        outputs = self.program.run_first(drawn)
+        returned = outputs[: len(outputs) - len(self.program.changes)]
+        self.input_specs, self.output_specs = _specs(drawn.tensors), _specs(returned)
+        self._forms = Drawn(_formed(drawn.tensors), drawn.arguments), _formed(returned)
+        self._arguments = drawn.arguments
+        self._check_determined(drawn, outputs)
+        self.room = self._measure_room()
+        self.short_of_memory = False
+        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
+        self.warnings: tuple[str, ...] = ()
+        if not self.oracle_is_float64:
+            self.warnings = (NO_ROOM if self.short_of_memory else NO_FLOAT64,)
+        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
+
+    def _measure_room(self) -> Room:
+        """How much may be kept; what drawing takes is known from the second time on."""
+        begin = time.monotonic()
+        self.drawn(self.nominal[1])  # refused now if it has another form
+        synchronize(self.device)
+        return Room(
+            device=self.sheet,
+            bytes_in=sum(map(_bytes, self.input_specs)),
+            bytes_out=sum(map(_bytes, self.output_specs)),
+            results=len(self.output_specs),
+            trials=NOMINAL_TRIALS + len(REGIMES),
+            draw_s=time.monotonic() - begin,
+        )
 
     @property
     def flush_bytes(self) -> int:
@@ -189,61 +197,49 @@ class PreparedReference:
     def _degenerate(self) -> tuple[str, ...]:
         """Which answers that need no work pass on every trial, in a sentence."""
         first, *rest = self.trials
-        expected = self.expected(first)
-        solvers = null_solvers(expected.drawn, expected.outputs)
-        left = passing(expected.drawn, expected.outputs, solvers)
+        left = self._passing(first, None)
         for trial in rest:
             if left:
-                expected = self.expected(trial)
-                left = passing(expected.drawn, expected.outputs, left)
+                left = self._passing(trial, left)
         if not left:
             return ()
         return (f"the problem is degenerate: {' and '.join(left)} would pass as its answer",)
 
+    def _passing(self, trial: Trial, solvers: dict[str, Answer] | None) -> dict[str, Answer]:
+        """Those of the solvers, or of all there are, that pass on a trial."""
+        expected = self.expected(trial)
+        if solvers is None:
+            solvers = null_solvers(expected.drawn, expected.outputs)
+        return passing(expected.drawn, expected.outputs, solvers)
+
     @property
     def keeps_all(self) -> bool:
-        """Whether the expected values of all trials fit into what may be kept."""
-        one = self._bytes_in + 3 * self._bytes_out  # float64 and its own precision
-        return one * (NOMINAL_TRIALS + len(REGIMES)) <= self._room("expected")
+        """Whether the expected values of all trials are kept between candidates."""
+        return self.room.keeps_all
 
     @property
     def slots(self) -> int:
-        """How many sets of inputs and outputs lie side by side, so that every call of a block has its own.
-
-        On a CPU they are as many as half the last-level cache holds, so that small problems are timed
-        warm as ever, and one more for the untimed call before each block.
-        """
-        one = max(self._bytes_in + self._bytes_out, 1)
-        most = min(MOST_RESULTS / max(len(self.output_specs), 1), DRAWING_S / self._draw_s)
-        most = max(min(MOST_SLOTS, int(most)), 3)
-        room = self._room("slots")
-        if self.device.type == "cuda":
-            return max(1, min(most, int(room / one))) if self.keeps_all else 1
-        cache = self.sheet.last_level_cache_mb * 2**20 / 2
-        if one <= cache / 8:
-            room = cache
-        return 1 + max(1, min(most - 1, int(room / one)))
-
-    def _room(self, use: str) -> float:
-        """Bytes that the judge may fill for a use."""
-        if self.device.type == "cuda":
-            return GPU_SHARES[use] * self.sheet.memory_gb * 1e9
-        return CPU_BYTES[use]
+        """How many sets of inputs and outputs lie side by side."""
+        return self.room.slots
 
     @property
-    def _bytes_in(self) -> int:
-        return sum(_bytes(spec) for spec in self.input_specs)
+    def held_bytes(self) -> float:
+        """About how much memory it holds between candidates, its running references counted."""
+        shared = self.shared.arena.size
+        return self.room.held_bytes(len(self._kept), len(self._pool), shared, len(self._running))
 
     @property
-    def _bytes_out(self) -> int:
-        return sum(_bytes(spec) for spec in self.output_specs)
+    def room_bytes(self) -> float:
+        """How much several problems may hold together."""
+        return self.room.together_bytes
 
     def _makes_sense(self, trial: Trial) -> bool:
         """Whether the reference is finite and accurate on these inputs."""
         try:
             outputs = self.expected(trial).outputs
-        except (ProblemError, torch.OutOfMemoryError):
+        except (ProblemError, torch.OutOfMemoryError) as error:
             self._kept.pop(trial, None)
+            self.short_of_memory |= ran_out(error)
             return False
         sound = all(
             bool(output.oracle.isfinite().all())
@@ -284,6 +280,7 @@ class PreparedReference:
         drawn = self.program.draw(self.nominal[0].seed)
         for slot in range(self.slots):
             shared.fill_inputs(drawn, slot)
+        del drawn
         try:
             return start_reference(
                 name, self.forkserver, self.program, shared, self.flush_bytes, limits
@@ -297,8 +294,8 @@ class PreparedReference:
         yield from self._pool
         while True:
             drawn = self.drawn(Trial(secrets.randbits(48)))
-            pooled = (len(self._pool) + 1) * self._bytes_in
-            if self.keeps_all and pooled <= self._room("pool"):
+            pooled = (len(self._pool) + 1) * self.room.bytes_in
+            if self.keeps_all and pooled <= self.room.of("pool"):
                 self._pool.append(drawn)
             yield drawn
 
@@ -307,6 +304,20 @@ class PreparedReference:
         eager = self.program.run(drawn)
         oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
         return [expect(o, e) for o, e in zip(oracle or eager, eager, strict=True)]
+
+    def least_ms(self) -> float:
+        """The time below which no program can have written what one call computes; 0 where that cannot be said."""
+        try:
+            one, other = (self.expected(trial) for trial in self.nominal)
+            fresh = fresh_bytes(
+                [output.eager for output in one.outputs],
+                [*one.drawn.tensors, *self.program.model.state_dict().values()],
+                [output.eager for output in other.outputs],
+            )
+        except RuntimeError:  # too little memory to sort in, or a type that cannot be sorted
+            return 0.0
+        bandwidth = max(self.sheet.bandwidth_gb_s, bandwidth_now(self.device))
+        return least_ms(fresh, caches_bytes(self.sheet), bandwidth)
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """What is known of the problem, with the reference's own latency."""
@@ -339,10 +350,12 @@ class PreparedReference:
                 torch.cuda.empty_cache()
 
     def close(self) -> None:
-        """End the running reference and give the memory back."""
+        """End the running references and give the memory back."""
         self._kept.clear()
         self._pool.clear()
         self._held.close()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _new_set(self, name: str) -> SharedSet:
         """What is shared with one child, in a folder of its own."""
@@ -352,15 +365,10 @@ class PreparedReference:
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 
     def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Outputs in float64, or None where the reference cannot run or does not fit in it."""
-        try:
-            oracle = self.program.run_float64(drawn)
-        except (
-            Exception,
-            SystemExit,
-        ):  # the boundary: the user's code, in a type it was not written for
-            return None
-        return oracle if _forms(oracle) == _forms(eager) else None
+        """Outputs in float64, or None where there is no oracle."""
+        twin = run_twin(self.program, drawn, eager, sparing=not self.keeps_all)
+        self.short_of_memory |= not twin.fits
+        return twin.outputs
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Raises ProblemError for a reference that draws random numbers; notes what a call takes."""
@@ -377,9 +385,9 @@ class PreparedReference:
                 )
 
 
-def _forms(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
-    """What must agree between outputs in different precisions."""
-    return [(tensor.shape, tensor.is_complex()) for tensor in tensors]
+def _formed(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors of the same form without memory."""
+    return [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors]
 
 
 def _specs(tensors: list[torch.Tensor]) -> tuple[TensorSpec, ...]:

@@ -17,12 +17,19 @@ Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 LARGE, TINY = 64.0, 1e-3
 
+PIECE = 1 << 22
+"""Elements that are changed at a time."""
+
 
 def mixed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
     """Every element by lot: as it is, negated, large, tiny, or exactly zero."""
     factors = torch.tensor([1.0, -1.0, LARGE, -TINY, 0.0], device=drawn.device, dtype=drawn.dtype)
-    lots = torch.randint(len(factors), drawn.shape, generator=chance, device=drawn.device)
-    return drawn * factors[lots]
+
+    def by_lot(piece: torch.Tensor) -> torch.Tensor:
+        lots = torch.randint(len(factors), piece.shape, generator=chance, device=drawn.device)
+        return piece * factors[lots]
+
+    return _in_pieces(drawn, by_lot)
 
 
 def large(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
@@ -42,8 +49,23 @@ def shifted(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
 
 def heavy_tailed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
     """Multiplied by a log-normal factor: a few values far larger than all others."""
-    spread = torch.randn(drawn.shape, generator=chance, device=drawn.device, dtype=torch.float32)
-    return drawn * spread.mul_(1.5).exp_().to(drawn.dtype)
+
+    def spread(piece: torch.Tensor) -> torch.Tensor:
+        factors = torch.randn(
+            piece.shape, generator=chance, device=drawn.device, dtype=torch.float32
+        )
+        return piece * factors.mul_(1.5).exp_().to(drawn.dtype)
+
+    return _in_pieces(drawn, spread)
+
+
+def _in_pieces(drawn: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """A changed copy, made a piece at a time: what is needed on the way would fill several times its memory."""
+    result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
+    pieces = zip(result.view(-1).split(PIECE), drawn.reshape(-1).split(PIECE), strict=True)
+    for target, source in pieces:
+        target.copy_(change(source))
+    return result
 
 
 REGIMES: dict[str, Change] = {

@@ -76,7 +76,7 @@ def roofline(
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
-        bandwidth = _bandwidth(torch.device("cpu"), least_bytes // 2)
+        bandwidth = _bandwidth(torch.device("cpu"), min(least_bytes // 2, COPY_BYTES["cpu"]))
     times_ms: dict[str, float] = {}
     for operator, count in per_operator.items():
         kind = _arithmetic(operator, outputs[0].dtype, device)
@@ -120,6 +120,18 @@ def _allows_tf32(convolving: bool) -> bool:
     older = torch.backends.cudnn if convolving else torch.backends.cuda.matmul
     precision = getattr(newer, "fp32_precision", None)
     return bool(older.allow_tf32) if precision is None else precision == "tf32"
+
+
+def bandwidth_now(device: torch.device) -> float:
+    """GB/s that a large copy has now; on a machine that was busy when its device was measured it is more."""
+    return _bandwidth(device, COPY_BYTES[device.type])
+
+
+def caches_bytes(device: Device) -> float:
+    """All that the device's caches may hold."""
+    if device.kind == "cuda":
+        return device.last_level_cache_mb * 2**20
+    return sum(_host_caches_mb()) * 2**20
 
 
 def _bandwidth(device: torch.device, copied_bytes: int) -> float:
@@ -182,6 +194,18 @@ def _processor_name() -> str:
 def _host_memory_gb() -> float:
     kilobytes = int(Path("/proc/meminfo").read_text().split()[1])
     return round(kilobytes * 1024 / 1e9, 1)
+
+
+def _host_caches_mb() -> list[float]:
+    """Of every cache of every core, each once."""
+    found: dict[tuple[str, str, str], float] = {}
+    for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
+        parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]
+        if all(part.exists() for part in parts):
+            level, kind, shared, size = (part.read_text().strip() for part in parts)
+            if size.endswith("K"):
+                found[level, kind, shared] = int(size[:-1]) / 1024
+    return list(found.values())
 
 
 def _host_cache_mb() -> float:

@@ -23,6 +23,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.builds import Builds, Built
+from stark.evaluator.judge.cache import BuildCache, builds_below
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
@@ -37,6 +38,7 @@ from stark.evaluator.judge.evaluate import (
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.roofline import measure_device, synchronize
+from stark.evaluator.judge.shelf import Shelf
 from stark.evaluator.judge.variants import variants
 from stark.evaluator.protocol import (
     Answer,
@@ -67,22 +69,26 @@ class Judge:
     """One device's judge."""
 
     def __init__(
-        self, device: torch.device, forkserver: Forkserver, cache: Path, builds: int, out: BinaryIO
+        self,
+        device: torch.device,
+        forkserver: Forkserver,
+        cache: Path,
+        most_gb: float,
+        builds: int,
+        out: BinaryIO,
     ) -> None:
         self.device = device
         self.forkserver = forkserver
         self._device_lock = DeviceLock(cache / "locks", _identity(device))
-        with self._device_lock:
+        with self._device_lock.turn():
             self.sheet = measure_device(device)
         self.versions = _versions(device)
         self._out = out
         self._out_lock = threading.Lock()
-        # Timing on a CPU needs its cores, so there a build waits its turn like everything else.
-        self._building: AbstractContextManager[object] = (
-            self._device_lock if device.type == "cpu" else threading.Semaphore(builds)
-        )
-        self._builds = Builds(cache / "builds", self.sheet, forkserver)
-        self._prepared: PreparedReference | None = None
+        self._build_slots = threading.Semaphore(builds)
+        kept = BuildCache(builds_below(cache), most_gb * 1e9)
+        self._builds = Builds(kept, self.sheet, forkserver)
+        self._shelf: Shelf[PreparedReference] = Shelf()
         self._lost = False
         """Whether a change of the problem's shapes has put the device out of use for this process."""
 
@@ -123,14 +129,14 @@ class Judge:
 
     def _answer(self, request: AnyRequest) -> Answer:
         if isinstance(request, Describe):
-            with self._device_lock:
+            with self._device_lock.turn(request.problem.digest):
                 reference = self._prepare(request.problem).describe(request.limits, self.versions)
             warnings = (*reference.warnings, *self._gaps())
             reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
         if isinstance(request, Compile):
             try:
-                with self._device_lock:
+                with self._device_lock.turn(request.problem.digest):
                     candidate = compiled_candidate(request, self._prepare(request.problem))
             except NotGenerated as reason:
                 return NotCompiled(id=request.id, reason=_sayable(str(reason)))
@@ -141,11 +147,16 @@ class Judge:
         attempt = Attempt(request)
         try:
             check_statically(attempt)
-            with self._building:
-                built = build(attempt, self._builds)
+            with self._builds.in_use(request.candidate):
+                return self._ran(attempt, request)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
-        with self._device_lock:
+
+    def _ran(self, attempt: Attempt, request: Evaluate) -> Evaluation:
+        """Build and run a candidate. Raises Verdict where it is not built."""
+        with self._building():
+            built = build(attempt, self._builds)
+        with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
@@ -155,6 +166,10 @@ class Judge:
             if not profiled and evaluation.status != "incorrect":
                 self._probe()
         return evaluation
+
+    def _building(self) -> AbstractContextManager[object]:
+        """Timing on a CPU needs its cores, so there a build waits its turn like everything else."""
+        return self._device_lock.turn() if self.device.type == "cpu" else self._build_slots
 
     def _promoted(
         self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
@@ -199,16 +214,11 @@ class Judge:
         )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
-        """The problem made ready; one is kept warm at a time. The caller holds the device."""
-        if self._prepared is not None and self._prepared.problem.digest == problem.digest:
-            return self._prepared
-        if self._prepared is not None:
-            self._prepared.close()
-            self._prepared = None
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self._prepared = PreparedReference(problem, self.device, self.sheet, self.forkserver)
-        return self._prepared
+        """The problem made ready. The caller holds the device."""
+        return self._shelf.take(
+            problem,
+            lambda: PreparedReference(problem, self.device, self.sheet, self.forkserver),
+        )
 
     def _probe(self) -> None:
         """Make sure that the device survived a failing candidate; a lost device is our fault, not the next one's."""

@@ -1,0 +1,109 @@
+"""A judge without torch and without a device: answers like a real one, keeps problems ready, notes what it prepares.
+
+    python -m stark.testing.judge NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
+
+Every candidate is correct. NOTES gets a line with the problem's name for each preparation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from stark.core.problem import Problem
+from stark.evaluator.judge import lock
+from stark.evaluator.judge.shelf import MOST_KEPT, Shelf
+from stark.evaluator.protocol import (
+    Answer,
+    AnyRequest,
+    Compile,
+    Describe,
+    Described,
+    Evaluated,
+    Hello,
+    NotCompiled,
+    request_adapter,
+)
+from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import DEVICE, EAGER_MS, correct
+
+THREADS = 64
+
+
+class Small:
+    """A prepared problem that takes no room."""
+
+    held_bytes = room_bytes = 0.0
+    short_of_memory = False
+
+    def close(self) -> None:
+        """Nothing was held."""
+
+
+class FakeJudge:
+    """One invented device. Takes requests from standard input as the real judge does."""
+
+    def __init__(
+        self, notes: Path, preparing_s: float, judging_s: float, keeping: int, locks: Path
+    ) -> None:
+        self._notes, self._preparing_s, self._judging_s = notes, preparing_s, judging_s
+        self._device = lock.DeviceLock(locks, "invented")
+        self._shelf: Shelf[Small] = Shelf(keeping)
+        self._saying = threading.Lock()
+
+    def serve(self) -> None:
+        """Answer until the executor closes its end."""
+        self._say(Hello(device=DEVICE, versions={}))
+        with ThreadPoolExecutor(THREADS) as pool:
+            for line in sys.stdin.buffer:
+                pool.submit(self._work, request_adapter.validate_json(line))
+
+    def _work(self, request: AnyRequest) -> None:
+        if isinstance(request, Compile):
+            self._say(NotCompiled(id=request.id, reason="this judge has no compiler"))
+            return
+        with self._device.turn(request.problem.digest):
+            self._shelf.take(request.problem, lambda: self._prepare(request.problem))
+            time.sleep(self._judging_s)
+        if isinstance(request, Describe):
+            reference = asyncio.run(FakeExecutor().describe(request.problem))
+            self._say(Described(id=request.id, reference=reference))
+        else:
+            self._say(Evaluated(id=request.id, evaluation=correct(EAGER_MS)))
+
+    def _prepare(self, problem: Problem) -> Small:
+        with self._notes.open("a") as notes:
+            notes.write(f"{problem.name}\n")
+        time.sleep(self._preparing_s)
+        return Small()
+
+    def _say(self, answer: Answer) -> None:
+        with self._saying:
+            sys.stdout.buffer.write(answer.model_dump_json().encode() + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    """Serve standard input and output."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("notes", type=Path)
+    parser.add_argument("--preparing-s", type=float, default=0.05)
+    parser.add_argument("--judging-s", type=float, default=0.02)
+    parser.add_argument("--overtaking", type=int, default=lock.MOST_OVERTAKEN)
+    parser.add_argument("--keeping", type=int, default=MOST_KEPT)
+    options = parser.parse_args()
+    lock.MOST_OVERTAKEN = options.overtaking
+    with tempfile.TemporaryDirectory() as folder:
+        FakeJudge(
+            options.notes, options.preparing_s, options.judging_s, options.keeping, Path(folder)
+        ).serve()
+
+
+if __name__ == "__main__":
+    main()

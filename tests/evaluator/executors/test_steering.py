@@ -1,0 +1,83 @@
+"""Which judge gets a request: judges without torch note how often they prepare a problem."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from stark.core.problem import Problem
+from stark.evaluator.executors.stdio import StdioExecutor
+from stark.testing.candidates import FAULTS, as_candidate
+
+CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
+
+
+def problem(name: str) -> Problem:
+    return Problem(name=name, source=f"# {name}\n")
+
+
+def judges(notes: Path, count: int) -> StdioExecutor:
+    command = [sys.executable, "-m", "stark.testing.judge"]
+    return StdioExecutor([[*command, str(notes / f"{n}.txt")] for n in range(count)])
+
+
+def prepared(notes: Path) -> list[list[str]]:
+    """By judge, in order; of those that were started and prepared something."""
+    return [path.read_text().split() for path in sorted(notes.glob("*.txt"))]
+
+
+async def test_a_problem_stays_where_it_is_prepared(tmp_path: Path) -> None:
+    executor = judges(tmp_path, 2)
+
+    for _ in range(3):
+        for name in ("a", "b"):
+            await executor.evaluate(problem(name), CANDIDATE)
+    await executor.close()
+
+    assert [["a"], ["b"]] == prepared(tmp_path)
+
+
+async def test_many_candidates_of_one_problem_keep_every_judge_busy(tmp_path: Path) -> None:
+    executor = judges(tmp_path, 2)
+
+    await asyncio.gather(*(executor.evaluate(problem("a"), CANDIDATE) for _ in range(12)))
+    await executor.close()
+
+    assert [["a"], ["a"]] == prepared(tmp_path)
+
+
+@pytest.mark.parametrize(("problems", "count"), [(4, 1), (4, 2), (6, 3)])
+async def test_with_more_problems_than_judges_each_is_prepared_few_times(
+    tmp_path: Path, problems: int, count: int
+) -> None:
+    executor = judges(tmp_path, count)
+    named = [problem(f"p{number}") for number in range(problems)]
+
+    await asyncio.gather(
+        *(executor.evaluate(named[n % problems], CANDIDATE) for n in range(6 * problems))
+    )
+    await executor.close()
+
+    assert sum(map(len, prepared(tmp_path))) <= 2 * problems  # in turns it would be nearly all
+
+
+async def test_a_problem_waits_for_no_other_for_ever(tmp_path: Path) -> None:
+    executor = judges(tmp_path, 1)
+    stopped = asyncio.Event()
+
+    async def flood() -> None:
+        while not stopped.is_set():
+            await executor.evaluate(problem("a"), CANDIDATE)
+
+    floods = [asyncio.create_task(flood()) for _ in range(4)]
+    await executor.evaluate(problem("a"), CANDIDATE)
+    async with asyncio.timeout(20):
+        await executor.evaluate(problem("b"), CANDIDATE)
+    stopped.set()
+    await asyncio.gather(*floods)
+    await executor.close()
+
+    assert "b" in prepared(tmp_path)[0]
