@@ -9,6 +9,7 @@ import pytest
 
 from stark.core.candidate import Candidate
 from stark.evaluator.judge.builds import Builds
+from stark.evaluator.judge.cache import BuildCache
 from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.resources import (
     KernelResources,
@@ -110,8 +111,10 @@ class ModelNew: ...
 '''
     candidate = Candidate(language="cuda", source=source)
 
-    built = Builds(tmp_path, DEVICE, forkserver).build(candidate, Limits())
-    again = Builds(tmp_path, DEVICE, forkserver).build(candidate, Limits())
+    cache = BuildCache(tmp_path, most_bytes=1e9)
+
+    built = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+    again = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
 
     assert (None, None) == (built.error, again.error)
     (kernel,) = built.kernels
