@@ -37,8 +37,9 @@ class Sleeper:
         claimed = [] if self.claimed_ms is None else [self.claimed_ms] * calls
         return {"ok": True, "times_ms": claimed, "at": [], "odd": None}
 
-    def pause(self) -> None:
+    def pause(self) -> float:
         self.stopped = True
+        return time.perf_counter()
 
     def waits_s(self) -> dict[str, float]:
         return {"1": self.waited_s}

@@ -25,6 +25,7 @@ from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
 from stark.evaluator.judge.memory import copy_memory, last_of_line
+from stark.evaluator.judge.standstill import Restless, Standstill, go_on, stop
 from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree, waits_s
 
 POLL_S = 0.05
@@ -62,7 +63,9 @@ class ChildFailed(Exception):
     """A child did not answer properly: data about the candidate."""
 
     def __init__(
-        self, kind: Literal["crashed", "timed_out", "out_of_memory", "forged"], error: str
+        self,
+        kind: Literal["crashed", "timed_out", "out_of_memory", "forged", "restless"],
+        error: str,
     ) -> None:
         super().__init__(error)
         self.kind = kind
@@ -211,6 +214,7 @@ class Child:
         self._began_with_bytes = 0
         self._runner_pid = pid
         self._folder_due = 0.0
+        self._standing = Standstill({}, 0.0)
         self._code: int | None = None
 
     def begin(self) -> None:
@@ -247,13 +251,23 @@ class Child:
             raise ChildFailed("crashed", error)
         return answer
 
-    def pause(self) -> None:
-        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed."""
-        self._signal_tree(signal.SIGSTOP)
+    def pause(self) -> float:
+        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed.
+
+        Returns when it was stopped, on the clock of `time.perf_counter`.
+        """
+        try:
+            self._standing = stop(self.pid, self._standing.used_ns)
+        except Restless as error:
+            raise ChildFailed("restless", str(error)) from error
+        return self._standing.since
 
     def resume(self) -> None:
         """Let it run again."""
-        self._signal_tree(signal.SIGCONT)
+        try:
+            go_on(self._standing)
+        except Restless as error:
+            raise ChildFailed("restless", str(error)) from error
 
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
@@ -272,15 +286,6 @@ class Child:
         while self._exit_code() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         return self._output.close()
-
-    def _signal_tree(self, number: signal.Signals) -> None:
-        """To every process of its tree, those included that it starts meanwhile."""
-        told: set[int] = set()
-        while new := use_of_tree(self.pid).processes - told:
-            for pid in new:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            told |= new
 
     def _receive(self, deadline: float, limit_s: float) -> Message:
         while True:

@@ -105,6 +105,8 @@ class Attempt:
                 return Crashed(phase=self.phase, error=error)
             case "forged":
                 return Rejected(rule="forged-answer", error=failure.error)
+            case "restless":
+                return Rejected(rule="runs-while-stopped", error=failure.error)
 
 
 class OnTheClock:

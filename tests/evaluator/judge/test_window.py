@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.measurement import speedup
+from stark.evaluator.judge.timing import Timed
+from stark.evaluator.judge.window import Window
+
+ASKING_MS = 0.2
+
+
+def program(
+    blocks_ms: Sequence[float],
+    beside_ms: Sequence[float],
+    disturbed: Sequence[bool] = (),
+    events_ms: Sequence[float] = (),
+) -> Timed:
+    """A program whose blocks were timed; each came with one more call."""
+    rounds = len(blocks_ms)
+    return Timed(
+        child=None,  # type: ignore[arg-type]
+        device_kind="cuda" if events_ms else "cpu",
+        limit_s=1.0,
+        slots=11,
+        block_ms=list(blocks_ms),
+        beside_ms=list(beside_ms),
+        disturbed=list(disturbed) or [False] * rounds,
+        event_ms=list(events_ms),
+    )
+
+
+def window(candidate: Timed, reference: Timed) -> Window:
+    return Window(candidate, {"eager": reference}, calls=10, asking_ms=ASKING_MS)
+
+
+def lowest_speedup(candidate: Timed, reference: Timed) -> float:
+    """The lower end of the speedup's interval."""
+    ours, theirs, _ = window(candidate, reference).verdict()
+    return speedup("eager", theirs["eager"], ours).low
+
+
+def test_unrest_beside_its_blocks_does_not_excuse_a_candidate() -> None:
+    reference = program([20.0] * 8, [2.0] * 8)
+    idles_ms = [0.0, 800.0, 0.0, 800.0, 400.0, 0.0, 800.0, 400.0]
+
+    candidate = program([0.5] * 8, [20.0 + idle for idle in idles_ms])
+
+    assert lowest_speedup(candidate, reference) < 1
+
+
+def test_unrest_that_its_blocks_have_too_is_no_work() -> None:
+    reference = program([20.0] * 8, [2.0] * 8)
+    restless_ms = [0.0, 4.0, 0.0, 4.0, 2.0, 0.0, 4.0, 2.0]
+
+    candidate = program([10.0 + more for more in restless_ms], [1.0 + more for more in restless_ms])
+
+    assert () == window(candidate, reference).verdict()[2]
+
+
+def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
+    rounds = 40
+    reference = program([20.0] * rounds, [2.0] * rounds)
+    cheats = [number % 20 < 9 for number in range(rounds)]
+
+    candidate = program(
+        [0.5 if cheating else 20.0 for cheating in cheats],
+        [20.0 if cheating else 2.0 for cheating in cheats],
+        [not cheating and number % 20 < 19 for number, cheating in enumerate(cheats)],
+    )
+
+    assert lowest_speedup(candidate, reference) < 1
+    assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
