@@ -214,7 +214,8 @@ class Child:
         self._began_with_bytes = 0
         self._runner_pid = pid
         self._folder_due = 0.0
-        self._standing = Standstill({}, 0.0)
+        self._processes: Iterable[int] = ()
+        self._standing: Standstill | None = None
         self._code: int | None = None
 
     def begin(self) -> None:
@@ -257,15 +258,18 @@ class Child:
         Returns when it was stopped, on the clock of `time.perf_counter`.
         """
         try:
-            self._standing = stop(self.pid, self._standing.used_ns)
+            self._standing = stop(self.pid, self._processes)
         except Restless as error:
             raise ChildFailed("restless", str(error)) from error
+        self._processes = self._standing.used_ns
         return self._standing.since
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Let it run again, if it was stopped."""
+        standing, self._standing = self._standing, None
         try:
-            go_on(self._standing)
+            if standing is not None:
+                go_on(standing)
         except Restless as error:
             raise ChildFailed("restless", str(error)) from error
 
