@@ -41,10 +41,10 @@ NOMINAL_TRIALS = 2
 MORE_TRIALS, REPEATS = 3, 3
 """Fresh draws at `promote`, and how often each is run: a race shows on some calls only."""
 
-GPU_SHARES = {"expected": 0.06, "pool": 0.03, "slots": 0.015}
-CPU_BYTES = {"expected": 1 << 30, "pool": 512 << 20, "slots": 256 << 20}
-"""How much room is for expected values, which are kept between candidates only if all fit; for inputs to time on that are
-kept; and for the inputs and outputs that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
+GPU_SHARES = {"expected": 0.06, "slots": 0.015}
+CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
+"""How much room is for expected values, which are kept between candidates only if all fit, and for the inputs and outputs
+that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
 
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
@@ -124,7 +124,6 @@ class PreparedReference:
         self._forms = drawn, [torch.empty_like(output, device="meta") for output in returned]
         self._arguments = drawn.arguments
         self._kept: dict[Trial, Expected] = {}
-        self._pool: list[Drawn] = []
         begin = time.monotonic()
         self.drawn(self.nominal[1])  # refused now if it has another form
         synchronize(self.device)
@@ -282,14 +281,9 @@ class PreparedReference:
             raise
 
     def timing_inputs(self) -> Iterator[Drawn]:
-        """Inputs to time on, none of them twice; those that fit are kept for the next candidate."""
-        yield from self._pool
+        """Inputs to time on, none of them twice: what one candidate printed about them must not serve the next."""
         while True:
-            drawn = self.drawn(Trial(secrets.randbits(48)))
-            pooled = (len(self._pool) + 1) * self._bytes_in
-            if self.keeps_all and pooled <= self._room("pool"):
-                self._pool.append(drawn)
-            yield drawn
+            yield self.drawn(Trial(secrets.randbits(48)))
 
     def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
         """What the reference makes of these inputs."""
@@ -326,7 +320,6 @@ class PreparedReference:
     def close(self) -> None:
         """End the running reference and give the memory back."""
         self._kept.clear()
-        self._pool.clear()
         self._held.close()
 
     def _new_set(self, name: str) -> SharedSet:
