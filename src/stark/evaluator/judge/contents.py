@@ -24,8 +24,9 @@ from stark.evaluator.judge.timing import Block, Round
 GLANCED_SHARE = 0.5
 """Share of the rounds of which all results are held against the reference's; the last one always is."""
 
-GLANCE_FACTOR = 4.0
-"""How many error budgets a result may lie from the reference's before the oracle is asked."""
+GLANCE_FACTOR = 1.5
+"""How many error budgets a result may lie from the reference's before the oracle is asked. Within its own budget it lies
+at most one and a third away, since the reference's error is a third of a budget at most."""
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
 """Called with a slot, what its inputs were, what should lie in its outputs, and in what odd form results came, if they did."""
@@ -50,10 +51,10 @@ class TimedContents:
         prepared: PreparedReference,
         child: Readable,
         references: Sequence[RunningReference],
-        budget: float,
+        budgets: Sequence[float],
         check: Check,
     ) -> None:
-        self._prepared, self._budget, self._check = prepared, budget, check
+        self._prepared, self._budgets, self._check = prepared, budgets, check
         self._programs: list[tuple[Readable, SharedSet]] = [
             (child, prepared.shared),
             *((reference, reference.shared) for reference in references),
@@ -104,8 +105,8 @@ class TimedContents:
         """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
         for call, slot in enumerate(last[0].slots):
             ours, theirs = (self._results(place, call, last[place]) for place in (0, 1))
-            pairs = zip(ours, theirs, strict=True)
-            if not all(_near(*pair, GLANCE_FACTOR * self._budget) for pair in pairs):
+            results = zip(ours, theirs, self._budgets, strict=True)
+            if not all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in results):
                 self._ask_oracle(slot, last[0])
 
     def _ask_oracle(self, slot: int, block: Block) -> None:
