@@ -74,3 +74,29 @@ def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
 
     assert lowest_speedup(candidate, reference) < 1
     assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
+
+
+def on_device(claimed_ms: float, took_ms: float, idle_ms: Sequence[float]) -> Timed:
+    """A program whose events claim a time of a call, where another passed and it idled after its blocks."""
+    blocks_ms = [10 * (took_ms + 0.15) + idle for idle in idle_ms]
+    return program(blocks_ms, [0.1] * len(idle_ms), events_ms=[claimed_ms] * len(idle_ms))
+
+
+def test_events_that_leave_out_a_part_of_the_time_are_no_win() -> None:
+    reference = on_device(1.0, 1.0, [0.0] * 16)
+
+    assert lowest_speedup(on_device(0.7, 1.0, [0.0] * 16), reference) < 1.01
+    assert lowest_speedup(on_device(0.7, 0.7, [0.0] * 16), reference) > 1.3
+
+
+def test_events_of_a_short_call_cannot_claim_nothing() -> None:
+    reference = on_device(0.008, 0.008, [0.0] * 16)
+
+    assert lowest_speedup(on_device(0.0005, 0.008, [0.0] * 16), reference) < 1.01
+
+
+def test_idling_between_calls_hides_no_lie_of_the_events() -> None:
+    reference = on_device(1.0, 1.0, [0.0] * 10)
+    idle_ms = [0.0, 800.0, 0.0, 800.0, 400.0] * 2
+
+    assert lowest_speedup(on_device(0.1, 1.0, idle_ms), reference) < 1

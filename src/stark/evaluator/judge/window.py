@@ -112,6 +112,8 @@ class Window:
         samples_ms = tuple(every[number] for number in rounds)
         kind = program.device_kind
         resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        if by_events and program is self.candidate:  # the two clocks differ by less than proves a lie
+            resolution_ms = max(resolution_ms, self._unexplained_ms())
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
         return Measurement(
@@ -162,15 +164,31 @@ class Window:
         noise /= math.sqrt(len(ours))
         return late if late > max(noise, LATE_SHARE * median(our_blocks)) else 0.0
 
+    def _unexplained_ms(self) -> float:
+        """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
+
+        How unsteady the judge's clock is, a reference tells: a candidate can idle between its calls as it likes.
+        """
+        first = next(iter(self.references.values()))
+        if not self.candidate.event_ms:
+            return 0.0
+        beside = [
+            block / self.calls - event
+            for block, event in zip(first.block_ms, first.event_ms, strict=True)
+        ]
+        noise = 3 * _deviation(beside) / math.sqrt(len(beside))
+        seen = median(self._net_ms(self.candidate))
+        return max(0.0, seen - median(self.candidate.event_ms) - noise)
+
     def _forged(self) -> str | None:
         """A sentence where its device events claim far less time than passed on the judge's clock."""
-        if not self.candidate.event_ms:
+        unexplained_ms = self._unexplained_ms()
+        if not unexplained_ms:
             return None
-        net_ms = self._net_ms(self.candidate)
-        claimed, seen = median(self.candidate.event_ms), median(net_ms)
-        noise = 3 * _deviation(net_ms) / math.sqrt(len(net_ms))
-        if seen <= FORGED_FACTOR * claimed + FORGED_MS + noise:
+        claimed = median(self.candidate.event_ms)
+        if unexplained_ms <= (FORGED_FACTOR - 1) * claimed + FORGED_MS:
             return None
+        seen = median(self._net_ms(self.candidate))
         return (
             f"its device events claim {claimed:.4g} ms a call where the judge's clock saw {seen:.4g} ms, "
             "so the judge's clock counts"
