@@ -76,6 +76,13 @@ def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
     assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
 
 
+def test_what_asking_costs_is_no_win() -> None:
+    rounds = 20
+    reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)
+
+    assert lowest_speedup(program([ASKING_MS + 0.01] * rounds, [0.1] * rounds), reference) < 1
+
+
 def on_device(claimed_ms: float, took_ms: float, idle_ms: Sequence[float]) -> Timed:
     """A program whose events claim a time of a call, where another passed and it idled after its blocks."""
     blocks_ms = [10 * (took_ms + 0.15) + idle for idle in idle_ms]

@@ -241,7 +241,8 @@ def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedRef
         names = loaded.get(found)
         if isinstance(names, list) and names:
             attempt.warnings.append(
-                f"{meaning} ({', '.join(map(str, names))}); weights are matched by name"
+                f"{meaning} ({', '.join(str(name)[:100] for name in names[:20])}); "
+                "weights are matched by name"
             )
 
 
