@@ -355,7 +355,9 @@ def _time(
         _compare(prepared, slot, Expected(drawn, expected), odd, "while it was timed, ")
 
     with attempt.during("time", limit_s):
+        child.pause()  # one that crowds the machine must not keep a reference from starting
         running = _references(attempt, prepared)
+        child.resume()
         candidate, references, warnings = time_together(
             timed(child),
             {name: timed(one) for name, one in running.items()},
