@@ -37,8 +37,9 @@ class Sleeper:
         claimed = [] if self.claimed_ms is None else [self.claimed_ms] * calls
         return {"ok": True, "times_ms": claimed, "at": [], "odd": None}
 
-    def pause(self) -> None:
+    def pause(self) -> float:
         self.stopped = True
+        return time.perf_counter()
 
     def waits_s(self) -> dict[str, float]:
         return {"1": self.waited_s}
@@ -215,7 +216,7 @@ def test_waiting_for_a_core_disturbs_a_gpu_less() -> None:
     programs[0].child.claimed_ms = None  # type: ignore[attr-defined]
 
     for program in programs:
-        program.sample([0, 1])
+        program.awake([0, 1])
 
     assert [[True], [False]] == [program.disturbed for program in programs]
 

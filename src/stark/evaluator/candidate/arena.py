@@ -8,6 +8,7 @@ up to the driver's granularity for the same reason.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ ALIGNMENT = 256
 GRANULARITY = 2 << 20
 OUT_OF_MEMORY = 2
 """CUDA_ERROR_OUT_OF_MEMORY of the driver."""
+
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""The size of a shared file stays as it is, and nobody adds a seal that would keep the next child from writing."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,10 @@ class Arena:
             self.block = _bytes_at(self._pointer, self.size, device)
         else:
             self.handle = ""
-            self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC)
+            self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.descriptor, self.size)
+            # A child that made it smaller would kill the judge, which touches what is then no memory.
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
             self.block = _mapped(self.descriptor, self.size)
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.folders import excess
 from stark.evaluator.judge.memory import copy_memory, last_of_line
+from stark.evaluator.judge.standstill import Restless, Standstill, go_on, stop
 from stark.evaluator.judge.watch import exact_memory_bytes, use_of_tree, waits_s
 
 POLL_S = 0.05
@@ -68,7 +69,7 @@ class ChildFailed(Exception):
 
     def __init__(
         self,
-        kind: Literal["crashed", "timed_out", "out_of_memory", "forged"],
+        kind: Literal["crashed", "timed_out", "out_of_memory", "forged", "restless"],
         error: str,
         types: tuple[str, ...] = (),
     ) -> None:
@@ -221,6 +222,8 @@ class Child:
         self._began_with_bytes = 0
         self._runner_pid = pid
         self._folder_due = 0.0
+        self._processes: Iterable[int] = ()
+        self._standing: Standstill | None = None
         self._code: int | None = None
 
     def begin(self) -> None:
@@ -260,13 +263,26 @@ class Child:
             )
         return answer
 
-    def pause(self) -> None:
-        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed."""
-        self._signal_tree(signal.SIGSTOP)
+    def pause(self) -> float:
+        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed.
+
+        Returns when it was stopped, on the clock of `time.perf_counter`.
+        """
+        try:
+            self._standing = stop(self.pid, self._processes)
+        except Restless as error:
+            raise ChildFailed("restless", str(error)) from error
+        self._processes = self._standing.used_ns
+        return self._standing.since
 
     def resume(self) -> None:
-        """Let it run again."""
-        self._signal_tree(signal.SIGCONT)
+        """Let it run again, if it was stopped."""
+        standing, self._standing = self._standing, None
+        try:
+            if standing is not None:
+                go_on(standing)
+        except Restless as error:
+            raise ChildFailed("restless", str(error)) from error
 
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
@@ -285,15 +301,6 @@ class Child:
         while self._exit_code() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         return self._output.close()
-
-    def _signal_tree(self, number: signal.Signals) -> None:
-        """To every process of its tree, those included that it starts meanwhile."""
-        told: set[int] = set()
-        while new := use_of_tree(self.pid).processes - told:
-            for pid in new:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            told |= new
 
     def _receive(self, deadline: float, limit_s: float) -> Message:
         while True:

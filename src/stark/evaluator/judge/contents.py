@@ -24,11 +24,9 @@ from stark.evaluator.judge.timing import Block, Round
 GLANCED_SHARE = 0.5
 """Share of the rounds of which all results are held against the reference's; the last one always is."""
 
-GLANCE_FACTOR = 4.0
-"""How many error budgets a result may lie from the reference's before the oracle is asked."""
-
-TOUCHED_BYTES = 1 << 20
-"""About how much of an input too large to be drawn anew is changed before each round."""
+GLANCE_FACTOR = 1.5
+"""How many error budgets a result may lie from the reference's before the oracle is asked. Within its own budget it lies
+at most one and a third away, since the reference's error is a third of a budget at most."""
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
 """Called with a slot, what its inputs were, what should lie in its outputs, and in what odd form results came, if they did."""
@@ -44,9 +42,8 @@ class Readable(Protocol):
 class TimedContents:
     """The inputs of one candidate's timing window, the same for the candidate and all references.
 
-    Where the problem is too large to keep expected values, the same inputs stay for the whole
-    window and a random small part of them changes: drawing gigabytes between two samples disturbs the one
-    that follows (by 11 % on an H200).
+    Every round has new ones, however large they are: of inputs that change in part an answer is kept and mended. They
+    are copied to each program right before its block, so that none follows the drawing more closely than another.
     """
 
     def __init__(
@@ -54,39 +51,38 @@ class TimedContents:
         prepared: PreparedReference,
         child: Readable,
         references: Sequence[RunningReference],
-        budget: float,
+        budgets: Sequence[float],
         check: Check,
     ) -> None:
-        self._prepared, self._budget, self._check = prepared, budget, check
+        self._prepared, self._budgets, self._check = prepared, budgets, check
         self._programs: list[tuple[Readable, SharedSet]] = [
             (child, prepared.shared),
             *((reference, reference.shared) for reference in references),
         ]
         self._inputs = prepared.timing_inputs()
-        self._holds: list[Drawn] = []
+        self._holds: dict[int, Drawn] = {}
+        """What the slots of this round hold."""
+
         self._chance = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Look at the last round by chance, then choose the next inputs."""
+        """Look at the last round by chance, then forget its inputs: nobody gets any of them again."""
         if last is not None and self._chance.random() < GLANCED_SHARE:
             self._glance(last)
-        if self._holds and not self._prepared.keeps_all:
-            self._touch()
-            return
-        first = not self._holds
-        self._holds = [next(self._inputs) for _ in range(self._prepared.slots)]
+        self._holds.clear()
+        if last is not None and not self._prepared.keeps_all:
+            return  # the untimed call has the same inputs all the time where drawing them takes long
+        drawn = next(self._inputs)
         for _, shared in self._programs:
-            for slot in range(len(self._holds)) if first else [len(self._holds) - 1]:
-                shared.fill_inputs(self._holds[slot], slot)
+            shared.fill_inputs(drawn, self._prepared.slots - 1)
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Write a program's inputs. Those of a window that keeps its inputs lie there already."""
+        """Write a program's inputs."""
         _, shared = self._programs[place]
         for slot in slots:
-            if self._prepared.keeps_all:
-                shared.fill_inputs(self._holds[slot], slot)
-            else:
-                shared.poison(slot)
+            if slot not in self._holds:
+                self._holds[slot] = next(self._inputs)
+            shared.fill_inputs(self._holds[slot], slot)
         self._prepared.settle()
 
     def wait(self, place: int, slots: list[int]) -> float:
@@ -105,26 +101,12 @@ class TimedContents:
         self._glance(last)
         self._ask_oracle(self._chance.choice(last[0].slots), last[0])
 
-    def _touch(self) -> None:
-        """Scale some rows of every floating input of every slot, the same ones for all."""
-        everyone = [shared for _, shared in self._programs]
-        for slot, drawn in enumerate(self._holds):
-            for index, tensor in enumerate(drawn.tensors):
-                if not tensor.is_floating_point() or tensor.dim() == 0 or tensor.numel() == 0:
-                    continue
-                row_bytes = tensor.numel() // len(tensor) * tensor.element_size()
-                rows = min(len(tensor), -(-TOUCHED_BYTES // row_bytes))
-                begin = self._chance.randrange(len(tensor) - rows + 1)
-                factor = self._chance.uniform(0.5, 1.5)
-                for place in (tensor, *(one.inputs[slot][index] for one in everyone)):
-                    place[begin : begin + rows] *= factor
-
     def _glance(self, last: Round) -> None:
         """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
         for call, slot in enumerate(last[0].slots):
             ours, theirs = (self._results(place, call, last[place]) for place in (0, 1))
-            pairs = zip(ours, theirs, strict=True)
-            if not all(_near(*pair, GLANCE_FACTOR * self._budget) for pair in pairs):
+            results = zip(ours, theirs, self._budgets, strict=True)
+            if not all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in results):
                 self._ask_oracle(slot, last[0])
 
     def _ask_oracle(self, slot: int, block: Block) -> None:

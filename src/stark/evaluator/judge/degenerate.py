@@ -38,6 +38,8 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str,
     several = any(output.eager.numel() > 1 for output in outputs)
     if several and all(output.eager.is_floating_point() for output in outputs):
         yield "the mean in every element", _mean
+    if several:
+        yield "zeros in the second half of each row", _half
     for index, tensor in enumerate(drawn.tensors):
         if all(
             tensor.shape == output.eager.shape and tensor.dtype == output.eager.dtype
@@ -49,6 +51,14 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str,
 def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
     total = sum(float(piece.sum()) for (piece,) in chunks(output.eager))
     return torch.full_like(output.eager, total / max(output.eager.numel(), 1))
+
+
+def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
+    """A product of many numbers, for instance, is next to nothing after the first few."""
+    answer = output.eager.clone()
+    rows = torch.atleast_1d(answer)
+    rows[..., rows.shape[-1] // 2 :] = 0
+    return answer
 
 
 def _input(index: int) -> Answer:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -110,6 +111,8 @@ class Attempt:
                 return Crashed(phase=self.phase, error=error)
             case "forged":
                 return Rejected(rule="forged-answer", error=failure.error)
+            case "restless":
+                return Rejected(rule="runs-while-stopped", error=failure.error)
 
 
 class OnTheClock:
@@ -159,8 +162,8 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     output = ""
     try:
         _load(attempt, child, built.source, prepared)
-        accuracy = _verify(attempt, child, prepared)
-        correct = _time(attempt, child, prepared, accuracy)
+        verified = _verify(attempt, child, prepared)
+        correct = _time(attempt, child, prepared, verified)
         evaluation: Evaluation = _profile(attempt, child, built, correct)
     except Verdict as verdict:
         evaluation = verdict.evaluation
@@ -247,18 +250,35 @@ def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedRef
         names = loaded.get(found)
         if isinstance(names, list) and names:
             attempt.warnings.append(
-                f"{meaning} ({', '.join(map(str, names))}); weights are matched by name"
+                f"{meaning} ({', '.join(str(name)[:100] for name in names[:20])}); "
+                "weights are matched by name"
             )
 
 
-def _verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Accuracy:
+@dataclass(frozen=True)
+class Verified:
+    """What a candidate that is right on every trial was held to."""
+
+    accuracy: Accuracy
+    budgets: tuple[float, ...]
+    """Of each result, on inputs as the problem draws them: the reference's own error decides, and nothing a candidate does."""
+
+
+def _verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Verified:
     slack_s = REFERENCE_CALLS * prepared.reference_s
     with attempt.during("verify", attempt.limits.verify_s + slack_s):
-        comparisons = [
-            found
+        found = [
+            (trial, comparison)
             for trial in prepared.trials_for(attempt.effort)
-            for found in _verify_on(trial, attempt, child, prepared)
+            for comparison in _verify_on(trial, attempt, child, prepared)
         ]
+    results = len(prepared.output_specs) + len(prepared.program.changes)
+    usual = [comparison.budget for trial, comparison in found if trial.regime is None]
+    budgets = tuple(max(usual[index::results]) for index in range(results))
+    return Verified(_accuracy([comparison for _, comparison in found], prepared), budgets)
+
+
+def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Accuracy:
     worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
     return Accuracy(
         relative_rms=worst.errors.relative_rms,
@@ -330,7 +350,7 @@ def _others(expected: Expected, results: list[str], name: str) -> dict[str, torc
 
 
 def _time(
-    attempt: Attempt, child: OnTheClock, prepared: PreparedReference, accuracy: Accuracy
+    attempt: Attempt, child: OnTheClock, prepared: PreparedReference, verified: Verified
 ) -> Correct:
     """Time in rounds with the running reference, on inputs that change before every sample."""
     kind, limits = prepared.device.type, attempt.limits
@@ -344,19 +364,21 @@ def _time(
         _compare(prepared, slot, Expected(drawn, expected), odd, "while it was timed, ")
 
     with attempt.during("time", limit_s):
+        child.pause()  # one that crowds the machine must not keep a reference from starting
         running = _references(attempt, prepared)
+        child.resume()
         candidate, references, warnings = time_together(
             timed(child),
             {name: timed(one) for name, one in running.items()},
             limits.timing_budget_s * len(running),
             random.SystemRandom(),
-            TimedContents(prepared, child, list(running.values()), accuracy.budget, check),
+            TimedContents(prepared, child, list(running.values()), verified.budgets, check),
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
     if doubts:
         _check_possible(candidate.latency_ms, prepared)
     return Correct(
-        accuracy=accuracy,
+        accuracy=verified.accuracy,
         candidate=candidate,
         references=references,
         device=prepared.sheet,

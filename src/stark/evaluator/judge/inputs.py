@@ -165,12 +165,20 @@ class Program:
         """Change every parameter a little and for good, so that nothing computed from the initial ones is right.
 
         By a factor, so that what must be positive stays so, and an initial 0 by an addition. Buffers
-        stay: they hold masks and statistics, whose values may mean something to forward.
+        stay, since their values may mean something to forward, but for the statistics of a normalization: at the 0
+        and 1 that they begin with, whoever leaves them out is right.
         """
         torch.manual_seed(secrets.randbits(48))
-        for weight in self.model.parameters():
-            if weight.is_floating_point():
-                noise = torch.empty_like(weight).uniform_(-PERTURBATION, PERTURBATION)
+        statistics = (
+            statistic
+            for module in self.model.modules()
+            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
+            for statistic in (module.running_mean, module.running_var)
+        )
+        for weight in (*self.model.parameters(), *statistics):
+            if weight is not None and (weight.is_floating_point() or weight.is_complex()):
+                factors = torch.rand(weight.shape, device=weight.device)
+                noise = PERTURBATION * (2 * factors - 1).to(weight.dtype)
                 weight.data.copy_(torch.where(weight == 0, noise, weight * (1 + noise)))
 
     def _import(self) -> ModuleType:

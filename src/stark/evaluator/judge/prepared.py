@@ -110,7 +110,6 @@ class PreparedReference:
         self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
         self._kept: dict[Trial, Expected] = {}
-        self._pool: list[Drawn] = []
         self._learn(self.program.draw(self.nominal[0].seed))
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
@@ -226,7 +225,7 @@ class PreparedReference:
     def held_bytes(self) -> float:
         """About how much memory it holds between candidates, its running references counted."""
         shared = self.shared.arena.size
-        return self.room.held_bytes(len(self._kept), len(self._pool), shared, len(self._running))
+        return self.room.held_bytes(len(self._kept), shared, len(self._running))
 
     @property
     def room_bytes(self) -> float:
@@ -290,14 +289,9 @@ class PreparedReference:
             raise
 
     def timing_inputs(self) -> Iterator[Drawn]:
-        """Inputs to time on, none of them twice; those that fit are kept for the next candidate."""
-        yield from self._pool
+        """Inputs to time on, none of them twice: what one candidate printed about them must not serve the next."""
         while True:
-            drawn = self.drawn(Trial(secrets.randbits(48)))
-            pooled = (len(self._pool) + 1) * self.room.bytes_in
-            if self.keeps_all and pooled <= self.room.of("pool"):
-                self._pool.append(drawn)
-            yield drawn
+            yield self.drawn(Trial(secrets.randbits(48)))
 
     def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
         """What the reference makes of these inputs."""
@@ -352,7 +346,6 @@ class PreparedReference:
     def close(self) -> None:
         """End the running references and give the memory back."""
         self._kept.clear()
-        self._pool.clear()
         self._held.close()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -43,8 +43,8 @@ def tiny(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
 
 
 def shifted(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """All values moved down by several of their typical sizes, so that signs change."""
-    return drawn - 3 * drawn.abs().mean()
+    """All values moved down by several of their typical sizes, so that signs change; a zero stays, as above a diagonal."""
+    return torch.where(drawn == 0, drawn, drawn - 3 * drawn.abs().mean())
 
 
 def heavy_tailed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:

@@ -10,10 +10,10 @@ from typing import Literal
 
 from stark.core.device import Device
 
-GPU_SHARES = {"expected": 0.06, "pool": 0.03, "slots": 0.015}
-CPU_BYTES = {"expected": 1 << 30, "pool": 512 << 20, "slots": 256 << 20}
-"""How much room is for expected values, which are kept between candidates only if all fit; for inputs to time on that are
-kept; and for the inputs and outputs that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
+GPU_SHARES = {"expected": 0.06, "slots": 0.015}
+CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
+"""How much room is for expected values, which are kept between candidates only if all fit, and for the inputs and outputs
+that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 """About what a running reference holds beside what it shares with the judge: on a GPU its context."""
@@ -41,7 +41,7 @@ class Room:
     draw_s: float
     """What drawing one set of inputs takes."""
 
-    def of(self, use: Literal["expected", "pool", "slots"]) -> float:
+    def of(self, use: Literal["expected", "slots"]) -> float:
         """Bytes that may be filled for a use."""
         if self.device.kind == "cuda":
             return GPU_SHARES[use] * self.device.memory_gb * 1e9
@@ -50,7 +50,7 @@ class Room:
     @property
     def together_bytes(self) -> float:
         """What several problems may hold together: as much as the largest that keeps its expected values."""
-        return self.of("expected") + self.of("pool") + 2 * self.of("slots")
+        return self.of("expected") + 2 * self.of("slots")
 
     @property
     def expected_bytes(self) -> int:
@@ -80,11 +80,11 @@ class Room:
             room = cache
         return 1 + max(1, min(most - 1, int(room / one)))
 
-    def held_bytes(self, expected: int, pooled: int, shared_bytes: int, running: int) -> float:
-        """About what is held with so many expected and pooled draws, and as many references running.
+    def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
+        """About what is held with so many expected draws, and as many references running.
 
         `shared_bytes` is what the judge shares with each of these, and with the candidate.
         """
-        values = expected * self.expected_bytes + pooled * self.bytes_in
+        values = expected * self.expected_bytes
         contexts = running * CONTEXT_BYTES[self.device.kind]
         return values + (1 + running) * shared_bytes + contexts

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -41,20 +43,18 @@ class RunningReference:
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Its answer. Raises ReferenceDied."""
-        try:
+        with _not_the_candidates_fault():
             return self.child.ask(request, limit_s)
-        except ChildFailed as failure:
-            raise ReferenceDied(
-                f"the running reference {failure.kind}: {failure.error}"
-            ) from failure
 
-    def pause(self) -> None:
-        """Stop it while another program is timed."""
-        self.child.pause()
+    def pause(self) -> float:
+        """Stop it while another program is timed; returns when. Raises ReferenceDied."""
+        with _not_the_candidates_fault():
+            return self.child.pause()
 
     def resume(self) -> None:
-        """Let it run again."""
-        self.child.resume()
+        """Let it run again. Raises ReferenceDied."""
+        with _not_the_candidates_fault():
+            self.child.resume()
 
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
@@ -68,6 +68,14 @@ class RunningReference:
         """End it and give its memory back."""
         self.child.close()
         self.shared.arena.close()
+
+
+@contextmanager
+def _not_the_candidates_fault() -> Iterator[None]:
+    try:
+        yield
+    except ChildFailed as failure:
+        raise ReferenceDied(f"the running reference {failure.kind}: {failure.error}") from failure
 
 
 def start_reference(

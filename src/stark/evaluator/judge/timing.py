@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -51,8 +50,8 @@ class Asked(Protocol):
     def ask(self, request: Message, limit_s: float) -> Message:
         """Its answer to a request."""
 
-    def pause(self) -> None:
-        """Stop it while another is timed."""
+    def pause(self) -> float:
+        """Stop it while another is timed; returns when, on the clock of `time.perf_counter`."""
 
     def resume(self) -> None:
         """Let it run again."""
@@ -76,8 +75,8 @@ class Timed:
     """The judge's wall clock around each whole block."""
 
     beside_ms: list[float] = field(default_factory=list)
-    """What the judge waited beside each block while its inputs lay ready: on a CPU for the untimed call, on a GPU for
-    results to reach its memory."""
+    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, on a CPU
+    in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Whether a thread waited long for a core, in each block."""
@@ -110,21 +109,34 @@ class Timed:
         """One untimed call on a CPU, in milliseconds: another program ran last and left cold caches."""
         return self._time([self.slots - 1])[1] if self.device_kind == "cpu" else 0.0
 
-    def beside_calls_ms(self, calls: int) -> float:
-        """What passed beside a block and was no call like those in it."""
-        call_ms = median(self.block_ms) / calls if self.device_kind == "cpu" else 0.0
-        return median(self.beside_ms) - call_ms
-
     def sample(self, slots: list[int]) -> Block:
         """Take one sample: a call on each of these slots."""
-        before = self.child.waits_s()
         times, wall_ms, block = self._time(slots)
-        after = self.child.waits_s()
-        waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
-        self.disturbed.append(1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * wall_ms)
         self.block_ms.append(wall_ms)
         if self.device_kind == "cuda":
             self.event_ms.append(max(median(times), 1e-6))
+        return block
+
+    def awake(self, slots: list[int]) -> Block:
+        """Let it run for one sample and no longer.
+
+        It may run from the moment that it is let go on, and its inputs lie ready by then. So nothing is looked at
+        in between that takes the longer the more threads it has, and all that is not its block is noted beside it.
+        """
+        before = self.child.waits_s()
+        begin = time.perf_counter()
+        self.child.resume()
+        try:
+            self.warm()
+            block = self.sample(slots)
+        finally:
+            stopped = self.child.pause()
+        after = self.child.waits_s()
+        waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
+        self.disturbed.append(
+            1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
+        )
+        self.beside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
         return block
 
     def asking_ms(self, calls: int) -> float:
@@ -194,8 +206,8 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
     while len(program.block_ms) < FEWEST_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
-        program.warm()
-        program.sample(list(range(calls)))
+        program.awake(list(range(calls)))
+    program.child.resume()
     return Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
 
 
@@ -255,10 +267,8 @@ def _round(
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
         contents.write(place, slots)
-        with _awake(program):
-            warm_ms = program.warm()
-            blocks[place] = program.sample(slots)
-        program.beside_ms.append(warm_ms + contents.wait(place, slots))
+        blocks[place] = program.awake(slots)
+        program.beside_ms[-1] += contents.wait(place, slots)
     return [blocks[place] for place in range(len(everyone))]
 
 
@@ -279,16 +289,6 @@ def _window(candidate: Timed, references: Mapping[str, Timed], contents: Content
     for reference in references.values():
         reference.child.pause()
     return Window(candidate, references, calls, asking_ms)
-
-
-@contextmanager
-def _awake(program: Timed) -> Iterator[None]:
-    """A program runs while it is itself timed, and at no other time; stopping costs references as much as candidates."""
-    program.child.resume()
-    try:
-        yield
-    finally:
-        program.child.pause()
 
 
 def _times(answer: object, wanted: int) -> list[float]:

@@ -6,7 +6,7 @@ Knows no process: only what the judge's clock saw around each block, and what th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
@@ -44,9 +44,6 @@ class Times(Protocol):
     event_ms: list[float]
     disturbed: list[bool]
 
-    def beside_calls_ms(self, calls: int) -> float:
-        """What passed beside a block and was no call like those in it."""
-
 
 @dataclass(frozen=True)
 class Window:
@@ -67,6 +64,13 @@ class Window:
         if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
             flags.append(self.candidate.disturbed)
         return [n for n, disturbed in enumerate(zip(*flags, strict=True)) if not any(disturbed)]
+
+    def _measured(self) -> tuple[Sequence[int], bool]:
+        """The rounds that are reported: those that count, or all and False where too few do."""
+        counted, every = self.counted(), range(len(self.candidate.block_ms))
+        if len(counted) >= min(FEWEST_ROUNDS_WHEN_SLOW, len(every)):
+            return counted, True
+        return every, False
 
     def narrow(self) -> bool:
         """Whether more rounds would tell little more."""
@@ -104,11 +108,18 @@ class Window:
         """What was measured of one program, on the chosen clock."""
         by_events = bool(program.event_ms) and not by_wall
         every = program.event_ms if by_events else self._net_ms(program)
-        counted = self.counted()
-        measurable = len(counted) >= min(FEWEST_ROUNDS_WHEN_SLOW, len(every))
-        samples_ms = tuple(every[number] for number in counted) if measurable else tuple(every)
+        rounds, measurable = self._measured()
+        samples_ms = tuple(every[number] for number in rounds)
         kind = program.device_kind
         resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        if (
+            kind == "cpu"
+        ):  # who answers in fewer words than the reference has that taken off its time all the same
+            resolution_ms += self.asking_ms / self.calls
+        if (
+            by_events and program is self.candidate
+        ):  # the two clocks differ by less than proves a lie
+            resolution_ms = max(resolution_ms, self._unexplained_ms())
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
         return Measurement(
@@ -139,26 +150,51 @@ class Window:
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """How much longer the candidate surely worked beside its blocks than the first reference did."""
+        """How much longer the candidate surely worked beside its blocks than the first reference did.
+
+        In the rounds that count: it chooses which of its own do not. Nor does its own unrest excuse it, but for as much
+        as its blocks have too, which makes its interval wide.
+        """
         first = next(iter(self.references.values()))
         if not self.candidate.beside_ms:
             return 0.0
-        both = (self.candidate, first)
-        ours, theirs = (program.beside_calls_ms(self.calls) for program in both)
-        noise = 3 * sum(_deviation(program.beside_ms) for program in both)
-        noise /= math.sqrt(len(first.beside_ms))
-        counts = ours - theirs > max(noise, LATE_SHARE * median(self.candidate.block_ms))
-        return ours - theirs if counts else 0.0
+        rounds = self._measured()[0]
+        (ours, our_blocks), (theirs, their_blocks) = (
+            ([every[n] for n in rounds] for every in (program.beside_ms, program.block_ms))
+            for program in (self.candidate, first)
+        )
+        late = median(ours) - median(theirs)
+        if first.device_kind == "cpu":  # a call like those in the block is among what passed
+            late -= (median(our_blocks) - median(their_blocks)) / self.calls
+        noise = 3 * (_deviation(theirs) + min(_deviation(ours), _deviation(our_blocks)))
+        noise /= math.sqrt(len(ours))
+        return late if late > max(noise, LATE_SHARE * median(our_blocks)) else 0.0
+
+    def _unexplained_ms(self) -> float:
+        """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
+
+        How unsteady the judge's clock is, a reference tells: a candidate can idle between its calls as it likes.
+        """
+        first = next(iter(self.references.values()))
+        if not self.candidate.event_ms:
+            return 0.0
+        beside = [
+            block / self.calls - event
+            for block, event in zip(first.block_ms, first.event_ms, strict=True)
+        ]
+        noise = 3 * _deviation(beside) / math.sqrt(len(beside))
+        seen = median(self._net_ms(self.candidate))
+        return max(0.0, seen - median(self.candidate.event_ms) - noise)
 
     def _forged(self) -> str | None:
         """A sentence where its device events claim far less time than passed on the judge's clock."""
-        if not self.candidate.event_ms:
+        unexplained_ms = self._unexplained_ms()
+        if not unexplained_ms:
             return None
-        net_ms = self._net_ms(self.candidate)
-        claimed, seen = median(self.candidate.event_ms), median(net_ms)
-        noise = 3 * _deviation(net_ms) / math.sqrt(len(net_ms))
-        if seen <= FORGED_FACTOR * claimed + FORGED_MS + noise:
+        claimed = median(self.candidate.event_ms)
+        if unexplained_ms <= (FORGED_FACTOR - 1) * claimed + FORGED_MS:
             return None
+        seen = median(self._net_ms(self.candidate))
         return (
             f"its device events claim {claimed:.4g} ms a call where the judge's clock saw {seen:.4g} ms, "
             "so the judge's clock counts"
