@@ -115,6 +115,32 @@ async def test_faults_leave_the_device_to_the_next(executor: Executor, name: str
     assert "correct" == honest.status
 
 
+SMALL_CARD_GB = 24
+ON_A_SMALL_CARD = LARGE.replace("1 << 26", "1 << 29")
+"""Two gigabytes of inputs and two of outputs."""
+
+
+async def test_a_card_of_24_gb_judges_gigabytes() -> None:
+    import torch
+
+    free, _ = torch.cuda.mem_get_info()
+    rest = free - SMALL_CARD_GB * 10**9
+    if rest < 0:
+        pytest.skip("the device is no larger than that")
+    taken = torch.empty(rest, dtype=torch.uint8, device="cuda")
+    alone = open_executor("local:cuda:0", LIMITS)
+    problem = Problem(name="gigabytes", source=ON_A_SMALL_CARD)
+    same = ON_A_SMALL_CARD.replace("class Model(", "class ModelNew(")
+
+    found = await alone.evaluate(problem, as_candidate("triton", same))
+
+    await alone.close()
+    del taken
+    torch.cuda.empty_cache()
+    assert isinstance(found, Correct), found
+    assert "float64" == found.accuracy.oracle
+
+
 KERNEL = """
 import torch.nn as nn
 import triton

@@ -29,7 +29,7 @@ from stark.evaluator.judge.children import Forkserver
 from stark.evaluator.judge.degenerate import Answer, null_solvers, passing
 from stark.evaluator.judge.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.inputs import Drawn, Program
-from stark.evaluator.judge.oracle import ExpectedTensor, expect
+from stark.evaluator.judge.oracle import ExpectedTensor, chunks, expect
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.regimes import REGIMES, changed
 from stark.evaluator.judge.roofline import bandwidth_now, caches_bytes, roofline, synchronize
@@ -241,7 +241,7 @@ class PreparedReference:
             self.short_of_memory |= ran_out(error)
             return False
         sound = all(
-            bool(output.oracle.isfinite().all())
+            all(bool(piece.isfinite().all()) for (piece,) in chunks(output.oracle))
             and not output.eager_errors.unlike
             and output.eager_errors.relative_rms < REGIME_ERROR_LIMIT
             for output in outputs

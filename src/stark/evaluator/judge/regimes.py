@@ -15,7 +15,8 @@ from stark.evaluator.judge.inputs import Drawn
 
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
-LARGE, TINY = 64.0, 1e-3
+LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
+"""A problem that draws from [0, 1) reaches where the exponential overflows only with the first; half precision overflows sooner."""
 
 PIECE = 1 << 22
 """Elements that are changed at a time."""
@@ -23,7 +24,9 @@ PIECE = 1 << 22
 
 def mixed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
     """Every element by lot: as it is, negated, large, tiny, or exactly zero."""
-    factors = torch.tensor([1.0, -1.0, LARGE, -TINY, 0.0], device=drawn.device, dtype=drawn.dtype)
+    factors = torch.tensor(
+        [1.0, -1.0, _large(drawn), -TINY, 0.0], device=drawn.device, dtype=drawn.dtype
+    )
 
     def by_lot(piece: torch.Tensor) -> torch.Tensor:
         lots = torch.randint(len(factors), piece.shape, generator=chance, device=drawn.device)
@@ -34,7 +37,7 @@ def mixed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
 
 def large(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
     """All values many times their size."""
-    return drawn * LARGE
+    return drawn * _large(drawn)
 
 
 def tiny(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
@@ -57,6 +60,10 @@ def heavy_tailed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
         return piece * factors.mul_(1.5).exp_().to(drawn.dtype)
 
     return _in_pieces(drawn, spread)
+
+
+def _large(drawn: torch.Tensor) -> float:
+    return LARGE_IN_HALF if drawn.dtype == torch.float16 else LARGE
 
 
 def _in_pieces(drawn: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

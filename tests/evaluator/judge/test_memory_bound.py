@@ -1,0 +1,95 @@
+"""What a judge itself holds at most for a problem too large to keep anything of, in units of its inputs and outputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+MB = 64
+"""Of the inputs and of the outputs."""
+
+BESIDE_MB = 160
+"""What does not grow with the problem: the pieces that are worked on, and what torch loads when it is first used."""
+
+SCRIPT = """
+import re, sys
+from pathlib import Path
+import torch
+from stark.core.device import Device
+from stark.core.problem import Problem
+from stark.evaluator.judge import room
+from stark.evaluator.judge.children import Forkserver
+from stark.evaluator.judge.evaluate import _compare
+from stark.evaluator.judge.prepared import PreparedReference
+
+body, rows = sys.argv[1], int(sys.argv[2])
+source = f'''
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {body}
+
+def get_inputs():
+    return [torch.rand({rows}, 1024)]
+
+def get_init_inputs():
+    return []
+'''
+device = Device(
+    kind="cpu", name="x", architecture="x", processors=2, memory_gb=8, last_level_cache_mb=1,
+    bandwidth_gb_s=10, peak_tflop_s={"fp32": 0.1},
+)
+room.CPU_BYTES["expected"] = room.CPU_BYTES["slots"] = 1 << 20
+
+def held_mb(name):
+    return int(re.search(rf"^{name}:\\s+(\\d+)", Path("/proc/self/status").read_text(), re.M)[1]) / 1024
+
+server = Forkserver([])
+torch.rand(64, 64).double() @ torch.rand(64, 64).double()
+before = held_mb("VmRSS")
+prepared = PreparedReference(Problem(name="x", source=source), torch.device("cpu"), device, server)
+def verify(trial):
+    expected = prepared.expected(trial)
+    prepared.shared.fill_inputs(expected.drawn, 0)
+    for place, output in zip(prepared.shared.outputs[0], expected.outputs, strict=True):
+        place.copy_(output.eager)
+    _compare(prepared, 0, expected, None, "")
+
+for trial in prepared.trials_for("search"):
+    verify(trial)
+print(held_mb("VmHWM") - before)
+prepared.close()
+server.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "most"),
+    [
+        # What is shared, the inputs, the reference's outputs, the oracle's, which are twice as large, and slices.
+        ("torch.relu(x)", MB * 256, 8.0),
+        # What is shared, the inputs, and the same in float64: what is no batch cannot be cut.
+        ("x[:1] * 2", MB * 256, 4.5),
+        (f"x.expand({MB * 256}, 1024) * 2", 1, 5.0),
+    ],
+    ids=["inputs and outputs", "inputs alone", "outputs alone"],
+)
+def test_a_judge_holds_few_times_a_large_problem(body: str, rows: int, most: float) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, body, str(rows)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert float(done.stdout) < most * MB + BESIDE_MB
