@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -166,6 +167,24 @@ async def test_a_daemon_ends_with_its_candidate(prison: Prison) -> None:
     assert [] == [line for line in command_lines() if line == b"sleep\x004242\x00"]
 
 
+async def test_processes_that_fork_faster_than_they_are_found_end_with_their_candidate(
+    prison: Prison,
+) -> None:
+    if not prison.layers & {"processes", "seccomp"}:
+        pytest.skip("nothing keeps a process in its group, and this one would be left for good")
+    chain = (
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    while True:\n"
+        "        if os.fork():\n"
+        "            os._exit(0)\n"
+    )
+
+    await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=chain)))
+
+    assert min(started_in(0.2) for _ in range(5)) < 10  # the chain is good for a hundred
+
+
 async def test_its_keeper_cannot_be_turned_against_the_judge(prison: Prison) -> None:
     attack = (
         "import signal\n"
@@ -274,6 +293,18 @@ async def test_a_folder_that_cannot_be_cleared_stops_nobody(prison: Prison) -> N
     evaluations = [await prison.judge.evaluate(PROBLEM, locked) for _ in range(2)]
 
     assert ["correct", "correct"] == [found.status for found in evaluations]
+
+
+def started_in(seconds: float) -> int:
+    """How many processes this machine starts in a while."""
+
+    def started() -> int:
+        lines = Path("/proc/stat").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("processes"))
+
+    before = started()
+    time.sleep(seconds)
+    return started() - before
 
 
 def command_lines() -> list[bytes]:

@@ -127,9 +127,13 @@ class Forkserver:
             self._collect()
 
     def _collect(self) -> None:
+        looking = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = found
+            while (found := os.waitid(os.P_ALL, 0, looking)) is not None:
+                pid = found.si_pid
+                if pid in self.alive:
+                    _end_group(pid)
+                _, status = os.waitpid(pid, 0)
                 if pid in self.alive:
                     self.alive.remove(pid)
                     self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
@@ -137,12 +141,20 @@ class Forkserver:
     def kill_all(self) -> None:
         """End every child with all its processes."""
         for pid in self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            _end_group(pid)
         deadline = time.monotonic() + ENDING_S
         while self.alive and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.005)
+
+
+def _end_group(pid: int) -> None:
+    """Kill what a child left behind, all at once: programs that fork faster than they are found do not outrun this.
+
+    The number is theirs until the child is waited for.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _code_of_runner(code: int) -> int:
