@@ -25,7 +25,7 @@ from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
 from stark.evaluator.candidate.sandbox.layers import gaps
-from stark.evaluator.judge.cache import (
+from stark.evaluator.judge.building.cache import (
     FOLDER,
     GIGABYTES,
     BuildCache,

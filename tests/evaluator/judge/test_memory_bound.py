@@ -23,7 +23,7 @@ import torch
 from stark.core.device import Device
 from stark.core.problem import Problem
 from stark.evaluator.judge import room
-from stark.evaluator.judge.children import Forkserver
+from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.evaluate import _compare
 from stark.evaluator.judge.prepared import PreparedReference
 

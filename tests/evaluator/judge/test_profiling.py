@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stark.core.profile import OUTSIDE
+from stark.evaluator.judge.building.resources import KernelResources
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, profile_of
-from stark.evaluator.judge.resources import KernelResources
 
 Told = dict[str, Any]
 

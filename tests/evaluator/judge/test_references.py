@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError  # noqa: E402
 from stark.evaluator.judge import server  # noqa: E402
-from stark.evaluator.judge.children import ChildFailed  # noqa: E402
-from stark.evaluator.judge.inputs import _Blaming  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
+from stark.evaluator.judge.problem.inputs import _Blaming  # noqa: E402
+from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
 from stark.evaluator.protocol import Limits  # noqa: E402
 from stark.testing.candidates import PROBLEM  # noqa: E402

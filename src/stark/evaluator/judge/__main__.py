@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from stark.core.errors import UsageError
-from stark.evaluator.judge.cache import FOLDER, GIGABYTES, cache_folder, most_gb
+from stark.evaluator.judge.building.cache import FOLDER, GIGABYTES, cache_folder, most_gb
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library or a reference prints must not mix with the answers
 
-    from stark.evaluator.judge.children import Forkserver
+    from stark.evaluator.judge.processes.children import Forkserver
     from stark.languages import LANGUAGES
 
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)

@@ -14,12 +14,12 @@ from typing import Protocol
 
 import torch
 
-from stark.evaluator.judge.inputs import Drawn
-from stark.evaluator.judge.oracle import CHUNKS, ExpectedTensor
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing import Block, Round
+from stark.evaluator.judge.timing.rounds import Block, Round
+from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor
 
 GLANCED_SHARE = 0.5
 """Share of the rounds of which all results are held against the reference's; the last one always is."""

@@ -34,20 +34,24 @@ from stark.core.evaluation import (
     evidence,
 )
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.children import Allowance, Child, ChildFailed, child_environment
-from stark.evaluator.judge.compile_errors import is_compile_error
-from stark.evaluator.judge.complaints import first_errors
+from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
+from stark.evaluator.judge.building.compile_errors import is_compile_error
+from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
-from stark.evaluator.judge.inputs import Drawn
-from stark.evaluator.judge.oracle import Comparison, ExpectedTensor, compare, fault
 from stark.evaluator.judge.prepared import (
     Expected,
     PreparedReference,
     Trial,
 )
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.roofline import implausible
+from stark.evaluator.judge.processes.children import (
+    Allowance,
+    Child,
+    ChildFailed,
+    child_environment,
+)
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
-from stark.evaluator.judge.roofline import implausible
 from stark.evaluator.judge.running import (
     EAGER,
     PROMOTED,
@@ -55,7 +59,8 @@ from stark.evaluator.judge.running import (
     load_request,
     visible,
 )
-from stark.evaluator.judge.timing import Asked, Timed, time_together
+from stark.evaluator.judge.timing.rounds import Asked, Timed, time_together
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, fault
 from stark.evaluator.protocol import Evaluate, Limits
 from stark.languages import language
 

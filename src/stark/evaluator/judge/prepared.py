@@ -24,20 +24,25 @@ from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.profile import Profile
 from stark.core.reference import Reference, TensorSpec
-from stark.evaluator.judge.arguments import varying
-from stark.evaluator.judge.children import Forkserver
-from stark.evaluator.judge.degenerate import Answer, null_solvers, passing
-from stark.evaluator.judge.impossible import fresh_bytes, least_ms
-from stark.evaluator.judge.inputs import Drawn, Program
-from stark.evaluator.judge.oracle import ExpectedTensor, chunks, expect
+from stark.evaluator.judge.problem.arguments import varying
+from stark.evaluator.judge.problem.degenerate import Answer, null_solvers, passing
+from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.regimes import REGIMES, changed
+from stark.evaluator.judge.problem.roofline import (
+    bandwidth_now,
+    caches_bytes,
+    roofline,
+    synchronize,
+)
+from stark.evaluator.judge.problem.twin import ran_out, run_twin
+from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
-from stark.evaluator.judge.regimes import REGIMES, changed
-from stark.evaluator.judge.roofline import bandwidth_now, caches_bytes, roofline, synchronize
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing import Timed, time_alone
-from stark.evaluator.judge.twin import ran_out, run_twin
+from stark.evaluator.judge.timing.rounds import Timed, time_alone
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, chunks, expect
 from stark.evaluator.protocol import Limits
 
 NOMINAL_TRIALS = 2

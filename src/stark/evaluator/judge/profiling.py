@@ -16,9 +16,9 @@ from pydantic import Field, ValidationError
 from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
-from stark.evaluator.judge.resources import KernelResources, spilled_bytes
+from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
 from stark.evaluator.judge.running import ReferenceDied, RunningReference
-from stark.evaluator.judge.timing import Asked
+from stark.evaluator.judge.timing.rounds import Asked
 
 CALLS_MS, MOST_CALLS = 25.0, 4
 """About how long the profiled calls may take, and how many tell as much as more would."""

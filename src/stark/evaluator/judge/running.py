@@ -11,14 +11,14 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.children import (
+from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
+from stark.evaluator.judge.processes.children import (
     Allowance,
     Child,
     ChildFailed,
     Forkserver,
     child_environment,
 )
-from stark.evaluator.judge.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.protocol import Limits
 

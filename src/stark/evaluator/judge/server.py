@@ -22,10 +22,9 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
-from stark.evaluator.judge.builds import Builds, Built
-from stark.evaluator.judge.cache import BuildCache, builds_below
-from stark.evaluator.judge.children import Forkserver
-from stark.evaluator.judge.compiling import compiled_candidate
+from stark.evaluator.judge.building.builds import Builds, Built
+from stark.evaluator.judge.building.cache import BuildCache, builds_below
+from stark.evaluator.judge.compiler.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
     Attempt,
     Verdict,
@@ -37,9 +36,10 @@ from stark.evaluator.judge.evaluate import (
 )
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.roofline import measure_device, synchronize
+from stark.evaluator.judge.problem.roofline import measure_device, synchronize
+from stark.evaluator.judge.problem.variants import variants
+from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.shelf import Shelf
-from stark.evaluator.judge.variants import variants
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,

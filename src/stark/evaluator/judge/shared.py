@@ -15,8 +15,8 @@ import torch
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.children import ChildFailed
-from stark.evaluator.judge.inputs import Drawn, Program, same
+from stark.evaluator.judge.problem.inputs import Drawn, Program, same
+from stark.evaluator.judge.processes.children import ChildFailed
 
 DEVICE_SHARE = 0.8
 """Share of the device's memory that a candidate may take; the rest is the judge's."""

@@ -1,0 +1,196 @@
+"""Building candidates: each in a child without a device, into a folder named by what it is built from.
+
+Builds of different candidates run side by side; the same candidate is built once. The folder's name is the
+digest of source, toolchain and architecture, so a later judge finds everything compiled, unless it had to
+make room. What a build left is kept aside, and every run begins with a copy of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from stark.core.base import digest
+from stark.core.candidate import Candidate
+from stark.core.device import Device
+from stark.evaluator.judge.building.cache import BuildCache
+from stark.evaluator.judge.building.compile_errors import PASSES_FAILED
+from stark.evaluator.judge.building.complaints import first_errors
+from stark.evaluator.judge.building.resources import KernelResources, kernel_resources
+from stark.evaluator.judge.processes import folders
+from stark.evaluator.judge.processes.children import (
+    Allowance,
+    ChildFailed,
+    Forkserver,
+    child_environment,
+)
+from stark.evaluator.protocol import Limits
+from stark.languages import language
+
+BUILD_MEMORY_GB = 32.0
+
+_kernels = TypeAdapter(tuple[KernelResources, ...])
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate where it was built, or the compiler's words if that failed."""
+
+    folder: Path
+    error: str | None = None
+    output: str = ""
+    kernels: tuple[KernelResources, ...] = ()
+    """What nvcc said about the kernels in it, if nvcc built it."""
+
+    @property
+    def source(self) -> Path:
+        """The candidate's file, which nothing but the judge writes."""
+        return self.folder / "candidate.py"
+
+    @property
+    def work(self) -> Path:
+        """Where the candidate works while it is built and while it runs: home, temporary files and caches."""
+        return self.folder / "work"
+
+    @property
+    def kept(self) -> Path:
+        """What the build left in `work`, as it was then."""
+        return self.folder / "kept"
+
+    @property
+    def resources(self) -> Path:
+        """What nvcc said about the kernels, for the next who finds it built; the judge alone writes it."""
+        return self.folder / "kernels.json"
+
+
+class Builds:
+    """Builds into a cache, which several judges may share."""
+
+    def __init__(self, cache: BuildCache, device: Device, forkserver: Forkserver) -> None:
+        self._cache, self._root = cache, cache.root
+        self._architecture = device.architecture if device.kind == "cuda" else None
+        self._target = f"{device.name} {device.architecture}"
+        self._forkserver = forkserver
+        self._root.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Of the sandbox that every build runs in."""
+        return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
+
+    def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
+        """Hold this from before a candidate's build until after its last run, or else its build may be gone."""
+        return self._cache.in_use(self._key(candidate))
+
+    def build(self, candidate: Candidate, limits: Limits) -> Built:
+        """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
+        tools = language(candidate.language)
+        key = self._key(candidate)
+        built = Built(self._root / key)
+        with self._locked(built):
+            if self._cache.complete(key) and built.kept.exists() and built.resources.exists():
+                return replace(built, kernels=_kernels.validate_json(built.resources.read_bytes()))
+            # What an interrupted build left, its own lock files above all, would stop this one.
+            self._cache.forget(key)
+            built.work.mkdir(parents=True)
+            built.source.write_text(candidate.source)
+            built = self._import_without_device(
+                built,
+                candidate.source,
+                tools.environment(built.work, self._architecture),
+                limits,
+            )
+            if built.error is None:
+                built.work.rename(built.kept)
+                built.resources.write_bytes(_kernels.dump_json(built.kernels))
+                self._cache.note(key)
+            return built
+
+    @contextmanager
+    def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
+        """Holds a built candidate as its build left it, its file as it was asked for, while it runs.
+
+        Whatever it wrote when it ran before, an answer for instance, is gone.
+        """
+        with self._locked(built):
+            folders.remove(built.work)
+            folders.copy(built.kept, built.work)
+            built.source.write_text(candidate.source)
+            try:
+                yield
+            finally:
+                folders.remove(built.work)
+
+    def _key(self, candidate: Candidate) -> str:
+        # Builds name the files that they include, so each Python environment has its own.
+        toolchain = language(candidate.language).toolchain()
+        return digest(candidate.source, toolchain, self._target, sys.prefix)
+
+    def _locked(self, built: Built) -> AbstractContextManager[None]:
+        return _locked(self._root / f"{built.folder.name}.lock")
+
+    def _import_without_device(
+        self, built: Built, source: str, environment: dict[str, str], limits: Limits
+    ) -> Built:
+        child = self._forkserver.fork(
+            Allowance(
+                built.work,
+                child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
+                memory_gb=BUILD_MEMORY_GB,
+                output_kb=limits.output_kb,
+                readable=(built.source,),
+                cpu_s=processor_s(limits.build_s),
+                attaches=False,
+            )
+        )
+        error = None
+        try:
+            asked = {"do": "build", "path": str(built.source), "class": "ModelNew"}
+            child.ask(asked, limits.build_s)
+        except ChildFailed as failure:
+            if failure.kind != "crashed":
+                raise
+            error = failure.error
+        finally:
+            output = child.close()
+        if error is None:
+            too_much = folders.excess(built.work)
+            if too_much is None:
+                return replace(built, kernels=kernel_resources(output))
+            error = f"its build wrote {too_much}"
+        return replace(built, error=complaint(built, error, output, source), output=output)
+
+
+def complaint(built: Built, raised: str, printed: str, source: str) -> str:
+    """The compiler's first errors, from the exception or else from what was printed; without the folder's own path."""
+    said = raised if _speaks(raised) else f"{raised}\n{printed}"
+    for path in (built.work, built.folder):
+        said = said.replace(f"{path}/", "")
+    return first_errors(said, source)
+
+
+def processor_s(limit_s: float) -> int:
+    """What one process can use within a deadline with every core; the kernel's own stop behind the judge's."""
+    return int(limit_s * (os.cpu_count() or 1)) + 1
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Holds a lock between threads and processes; it ends with the process that holds it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _speaks(error: str) -> bool:
+    """Whether the exception itself carries the compiler's words; otherwise they were printed."""
+    if PASSES_FAILED in error:
+        return False
+    return "error:" in error or "Error" in error.split(":", 1)[0]

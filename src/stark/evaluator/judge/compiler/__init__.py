@@ -1,0 +1,1 @@
+"""PyTorch's own compiler as an author of candidates."""

@@ -1,0 +1,217 @@
+"""What the device can do, measured once, and the least time that a reference's work would take on it."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from stark.core.device import Device, Roofline
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+
+COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
+MATRIX = {"cuda": 8192, "cpu": 1024}
+REPEATS = 4
+
+PLAUSIBLE_SHARE = 0.8
+"""Of the roofline's time: below it, noise and a bandwidth measured too low explain nothing any more."""
+LAUNCHES = 500
+
+
+def measure_device(device: torch.device) -> Device:
+    """The device sheet; takes well under a second on a GPU and about one on a CPU."""
+    kind = "cuda" if device.type == "cuda" else "cpu"
+    bandwidth = _bandwidth(device, COPY_BYTES[device.type])
+    peaks = {"fp32": _matrix_rate(device, torch.float32, tf32=False)}
+    if device.type == "cpu":
+        return Device(
+            kind=kind,
+            name=_processor_name(),
+            architecture=platform.machine(),
+            processors=torch.get_num_threads(),
+            memory_gb=_host_memory_gb(),
+            last_level_cache_mb=_host_cache_mb(),
+            bandwidth_gb_s=bandwidth,
+            peak_tflop_s=peaks,
+        )
+    found = torch.cuda.get_device_properties(device)
+    peaks["tf32"] = _matrix_rate(device, torch.float32, tf32=True)
+    peaks["bf16"] = _matrix_rate(device, torch.bfloat16, tf32=False)
+    return Device(
+        kind=kind,
+        index=device.index or 0,
+        name=found.name,
+        architecture=f"sm_{found.major}{found.minor}",
+        processors=found.multi_processor_count,
+        memory_gb=round(found.total_memory / 1e9, 1),
+        last_level_cache_mb=found.L2_cache_size / 2**20,
+        shared_memory_kb=getattr(found, "shared_memory_per_block_optin", 0) / 1024 or None,
+        bandwidth_gb_s=bandwidth,
+        peak_tflop_s=peaks,
+        launch_us=_launch_us(device),
+    )
+
+
+def roofline(
+    program: Program, drawn: Drawn, outputs: list[torch.Tensor], device: Device
+) -> Roofline:
+    """Least bytes and operations of the reference: everything given and returned is moved once.
+
+    Calls on a CPU find its caches warm, so there the bandwidth is measured on as many bytes as
+    the problem has; on a GPU the cache is cold and the device's own bandwidth counts.
+    """
+    counter = FlopCounterMode(display=False)
+    with counter:
+        program.run(drawn)
+    per_operator = {
+        str(operator): int(count)
+        for operator, count in counter.get_flop_counts().get("Global", {}).items()
+    }
+    state = [*program.model.parameters(), *program.model.buffers()]
+    written = {t.data_ptr(): t for t in outputs}.values()  # what is returned may be a changed input
+    least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
+    bandwidth = device.bandwidth_gb_s
+    if device.kind == "cpu":
+        bandwidth = _bandwidth(torch.device("cpu"), min(least_bytes // 2, COPY_BYTES["cpu"]))
+    times_ms: dict[str, float] = {}
+    for operator, count in per_operator.items():
+        kind = _arithmetic(operator, outputs[0].dtype, device)
+        times_ms[kind] = times_ms.get(kind, 0.0) + count / device.peak_tflop_s[kind] / 1e9
+    return Roofline(
+        least_bytes=least_bytes,
+        flops=sum(per_operator.values()),
+        arithmetic=max(times_ms, key=lambda kind: times_ms[kind], default="fp32"),
+        memory_ms=least_bytes / bandwidth / 1e6,
+        compute_ms=sum(times_ms.values()),
+    )
+
+
+def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
+    """A warning where a time lies below what the bytes and operations need, and the reference's does not.
+
+    No verdict yet: a function that reads only part of its inputs may honestly need less than is counted.
+    """
+    if not (latency_ms < PLAUSIBLE_SHARE * limit.floor_ms <= eager_ms):
+        return ()
+    return (
+        f"{latency_ms:.4g} ms is {limit.floor_ms / latency_ms:.1f} times faster than the roofline of "
+        f"{limit.floor_ms:.4g} ms: do not believe it before it is explained",
+    )
+
+
+def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
+    """Which peak an operator of the reference is held against, by PyTorch's own precision flags."""
+    if device.kind == "cpu":
+        return "fp32"
+    if dtype in (torch.bfloat16, torch.float16):
+        return "bf16"
+    return "tf32" if _allows_tf32("conv" in operator) else "fp32"
+
+
+def _allows_tf32(convolving: bool) -> bool:
+    """PyTorch's own flag. From 2.9 on there is a newer one; where a problem sets that, reading the older one raises."""
+    newer = (
+        getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul
+    )
+    older = torch.backends.cudnn if convolving else torch.backends.cuda.matmul
+    precision = getattr(newer, "fp32_precision", None)
+    return bool(older.allow_tf32) if precision is None else precision == "tf32"
+
+
+def bandwidth_now(device: torch.device) -> float:
+    """GB/s that a large copy has now; on a machine that was busy when its device was measured it is more."""
+    return _bandwidth(device, COPY_BYTES[device.type])
+
+
+def caches_bytes(device: Device) -> float:
+    """All that the device's caches may hold."""
+    if device.kind == "cuda":
+        return device.last_level_cache_mb * 2**20
+    return sum(_host_caches_mb()) * 2**20
+
+
+def _bandwidth(device: torch.device, copied_bytes: int) -> float:
+    """GB/s, bytes read plus bytes written, by the faster of two ways to stream through so much memory."""
+    source = torch.ones(max(copied_bytes // 4, 1), device=device)
+    target = torch.empty_like(source)
+    ways: list[Callable[[], object]] = [
+        lambda: target.copy_(source),
+        lambda: torch.clamp(source, min=0, out=target),
+    ]
+    best = min(_seconds(way, device) for way in ways for _ in range(REPEATS))
+    return 2 * source.numel() * 4 / best / 1e9
+
+
+def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool) -> float:
+    """TFLOP/s of a large square product of random numbers."""
+    size = MATRIX[device.type]
+    left = torch.randn(size, size, device=device).to(dtype)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    try:
+        best = min(_seconds(lambda: left @ left, device) for _ in range(REPEATS))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return 2 * size**3 / best / 1e12
+
+
+def _launch_us(device: torch.device) -> float:
+    small = torch.zeros(1, device=device)
+
+    def launch_many() -> None:
+        for _ in range(LAUNCHES):
+            small.zero_()
+
+    launch_many()
+    return min(_seconds(launch_many, device) for _ in range(REPEATS)) / LAUNCHES * 1e6
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    synchronize(device)
+    begin = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - begin
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for the device; nothing to do on a CPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _processor_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _host_memory_gb() -> float:
+    kilobytes = int(Path("/proc/meminfo").read_text().split()[1])
+    return round(kilobytes * 1024 / 1e9, 1)
+
+
+def _host_caches_mb() -> list[float]:
+    """Of every cache of every core, each once."""
+    found: dict[tuple[str, str, str], float] = {}
+    for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
+        parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]
+        if all(part.exists() for part in parts):
+            level, kind, shared, size = (part.read_text().strip() for part in parts)
+            if size.endswith("K"):
+                found[level, kind, shared] = int(size[:-1]) / 1024
+    return list(found.values())
+
+
+def _host_cache_mb() -> float:
+    sizes = [
+        int(size.read_text().strip().removesuffix("K")) / 1024
+        for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+        if size.read_text().strip().endswith("K")
+    ]
+    return max(sizes, default=0.0)

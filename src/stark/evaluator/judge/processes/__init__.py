@@ -1,0 +1,1 @@
+"""The programs that the judge runs: started, watched, stopped, read and ended."""

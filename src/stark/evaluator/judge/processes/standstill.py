@@ -1,0 +1,93 @@
+"""Stops a tree of processes, and proves that nothing of it ran until it is let go on.
+
+A signal alone promises nothing: a process can have a timer, a thread or another process continue it, and one that keeps
+forking is found anew for ever. So every thread is seen standing, and the processor time that the kernel counted by
+then must be the same when the tree goes on. Knows no program.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from stark.evaluator.judge.processes.watch import use_of_tree
+
+PATIENCE_S = 2.0
+"""How long a tree may take to stand; a fraction of a millisecond, but for one that is in the middle of a long system call."""
+
+STANDING = frozenset("TtZXx")
+"""States of a thread, in the kernel's letters: stopped, or ended."""
+
+_PROCESS_CLOCK = 2
+"""Marks the kernel's clock of the processor time that all threads of a process have used, ended ones included."""
+
+
+class Restless(Exception):
+    """Something did not stop, or did not stay so."""
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """A tree that stands."""
+
+    used_ns: dict[int, int | None]
+    """The processor time of every process, None for one that has ended."""
+
+    since: float
+    """When the last of the signals was sent that made it stand, on the clock of `time.perf_counter`."""
+
+
+def stop(root: int, known: Iterable[int] = ()) -> Standstill:
+    """Stop a process and everything below it; `known` are told first, before anyone is looked for. Raises Restless."""
+    _tell(known, signal.SIGSTOP)
+    since, told = time.perf_counter(), set(known)
+    deadline = since + PATIENCE_S
+    while True:
+        found = use_of_tree(root).processes
+        moving = {pid for pid in found if pid not in told or not _stands(pid)}
+        if not moving:
+            return Standstill({pid: _used_ns(pid) for pid in found}, since)
+        if time.perf_counter() > deadline:
+            raise Restless("it does not stop when it is told to")
+        _tell(moving, signal.SIGSTOP)
+        since = time.perf_counter()
+        told |= moving
+
+
+def go_on(standstill: Standstill) -> None:
+    """Let a tree run again. Raises Restless if some of it ran meanwhile."""
+    for pid, used_ns in standstill.used_ns.items():
+        if used_ns is not None and _used_ns(pid) not in (used_ns, None):
+            raise Restless("it went on running after it had been stopped")
+    _tell(standstill.used_ns, signal.SIGCONT)
+
+
+def _tell(processes: Iterable[int], number: signal.Signals) -> None:
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _stands(pid: int) -> bool:
+    """Whether every thread stands still; true for a process that is gone."""
+    with suppress(OSError):
+        return all(_state(task) in STANDING for task in Path(f"/proc/{pid}/task").iterdir())
+    return True
+
+
+def _state(task: Path) -> str:
+    with suppress(OSError):  # it ended meanwhile
+        return (task / "stat").read_text(errors="replace").rpartition(") ")[2][0]
+    return "X"
+
+
+def _used_ns(pid: int) -> int | None:
+    try:
+        return time.clock_gettime_ns(~pid << 3 | _PROCESS_CLOCK)
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""Whether an output is right, and what is wrong with one that is not."""

@@ -1,0 +1,269 @@
+"""What is wrong with an output: how many elements, which ones, what stands there instead, the first and the worst.
+
+Looked at only once an output has failed, in boxes, so that an output of gigabytes needs no second copy.
+Decides nothing: what counts as wrong is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+
+from stark.evaluator.judge.verify.likeness import NEARLY_ALL, Sample, likeness, precision
+from stark.evaluator.judge.verify.places import Index, index_of, region, run
+
+CHUNK = 1 << 24
+"""Elements looked at together: their float64 copies take a few hundred megabytes."""
+
+SAMPLE = 4096
+"""Wrong elements that are looked at one by one."""
+
+ROUGH = 0.05
+"""An error below this in every element may come from a lower precision."""
+
+FEW = 8
+"""With fewer elements than this, what they have in common may be chance."""
+
+
+SMALLEST = 1e-300
+"""The error of integers that differ by less than float64 can tell."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When an element is wrong: beyond `cap`, relative to its own size plus `scale`; without a cap, when it differs."""
+
+    scale: float = 1.0
+    cap: float | None = None
+
+    def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
+        """The size of each element's error: infinite where only one is a number, 0 where both are the same."""
+        same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+        theirs = theirs.double()
+        apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))
+        apart = apart.nan_to_num_(nan=math.inf, posinf=math.inf)
+        return apart.clamp_(min=SMALLEST).masked_fill_(same, 0.0)
+
+
+@dataclass
+class Survey:
+    """What one pass over an output found."""
+
+    shape: tuple[int, ...]
+    per_axis: list[torch.Tensor]
+    """How many elements are wrong at each index of each axis."""
+
+    wrong: int = 0
+    nan: int = 0
+    infinite: int = 0
+    first: int = -1
+    last: int = -1
+    """Places in row-major order."""
+
+    worst: int = -1
+    largest: float = 0.0
+    """The place and the size of the largest error that is finite."""
+
+    sampled: list[torch.Tensor] = field(default_factory=list)
+    signs: dict[str, list[int]] = field(
+        default_factory=lambda: {"negative": [0, 0], "0": [0, 0], "positive": [0, 0]}
+    )
+    """Per sign of the expected value: how many are wrong, and how many there are."""
+
+    wrong_sizes: tuple[float, float] = (math.inf, 0.0)
+    right_sizes: tuple[float, float] = (math.inf, 0.0)
+    """The smallest and the largest expected size among the wrong and among the right elements."""
+
+    @property
+    def count(self) -> int:
+        """Elements in all."""
+        return math.prod(self.shape)
+
+
+def describe(
+    result: torch.Tensor, oracle: torch.Tensor, rule: Rule, others: Mapping[str, torch.Tensor]
+) -> list[str]:
+    """Where and how wrong, a line each, in order of use. `others` are tensors that may have been returned instead."""
+    shape = tuple(result.shape)
+    result, oracle = result.detach().reshape(shape or (1,)), oracle.reshape(shape or (1,))
+    survey = _survey(result, oracle, rule)
+    everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
+    if not survey.wrong:
+        return [f"no single element is far off; {precision(everywhere) or 'the error is spread'}"]
+    wrong = _sample(result, oracle, rule, _thinned(torch.cat(survey.sampled)))
+    return [
+        f"wrong: {_where(survey)}",
+        *_what(survey, wrong, everywhere, others),
+        _examples(survey, result, oracle, shape),
+    ]
+
+
+def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torch.Tensor) -> Sample:
+    """Those of the places where both are numbers."""
+    index = torch.unravel_index(places, result.shape)
+    numbers = result[index].isfinite() & oracle[index].isfinite()
+    return Sample(result, oracle, places[numbers], rule.scale, rule.cap or 0.0)
+
+
+def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
+    counts = [torch.zeros(n, dtype=torch.int64, device=result.device) for n in result.shape]
+    survey = Survey(tuple(result.shape), counts)
+    begin = 0
+    for lead, span in _boxes(survey.shape):
+        ours, theirs = result[lead][span], oracle[lead][span]
+        error = rule.error(ours, theirs)
+        wrong = error > (rule.cap or 0.0)
+        found = int(wrong.sum())
+        if found:
+            _count(survey, lead, span, wrong, found)
+            _note_places(survey, error, wrong, begin)
+            survey.nan += int((wrong & ours.isnan()).sum())
+            survey.infinite += int((wrong & ours.isinf()).sum())
+        _note_sizes(survey, theirs.double(), wrong)
+        begin += ours.numel()
+    return survey
+
+
+def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[Index, slice]]:
+    """Boxes that cut a tensor into pieces of at most CHUNK elements, in row-major order: leading indices, and a slice."""
+    axis = next(a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= CHUNK)
+    step = max(CHUNK // max(math.prod(shape[axis + 1 :]), 1), 1)
+    for outer in range(math.prod(shape[:axis])):
+        lead = index_of(outer, shape[:axis])
+        for begin in range(0, shape[axis], step):
+            yield lead, slice(begin, begin + step)
+
+
+def _count(survey: Survey, lead: Index, span: slice, wrong: torch.Tensor, found: int) -> None:
+    for axis, index in enumerate(lead):
+        survey.per_axis[axis][index] += found
+    for axis in range(wrong.ndim):
+        rest = [other for other in range(wrong.ndim) if other != axis]
+        along = wrong.sum(dim=rest) if rest else wrong.long()
+        target = survey.per_axis[len(lead) + axis]
+        target[span if axis == 0 else slice(None)] += along
+    survey.wrong += found
+
+
+def _note_places(survey: Survey, error: torch.Tensor, wrong: torch.Tensor, begin: int) -> None:
+    """The first, the last and the worst wrong element, and a sample: the first few and some evenly spread."""
+    places = wrong.flatten().nonzero().flatten()
+    if survey.first < 0:
+        survey.first = begin + int(places[0])
+    survey.last = begin + int(places[-1])
+    survey.sampled.append(begin + torch.cat([places[: SAMPLE // 16], _thinned(places)]).unique())
+    finite = torch.where(error.isfinite(), error, -1.0).flatten()
+    largest = float(finite.max())
+    if largest > survey.largest:
+        survey.largest, survey.worst = largest, begin + int(finite.argmax())
+
+
+def _note_sizes(survey: Survey, theirs: torch.Tensor, wrong: torch.Tensor) -> None:
+    for sign, chosen in (
+        ("negative", theirs < 0),
+        ("0", theirs == 0),
+        ("positive", theirs > 0),
+    ):
+        survey.signs[sign][0] += int((chosen & wrong).sum())
+        survey.signs[sign][1] += int(chosen.sum())
+    sizes = theirs.abs()
+    survey.wrong_sizes = _extremes(survey.wrong_sizes, sizes[wrong])
+    survey.right_sizes = _extremes(survey.right_sizes, sizes[~wrong])
+
+
+def _extremes(known: tuple[float, float], sizes: torch.Tensor) -> tuple[float, float]:
+    if not sizes.numel():
+        return known
+    low, high = sizes.aminmax()
+    return min(known[0], float(low)), max(known[1], float(high))
+
+
+def _spread(count: int, device: torch.device) -> torch.Tensor:
+    """Numbers below `count`, evenly spread, at most SAMPLE of them."""
+    step = max(count // SAMPLE, 1)
+    return torch.arange(0, count, step, device=device)[:SAMPLE]
+
+
+def _thinned(places: torch.Tensor) -> torch.Tensor:
+    return places[_spread(len(places), places.device)]
+
+
+def _where(survey: Survey) -> str:
+    """Which elements are wrong, by the simplest rule that fits."""
+    share = f"{survey.wrong:,} of {survey.count:,} elements"
+    if survey.wrong == survey.count:
+        return f"every element ({survey.count:,})"
+    found = region(survey.per_axis, survey.shape, survey.wrong)
+    if found is not None and found.share == 1:
+        return f"{found.words} ({share})"
+    sampled = torch.cat(survey.sampled)
+    said = run(survey.first, survey.last, survey.wrong, survey.count, sampled)
+    if said is None and survey.wrong > NEARLY_ALL * survey.count:
+        said = "nearly every element"
+    said = said or _condition(survey)
+    if said is None and found is not None:
+        part = "nearly all" if found.share > NEARLY_ALL else f"{found.share:.0%}"
+        said = f"{part} of {found.words}"
+    return f"{said or 'all over the output'} ({share})"
+
+
+def _condition(survey: Survey) -> str | None:
+    """Whether the expected value decides which elements are wrong."""
+    if survey.wrong < FEW or survey.count - survey.wrong < FEW:
+        return None
+    for sign, (wrong, total) in survey.signs.items():
+        if wrong == survey.wrong and wrong >= 0.9 * total and total < survey.count:
+            return f"where the expected value is {sign}"
+    if survey.wrong_sizes[0] > survey.right_sizes[1]:
+        return f"where the expected value is large, {survey.wrong_sizes[0]:.4g} or more"
+    if survey.wrong_sizes[1] < survey.right_sizes[0]:
+        return f"where the expected value is small, {survey.wrong_sizes[1]:.4g} or less"
+    return None
+
+
+def _what(
+    survey: Survey, wrong: Sample, everywhere: Sample, others: Mapping[str, torch.Tensor]
+) -> list[str]:
+    """What stands in the wrong places."""
+    lines = []
+    if survey.nan:
+        share = _share(survey.nan, survey.wrong)
+        lines.append(f"{share} NaN: never written, or made by the arithmetic")
+    if survey.infinite:
+        lines.append(f"{_share(survey.infinite, survey.wrong)} infinite")
+    if len(wrong.places) >= FEW:
+        like = likeness(wrong, others)
+        if like is None and survey.largest < ROUGH:
+            like = precision(everywhere)
+        if like is not None:
+            lines.append(like)
+    return lines
+
+
+def _share(count: int, total: int) -> str:
+    if count == total:
+        return "all of them are"
+    return f"{count:,} of them {'is' if count == 1 else 'are'}"
+
+
+def _examples(
+    survey: Survey, result: torch.Tensor, oracle: torch.Tensor, shape: tuple[int, ...]
+) -> str:
+    places = [("first", survey.first)]
+    if survey.worst not in (-1, survey.first):
+        places.append(("worst", survey.worst))
+    said = []
+    for name, place in places:
+        at = index_of(place, survey.shape)
+        wanted, got = oracle[at].item(), result[at].item()
+        said.append(
+            f"{name} at {list(at) if shape else '[]'}: expected {_number(wanted)}, got {_number(got)}"
+        )
+    return "; ".join(said)
+
+
+def _number(value: float) -> str:
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

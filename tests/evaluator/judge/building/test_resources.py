@@ -1,0 +1,123 @@
+"""What ptxas says about kernels, as nvcc 13.0 prints it with --resource-usage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stark.core.candidate import Candidate
+from stark.evaluator.judge.building.builds import Builds
+from stark.evaluator.judge.building.cache import BuildCache
+from stark.evaluator.judge.building.resources import (
+    KernelResources,
+    kernel_resources,
+    source_name,
+    spilled_bytes,
+)
+from stark.evaluator.judge.processes.children import Forkserver
+from stark.evaluator.protocol import Limits
+from stark.languages import language
+from stark.testing.nodes import DEVICE
+
+SAID = """
+ninja build stdout:
+[1/2] /usr/local/cuda/bin/nvcc -gencode=arch=compute_90a,code=sm_90a -c cuda.cu -o cuda_0.o
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z5scaleILi1EEvPffl' for 'sm_90a'
+ptxas info    : Function properties for _Z5scaleILi1EEvPffl
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+ptxas info    : Compile time = 15.009 ms
+ptxas info    : Compiling entry function '_Z5scaleILi4EEvPffl' for 'sm_90a'
+ptxas info    : Function properties for _Z5scaleILi4EEvPffl
+    16 bytes stack frame, 24 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 14 registers, used 0 barriers
+ptxas info    : Compile time = 1.731 ms
+ptxas info    : Compiling entry function '_Z5heavyPKfPfi' for 'sm_90a'
+ptxas info    : Function properties for _Z5heavyPKfPfi
+    1168 bytes stack frame, 1572 bytes spill stores, 1904 bytes spill loads
+ptxas info    : Used 32 registers, used 1 barriers, 1168 bytes cumulative stack size, 4096 bytes smem
+ptxas info    : Compile time = 33.856 ms
+[2/2] c++ -shared cuda_0.o -o main.so
+"""
+
+
+def test_registers_spills_and_shared_memory_are_read_for_each_kernel() -> None:
+    assert [("scale", 8, 0, 0), ("scale", 14, 24, 0), ("heavy", 32, 1572, 4096)] == [
+        (kernel.name, kernel.registers, kernel.spilled_bytes, kernel.shared_bytes)
+        for kernel in kernel_resources(SAID)
+    ]
+
+
+def test_other_text_has_no_kernels() -> None:
+    assert () == kernel_resources(
+        "ptxas info    : Used 8 registers\n9 bytes stack frame, x spill stores"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shown", "registers", "spilled"),
+    [
+        ("void scale<4>(float*, float, long)", 14, 24),
+        ("void scale<1>(float*, float, long)", 8, 0),
+        ("void (anonymous namespace)::scale<2>(float*, float, long)", 99, 24),
+        ("heavy(float const*, float*, int)", 32, 1572),
+        ("sm90_xmma_gemm", 32, None),
+    ],
+)
+def test_a_kernel_is_found_by_the_name_and_registers_that_the_profiler_shows(
+    shown: str, registers: int, spilled: int | None
+) -> None:
+    assert spilled == spilled_bytes(kernel_resources(SAID), shown, registers)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_Z5scaleILi4EEvPffl", "scale"),
+        ("_ZN12_GLOBAL__N_15scaleEPf", "scale"),
+        ("_ZN3one3two6kernelILi128EEEvv", "kernel"),
+        ("_ZL6staticPf", "static"),
+        ("plain_c", "plain_c"),
+        ("_Z", "_Z"),
+    ],
+)
+def test_the_name_in_the_source_is_the_last_of_a_mangled_one(symbol: str, name: str) -> None:
+    assert name == source_name(symbol)
+
+
+@pytest.fixture
+def forkserver() -> Iterator[Forkserver]:
+    server = Forkserver(["tvm_ffi", "tvm_ffi.cpp"])
+    yield server
+    server.close()
+
+
+@pytest.mark.skipif(language("cuda").missing() is not None, reason="no CUDA toolkit")
+def test_a_build_by_nvcc_tells_them_and_a_later_one_still_knows(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    source = '''
+import tvm_ffi.cpp
+SOURCE = r"""
+#include <tvm/ffi/container/tensor.h>
+__global__ void fill(float* out) { __shared__ float row[32]; row[threadIdx.x] = 1.0f; out[0] = row[3]; }
+void go(tvm::ffi::TensorView x) { fill<<<1, 32>>>(static_cast<float*>(x.data_ptr())); }
+"""
+kernels = tvm_ffi.cpp.load_inline("fill", cuda_sources=SOURCE, functions=["go"])
+class ModelNew: ...
+'''
+    candidate = Candidate(language="cuda", source=source)
+
+    cache = BuildCache(tmp_path, most_bytes=1e9)
+
+    built = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+    again = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+
+    assert (None, None) == (built.error, again.error)
+    (kernel,) = built.kernels
+    assert ("fill", 0, 128) == (kernel.name, kernel.spilled_bytes, kernel.shared_bytes)
+    assert (kernel,) == again.kernels
+    assert isinstance(kernel, KernelResources)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.problem.arguments import of_its_own, packed, seeded, varying  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    ("shared", "tensor"),
+    [
+        (True, torch.randn(1, 8).expand(8, 8)),
+        (True, torch.randn(20).unfold(0, 8, 2)),
+        (True, torch.randn(8).as_strided((4, 4), (1, 1))),
+        (False, torch.randn(6, 8).t()),
+        (False, torch.randn(8, 16)[:, ::2]),
+        (False, torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)),
+        (False, torch.randn(1, 8).expand(1, 8)),
+        (False, torch.randn(0, 8)),
+        (False, torch.tensor(1.0)),
+    ],
+)
+def test_only_a_tensor_whose_elements_share_memory_gets_its_own(
+    shared: bool, tensor: torch.Tensor
+) -> None:
+    owned = of_its_own(tensor)
+
+    assert shared == (owned is not tensor)
+    assert torch.equal(tensor, owned)
+    assert owned.is_contiguous() or not shared
+
+
+def test_a_seed_rules_every_generator_and_the_own_of_python_goes_on() -> None:
+    numpy = pytest.importorskip("numpy")
+
+    def drawn() -> tuple[float, float, float]:
+        with seeded(1 << 40):
+            return float(torch.rand(())), random.random(), float(numpy.random.rand())
+
+    random.seed(3)
+    expected = [random.random(), random.random()]
+    random.seed(3)
+    first = random.random()
+
+    assert drawn() == drawn()
+    assert expected == [first, random.random()]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ([1, "a", None], [1, "a", None], None),
+        ([math.nan], [math.nan], None),
+        ([1], [2], "an argument of type int that changes from draw to draw (1, then 2)"),
+        ([1], [1.0], "an argument of type int that changes"),
+        ([[1, 2]], [[1]], "another structure on every draw"),
+    ],
+)
+def test_what_changes_between_two_draws_is_named(
+    first: list[object], second: list[object], said: str | None
+) -> None:
+    found = varying(first, second)
+
+    assert said is None if found is None else said is not None and found.startswith(said)
+
+
+def test_what_cannot_travel_says_why() -> None:
+    with pytest.raises(ValueError, match="cannot be handed to another process"):
+        packed([lambda: 0])
+    assert packed([torch.float32, {"a": (1, "b")}])

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.problem.degenerate import null_solvers, passing  # noqa: E402
+from stark.evaluator.judge.problem.inputs import Drawn  # noqa: E402
+from stark.evaluator.judge.verify.oracle import expect  # noqa: E402
+
+
+def passing_for(*outputs: torch.Tensor) -> list[str]:
+    """The null solvers that pass where these are the right outputs."""
+    drawn = Drawn([], [])
+    expected = [expect(output.double(), output) for output in outputs]
+    return list(passing(drawn, expected, null_solvers(drawn, expected)))
+
+
+def test_a_product_that_vanishes_after_the_first_few_factors_is_degenerate() -> None:
+    factors = torch.rand(8, 1000)
+
+    assert ["zeros in the second half of each row"] == passing_for(factors.cumprod(dim=1))
+
+
+def test_sums_of_all_that_came_before_are_not() -> None:
+    numbers = torch.rand(8, 1000)
+
+    assert [] == passing_for(numbers.cumsum(dim=1), numbers.sum())

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stark.core.problem import Problem
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge import twin  # noqa: E402
+from stark.evaluator.judge.problem.inputs import Drawn, Program  # noqa: E402
+
+
+def program(body: str, folder: Path) -> Program:
+    source = f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 8)
+
+    def forward(self, x, other):
+        {body}
+
+def get_inputs():
+    return [torch.randn(40, 16), torch.randn(16)]
+
+def get_init_inputs():
+    return []
+"""
+    return Program(Problem(name="made_up", source=source), folder, torch.device("cpu"))
+
+
+def short_above(program: Program, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the reference in float64 run out of memory with more rows than that."""
+    run = program.run_float64
+
+    def limited(drawn: Drawn, model: torch.nn.Module) -> list[torch.Tensor]:
+        if len(drawn.tensors[0]) > rows:
+            raise torch.OutOfMemoryError("the device has none left")
+        return run(drawn, model)
+
+    monkeypatch.setattr(program, "run_float64", limited)
+
+
+@pytest.mark.parametrize(("rows", "sparing"), [(5, False), (1, False), (5, True), (40, True)])
+def test_a_batch_that_does_not_fit_is_computed_in_slices(
+    rows: int, sparing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = program("return self.inner(x) * 2, (x + other).argmax(dim=1)", tmp_path)
+    drawn = made.draw(1)
+    eager = made.run_first(drawn)
+    whole = twin.run_twin(made, drawn, eager, sparing=False)
+    short_above(made, rows, monkeypatch)
+
+    found = twin.run_twin(made, drawn, eager, sparing)
+
+    assert whole.fits and found.fits
+    assert whole.outputs is not None and found.outputs is not None
+    assert [torch.float64, torch.int64] == [output.dtype for output in found.outputs]
+    assert 0 == pytest.approx(float((whole.outputs[0] - found.outputs[0]).abs().max()), abs=1e-12)
+    assert torch.equal(whole.outputs[1], found.outputs[1])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return self.inner(x - x.mean(dim=0))",  # every row depends on all
+        "return x.sum()",
+        "return self.inner(x).T",
+        "return x.cumsum(dim=0)",
+    ],
+)
+def test_what_is_no_batch_has_no_oracle_where_it_does_not_fit(
+    body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = program(body, tmp_path)
+    drawn = made.draw(1)
+    eager = made.run_first(drawn)
+    short_above(made, 5, monkeypatch)
+
+    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, sparing=False)
+    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, sparing=True)
+
+
+def test_what_does_not_run_in_float64_is_not_tried_in_slices(tmp_path: Path) -> None:
+    made = program(
+        "return self.inner(x.float() + 0) if x.dtype == torch.float32 else 1 / 0", tmp_path
+    )
+    drawn = made.draw(1)
+
+    assert twin.Twin(None, fits=True) == twin.run_twin(
+        made, drawn, made.run_first(drawn), sparing=False
+    )
+
+
+def test_memory_errors_are_told_from_others() -> None:
+    assert twin.ran_out(torch.OutOfMemoryError("x"))
+    assert twin.ran_out(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert not twin.ran_out(RuntimeError("expected float"))

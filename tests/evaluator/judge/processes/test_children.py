@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stark.evaluator.judge.processes.children import (
+    Allowance,
+    ChildFailed,
+    Forkserver,
+    SandboxFailed,
+    child_environment,
+)
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def forkserver() -> Iterator[Forkserver]:
+    server = Forkserver([])
+    yield server
+    server.close()
+
+
+def allowed(folder: Path) -> Allowance:
+    return Allowance(folder, child_environment(folder), memory_gb=1.0, output_kb=4, attaches=False)
+
+
+def says(forkserver: Forkserver, folder: Path, source: str) -> str:
+    """What a program prints, or how its import failed."""
+    (folder / "program.py").write_text(source)
+    child = forkserver.fork(allowed(folder))
+    try:
+        asked = {"do": "import", "path": str(folder / "program.py"), "class": "Model"}
+        child.ask(asked, 20.0)
+    except ChildFailed as failure:
+        return failure.error
+    finally:
+        output = child.close()
+    return output
+
+
+def test_triton_writes_where_a_child_may_whatever_was_home_when_it_was_imported(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    told = "class Model: pass\nimport os\nprint(os.environ['TRITON_HOME'])"
+
+    assert f"{tmp_path}\n" == says(forkserver, tmp_path, told)
+
+
+def test_what_sets_a_gpus_precision_reaches_children_and_a_key_does_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "1")
+
+    found = child_environment(tmp_path)
+
+    assert {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "NVIDIA_TF32_OVERRIDE": "1"} == {
+        name: value for name, value in found.items() if "TF32" in name
+    }
+    assert "OPENAI_API_KEY" not in found
+
+
+def test_a_child_that_cannot_be_confined_runs_nothing(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    with pytest.raises(SandboxFailed, match="No such file or directory"):
+        forkserver.fork(allowed(tmp_path / "none"))
+
+
+def test_a_death_while_waiting_for_a_request_costs_nothing(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    assert "1\n" == says(forkserver, tmp_path, "class Model: pass\nprint(1)")
+    time.sleep(0.3)  # it makes one ready for the next request when nothing is asked
+    server = forkserver._process.pid
+    waiting = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    assert waiting
+    for pid in waiting:
+        os.kill(int(pid), signal.SIGKILL)
+    time.sleep(0.1)
+
+    assert "2\n" == says(forkserver, tmp_path, "class Model: pass\nprint(2)")
+
+
+def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) -> None:
+    exits = "import os\nos._exit(7)"
+    dies = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)"
+
+    assert "the process exited with code 7" == says(forkserver, tmp_path, exits)
+    assert "the process died by signal SIGTERM" == says(forkserver, tmp_path, dies)
+
+
+def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Path) -> None:
+    grows = (
+        "import os, time\n"
+        "for _ in range(3):\n"
+        "    if os.fork() == 0:\n"
+        "        held = bytearray(b'x') * 500_000_000\n"
+        "        time.sleep(60)\n"
+        "time.sleep(20)\n"
+        "class Model: pass\n"
+    )
+
+    assert "it used over 1 GB of memory" == says(forkserver, tmp_path, grows)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stark.evaluator.judge.processes import folders
+
+
+def test_a_copy_has_files_folders_links_and_times_and_nothing_else(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "file").write_text("text")
+    os.utime(source / "inner" / "file", ns=(1_000_000_001, 2_000_000_003))
+    (source / "link").symlink_to("/etc/hostname")
+    (source / "folder").symlink_to("/etc")
+    os.mkfifo(source / "pipe")
+
+    folders.copy(source, tmp_path / "copy")
+
+    copy = tmp_path / "copy"
+    assert ["folder", "inner", "link"] == sorted(path.name for path in copy.iterdir())
+    assert "text" == (copy / "inner" / "file").read_text()
+    assert 2_000_000_003 == (copy / "inner" / "file").stat().st_mtime_ns
+    assert Path("/etc/hostname") == (copy / "link").readlink()
+
+
+def test_a_deep_and_locked_folder_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for _ in range(1500):
+            Path("deeper").mkdir()
+            os.chdir("deeper")
+    finally:
+        os.chdir(before)
+    (folder / "locked").mkdir(mode=0)
+
+    folders.remove(folder)
+
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_not_there_needs_no_removing(tmp_path: Path) -> None:
+    folders.remove(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "said"),
+    [
+        ("MOST_FILES", 2, "more than 2 files"),
+        ("MOST_BYTES", 10, "more than 0.0 GB"),
+        ("DEEPEST", 1, "folders nested more than 1 deep"),
+    ],
+)
+def test_too_much_is_said(
+    bound: str, value: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "file").write_bytes(b"x" * 20)
+
+    assert folders.excess(tmp_path) is None
+    monkeypatch.setattr(folders, bound, value)
+    assert said == folders.excess(tmp_path)

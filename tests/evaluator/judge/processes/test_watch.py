@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
+
+HOLDS = """
+import subprocess, sys
+held = bytearray(b"x" * (40 << 20))
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], *sys.argv[2:]]) if sys.argv[1] else None
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_tree_counts_whole() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS, HOLDS, ""],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert ["ready\n", "ready\n"] == [process.stdout.readline() for _ in range(2)]
+
+        used = use_of_tree(process.pid)
+
+        assert 2 == used.tasks == len(used.processes)
+        assert 80 << 20 < used.memory_bytes < 400 << 20
+        assert 80 << 20 < exact_memory_bytes(used) <= used.memory_bytes
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_threads_count() -> None:
+    stop = threading.Event()
+    before = use_of_tree(os.getpid()).tasks
+    threads = [threading.Thread(target=stop.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+
+    assert before + 3 == use_of_tree(os.getpid()).tasks
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_process_that_is_gone_uses_nothing() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+
+    assert (0, 0) == (use_of_tree(process.pid).memory_bytes, use_of_tree(process.pid).tasks)

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.measurement import speedup
+from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.timing.rounds import (
+    FEWEST_ROUNDS,
+    Round,
+    Timed,
+    time_alone,
+    time_together,
+)
+
+
+class Sleeper:
+    """Stands for a child: every call takes a known time, and its events may lie."""
+
+    def __init__(self, call_s: float, claimed_ms: float | None = None) -> None:
+        self.call_s, self.claimed_ms = call_s, claimed_ms
+        self.ran_while_stopped = self.stopped = False
+        self.waited_s = 0.0
+        self.blocks: list[list[int]] = []
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.ran_while_stopped |= self.stopped
+        self.blocks.append(request["slots"])
+        calls = len(request["slots"])
+        if not request["empty"]:
+            time.sleep(self.call_s * calls)
+        claimed = [] if self.claimed_ms is None else [self.claimed_ms] * calls
+        return {"ok": True, "times_ms": claimed, "at": [], "odd": None}
+
+    def pause(self) -> float:
+        self.stopped = True
+        return time.perf_counter()
+
+    def waits_s(self) -> dict[str, float]:
+        return {"1": self.waited_s}
+
+    def resume(self) -> None:
+        self.stopped = False
+
+
+class Noted:
+    """Contents that only note what they are told, and wait a known time for each program."""
+
+    def __init__(self, late_s: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.late_s = late_s
+        self.seen: list[Round | None] = []
+        self.written: list[tuple[int, list[int]]] = []
+
+    def turn(self, last: Round | None) -> None:
+        self.seen.append(last)
+
+    def write(self, place: int, slots: list[int]) -> None:
+        self.written.append((place, slots))
+
+    def wait(self, place: int, slots: list[int]) -> float:
+        return self.late_s[place] * 1e3
+
+    def end(self, last: Round) -> None:
+        self.seen.append(last)
+
+
+def cpu(call_s: float) -> Timed:
+    return Timed(Sleeper(call_s), "cpu", 10.0, slots=11)
+
+
+def cuda(call_s: float, claimed_ms: float) -> Timed:
+    return Timed(Sleeper(call_s, claimed_ms), "cuda", 10.0, slots=10)
+
+
+def together(  # type: ignore[no-untyped-def]
+    reference: Timed, candidate: Timed, budget_s: float = 0.3, contents: Noted | None = None
+):
+    ours, theirs, warnings = time_together(
+        candidate, {"eager": reference}, budget_s, random.Random(0), contents or Noted()
+    )
+    return theirs["eager"], ours, warnings
+
+
+def test_the_ratio_of_two_programs_is_found() -> None:
+    reference, candidate, warnings = together(cpu(0.02), cpu(0.01), 0.5)
+
+    assert 2.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.1)
+    assert 10.0 == pytest.approx(candidate.latency_ms, rel=0.1)
+    assert len(reference.samples_ms) == len(candidate.samples_ms) >= FEWEST_ROUNDS
+    assert "judge_wall" == candidate.clock
+    assert () == warnings
+
+
+def test_short_calls_share_a_sample() -> None:
+    measured = time_alone(cpu(0.002), 0.1)
+
+    assert measured.calls_per_sample > 5
+    assert 2.0 == pytest.approx(measured.latency_ms, rel=0.2)
+
+
+def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_call_is_over() -> (
+    None
+):
+    candidate, contents = Sleeper(0.002), Noted()
+    order: list[str] = []
+    contents.write = lambda place, slots: order.append(f"write {place}")  # type: ignore[method-assign]
+    ask = candidate.ask
+
+    def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        order.append("untimed" if request.get("slots") == [10] else request["do"])
+        return ask(request, limit_s)
+
+    candidate.ask = asked  # type: ignore[method-assign]
+
+    together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11), 0.1, contents)
+
+    timed = [slots for slots in candidate.blocks if slots != [10]]
+    assert all(len(set(slots)) == len(slots) and 10 not in slots for slots in timed)
+    assert len({tuple(slots) for slots in timed[-6:]}) > 1
+    assert [None, None] == contents.seen[:2]
+    last = contents.seen[-1]
+    assert last is not None
+    assert candidate.blocks[-1] == last[0].slots == last[1].slots
+    one_round = [event for event in order[-8:] if event != "write 1"]
+    assert ["write 0", "untimed", "time"] == one_round[-3:]
+
+
+def test_work_that_is_done_in_the_untimed_call_counts() -> None:
+    candidate = Sleeper(0.0)
+    ask = candidate.ask
+
+    def ahead(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        if request["slots"] == [10]:
+            time.sleep(0.02)
+        return ask(request, limit_s)
+
+    candidate.ask = ahead  # type: ignore[method-assign]
+
+    reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
+
+    assert 1.0 == pytest.approx(reference.latency_ms / ours.latency_ms, rel=0.3)
+    assert any("before it was timed" in warning for warning in warnings)
+
+
+def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
+    reference, candidate = Sleeper(0.002), Sleeper(0.002)
+    stopped: list[bool] = []
+    contents = Noted()
+    ask = reference.ask
+
+    def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        stopped.append(candidate.stopped)
+        return ask(request, limit_s)
+
+    reference.ask = asked  # type: ignore[method-assign]
+    contents.wait = lambda place, slots: stopped.append(candidate.stopped) or 0.0  # type: ignore[func-returns-value, method-assign]
+
+    together(
+        Timed(reference, "cpu", 10.0, 11), Timed(candidate, "cpu", 10.0, 11), contents=contents
+    )
+
+    assert {True} == set(stopped)
+    assert not candidate.ran_while_stopped
+    assert candidate.stopped
+
+
+class Crowded(Sleeper):
+    """Waits for a core in every so many of its blocks, which take ten times as long."""
+
+    def __init__(self, call_s: float, every: int) -> None:
+        super().__init__(call_s)
+        self.every = every
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        answer = super().ask(request, limit_s)
+        if request["slots"] != [10] and len(self.blocks) % self.every == 0:
+            time.sleep(9 * self.call_s * len(request["slots"]))
+            self.waited_s += 0.1
+        return answer
+
+
+def test_rounds_in_which_the_reference_waited_for_a_core_do_not_count() -> None:
+    crowded = Timed(Crowded(0.002, every=4), "cpu", 10.0, slots=11)
+
+    reference, candidate, _ = together(crowded, cpu(0.002))
+
+    assert len(candidate.samples_ms) < len(crowded.block_ms)
+    assert max(reference.samples_ms) < 5
+    assert reference.latency_ms < 3
+
+
+def test_a_reference_that_always_waited_shows_no_win() -> None:
+    crowded = Timed(Crowded(0.002, every=1), "cpu", 10.0, slots=11)
+
+    reference, candidate, warnings = together(crowded, cpu(0.002), 0.1)
+
+    assert speedup("eager", reference, candidate).low < 1
+    assert "the machine was busy" in warnings[0]
+
+
+class Waiting(Sleeper):
+    """Its thread waits for a core for a third of every block, which takes no longer for that: its work was given ahead."""
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.waited_s += self.call_s * len(request["slots"]) / 3
+        return super().ask(request, limit_s)
+
+
+def test_waiting_for_a_core_disturbs_a_gpu_less() -> None:
+    programs = [Timed(Waiting(0.01, 10.0), kind, 10.0, 3) for kind in ("cpu", "cuda")]
+    programs[0].child.claimed_ms = None  # type: ignore[attr-defined]
+
+    for program in programs:
+        program.awake([0, 1])
+
+    assert [[True], [False]] == [program.disturbed for program in programs]
+
+
+def test_references_run_again_after_a_candidate_was_found_out() -> None:
+    reference, contents = Sleeper(0.002), Noted()
+
+    def found_out(last: Round | None) -> None:
+        if last is not None:
+            raise ValueError("wrong")
+
+    contents.turn = found_out  # type: ignore[method-assign]
+
+    with pytest.raises(ValueError, match="wrong"):
+        together(Timed(reference, "cpu", 10.0, 11), cpu(0.002), contents=contents)
+
+    assert not reference.stopped
+
+
+def test_work_that_is_left_for_after_the_clock_counts() -> None:
+    contents = Noted(late_s=(0.009, 0.0))
+
+    reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.001, 1.0), contents=contents)
+
+    assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
+    assert any("after it said that it was done" in warning for warning in warnings)
+
+
+def test_honest_device_events_are_the_clock() -> None:
+    _, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.002, 2.0))
+
+    assert "device_events" == candidate.clock
+    assert 2.0 == candidate.latency_ms
+    assert () == warnings
+
+
+def test_forged_device_events_lose_to_the_judges_clock() -> None:
+    reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.004, 0.01))
+
+    assert "judge_wall" == candidate.clock == reference.clock
+    assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
+    assert "device events claim" in warnings[0]
+
+
+@pytest.mark.parametrize("claim", [[], [1.0], [float("nan")] * 2, ["fast"] * 2, None])
+def test_times_that_are_none_are_refused(claim: object) -> None:
+    child = Sleeper(0.0)
+    child.ask = lambda request, limit_s: {"ok": True, "times_ms": claim}  # type: ignore[method-assign]
+
+    with pytest.raises(ChildFailed, match="no time"):
+        Timed(child, "cuda", 1.0, slots=4).sample([0, 1])

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.measurement import speedup
+from stark.evaluator.judge.timing.rounds import Timed
+from stark.evaluator.judge.timing.window import Window
+
+ASKING_MS = 0.2
+
+
+def program(
+    blocks_ms: Sequence[float],
+    beside_ms: Sequence[float],
+    disturbed: Sequence[bool] = (),
+    events_ms: Sequence[float] = (),
+) -> Timed:
+    """A program whose blocks were timed; each came with one more call."""
+    rounds = len(blocks_ms)
+    return Timed(
+        child=None,  # type: ignore[arg-type]
+        device_kind="cuda" if events_ms else "cpu",
+        limit_s=1.0,
+        slots=11,
+        block_ms=list(blocks_ms),
+        beside_ms=list(beside_ms),
+        disturbed=list(disturbed) or [False] * rounds,
+        event_ms=list(events_ms),
+    )
+
+
+def window(candidate: Timed, reference: Timed) -> Window:
+    return Window(candidate, {"eager": reference}, calls=10, asking_ms=ASKING_MS)
+
+
+def lowest_speedup(candidate: Timed, reference: Timed) -> float:
+    """The lower end of the speedup's interval."""
+    ours, theirs, _ = window(candidate, reference).verdict()
+    return speedup("eager", theirs["eager"], ours).low
+
+
+def test_unrest_beside_its_blocks_does_not_excuse_a_candidate() -> None:
+    reference = program([20.0] * 8, [2.0] * 8)
+    idles_ms = [0.0, 800.0, 0.0, 800.0, 400.0, 0.0, 800.0, 400.0]
+
+    candidate = program([0.5] * 8, [20.0 + idle for idle in idles_ms])
+
+    assert lowest_speedup(candidate, reference) < 1
+
+
+def test_unrest_that_its_blocks_have_too_is_no_work() -> None:
+    reference = program([20.0] * 8, [2.0] * 8)
+    restless_ms = [0.0, 4.0, 0.0, 4.0, 2.0, 0.0, 4.0, 2.0]
+
+    candidate = program([10.0 + more for more in restless_ms], [1.0 + more for more in restless_ms])
+
+    assert () == window(candidate, reference).verdict()[2]
+
+
+def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
+    rounds = 40
+    reference = program([20.0] * rounds, [2.0] * rounds)
+    cheats = [number % 20 < 9 for number in range(rounds)]
+
+    candidate = program(
+        [0.5 if cheating else 20.0 for cheating in cheats],
+        [20.0 if cheating else 2.0 for cheating in cheats],
+        [not cheating and number % 20 < 19 for number, cheating in enumerate(cheats)],
+    )
+
+    assert lowest_speedup(candidate, reference) < 1
+    assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
+
+
+def test_what_asking_costs_is_no_win() -> None:
+    rounds = 20
+    reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)
+
+    assert lowest_speedup(program([ASKING_MS + 0.01] * rounds, [0.1] * rounds), reference) < 1
+
+
+def on_device(claimed_ms: float, took_ms: float, idle_ms: Sequence[float]) -> Timed:
+    """A program whose events claim a time of a call, where another passed and it idled after its blocks."""
+    blocks_ms = [10 * (took_ms + 0.15) + idle for idle in idle_ms]
+    return program(blocks_ms, [0.1] * len(idle_ms), events_ms=[claimed_ms] * len(idle_ms))
+
+
+def test_events_that_leave_out_a_part_of_the_time_are_no_win() -> None:
+    reference = on_device(1.0, 1.0, [0.0] * 16)
+
+    assert lowest_speedup(on_device(0.7, 1.0, [0.0] * 16), reference) < 1.01
+    assert lowest_speedup(on_device(0.7, 0.7, [0.0] * 16), reference) > 1.3
+
+
+def test_events_of_a_short_call_cannot_claim_nothing() -> None:
+    reference = on_device(0.008, 0.008, [0.0] * 16)
+
+    assert lowest_speedup(on_device(0.0005, 0.008, [0.0] * 16), reference) < 1.01
+
+
+def test_idling_between_calls_hides_no_lie_of_the_events() -> None:
+    reference = on_device(1.0, 1.0, [0.0] * 10)
+    idle_ms = [0.0, 800.0, 0.0, 800.0, 400.0] * 2
+
+    assert lowest_speedup(on_device(0.1, 1.0, idle_ms), reference) < 1

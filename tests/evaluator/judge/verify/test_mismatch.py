@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge import mismatch  # noqa: E402
+from stark.evaluator.judge.verify.mismatch import Rule, describe  # noqa: E402
+
+CAP = 4e-4
+Change = Callable[[torch.Tensor], torch.Tensor]
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def said(result: torch.Tensor, oracle: torch.Tensor, **others: torch.Tensor) -> str:
+    named = {name.replace("_", " "): tensor for name, tensor in others.items()}
+    return "\n".join(describe(result, oracle, Rule(1.0, CAP), named))
+
+
+def written(*places: object) -> Change:
+    """Other values, unlike anything, at these places."""
+
+    def change(oracle: torch.Tensor) -> torch.Tensor:
+        wrong = oracle.clone()
+        for place in places:
+            wrong[place] = 5 + oracle[place].square()
+        return wrong
+
+    return change
+
+
+def modulo(period: int, *rests: int) -> list[int]:
+    return [i for i in range(128) if i % period in rests]
+
+
+WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
+    "every element (8,192)": ((128, 64), lambda o: 5 + o.square()),
+    "rows 112 to 127, the last 16 of 128 (1,024 of 8,192": ((128, 64), written(slice(112, None))),
+    "rows 0 to 15, the first 16 of 128": ((128, 64), written(slice(16))),
+    "rows 3 to 5 of 128": ((128, 64), written(slice(3, 6))),
+    "row 127, the last of 128": ((128, 64), written(127)),
+    "row 7 of 128": ((128, 64), written(7)),
+    "columns 60 to 63, the last 4 of 64": ((128, 64), written((slice(None), slice(60, None)))),
+    "every 5th row from 2 to 127": ((128, 64), written(slice(2, None, 5))),
+    "rows whose index modulo 8 is 6 to 7, of 128": ((128, 64), written(modulo(8, 6, 7))),
+    "rows whose index modulo 8 is 1, 4, of 128": ((128, 64), written(modulo(8, 1, 4))),
+    "3 of 128 rows": ((128, 64), written([3, 50, 99])),
+    "columns 60 to 63, the last 4 of 64 in row 127, the last of 128 (4 of": (
+        (128, 64),
+        written((127, slice(60, None))),
+    ),
+    "axis-1 slice 2 of 4": ((3, 4, 8, 8), written((slice(None), 2))),
+    "axis-0 slices 1 to 2, the last 2 of 3": ((3, 4, 8, 8), written(slice(1, None))),
+    "elements 993 to 999, the last 7 of 1000": ((1000,), written(slice(993, None))),
+    "every 4th element from 1 to 997 of 1000": ((1000,), written(slice(1, None, 4))),
+    "column 3 of 100 in row 7 of 100 (1 of 10,000 elements)": ((100, 100), written((7, 3))),
+    "the last 1,000 elements in row-major order (1,000 of 8,192": (
+        (128, 64),
+        lambda o: written(slice(-1000, None))(o.flatten()).view(128, 64),
+    ),
+    "the first 1,000 elements in row-major order": (
+        (128, 64),
+        lambda o: written(slice(1000))(o.flatten()).view(128, 64),
+    ),
+    "elements 100 to 299 in row-major order": (
+        (128, 64),
+        lambda o: written(slice(100, 300))(o.flatten()).view(128, 64),
+    ),
+    "every 7th element from 2 to": (
+        (128, 64),
+        lambda o: written(slice(2, None, 7))(o.flatten()).view(128, 64),
+    ),
+    "where the expected value is negative": (
+        (128, 64),
+        lambda o: torch.where(o < 0, 5 + o.square(), o),
+    ),
+    "where the expected value is positive": (
+        (128, 64),
+        lambda o: torch.where(o > 0, 5 + o.square(), o),
+    ),
+    "where the expected value is large, 2.": (
+        (128, 64),
+        lambda o: torch.where(o.abs() > 2, 5 + o.square(), o),
+    ),
+    "where the expected value is small, 0.": (
+        (128, 64),
+        lambda o: torch.where(o.abs() < 0.5, 5 + o.square(), o),
+    ),
+    "all over the output": ((128, 64), lambda o: torch.where(normal(128, 64) > 1, 5 + o**2, o)),
+    "nearly every element": ((128, 64), lambda o: 1.02 * o),
+    "46% of rows 112 to 127, the last 16 of 128": (
+        (128, 64),
+        lambda o: torch.where(
+            (torch.arange(128)[:, None] >= 112) & ((normal(128, 64) * 1e6).long() % 2 == 0),
+            5 + o.square(),
+            o,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WHERE)
+def test_the_wrong_places_are_named(words: str) -> None:
+    shape, change = WHERE[words]
+    oracle = normal(*shape)
+
+    first = said(change(oracle).float(), oracle).splitlines()[0]
+
+    assert first.startswith("wrong: ")
+    assert words in first
+
+
+WHAT: dict[str, tuple[tuple[int, ...], Change]] = {
+    "all of them are NaN: never written": ((64, 32), lambda o: torch.full_like(o, math.nan)),
+    "all of them are infinite": ((64, 32), lambda o: torch.full_like(o, math.inf)),
+    "all of them are 0": ((64, 32), torch.zeros_like),
+    "all of them are 3.5": ((64, 32), lambda o: torch.full_like(o, 3.5)),
+    "got = 0.5 * expected": ((64, 32), lambda o: o / 2),
+    "their sign is flipped": ((64, 32), lambda o: -o),
+    "got = expected + 3": ((64, 32), lambda o: o + 3),
+    "got = expected - 0.25": ((64, 32), lambda o: o - 0.25),
+    "transposed: the expected values with axes 0 and 1 swapped": (
+        (64, 32),
+        lambda o: o.t().contiguous().view(64, 32),
+    ),
+    "with axes 1 and 2 swapped": ((3, 16, 16), lambda o: o.mT),
+    "in the axis order (0, 2, 3, 1)": (
+        (2, 3, 8, 8),
+        lambda o: o.permute(0, 2, 3, 1).contiguous().view(2, 3, 8, 8),
+    ),
+    "got[i] = expected[i + 1] along axis 0": ((64, 32), lambda o: o.roll(-1, 0)),
+    "got[i] = expected[i - 1] along axis 1": ((64, 32), lambda o: o.roll(1, 1)),
+    "in another order along axis 1 (a permutation)": (
+        (64, 32),
+        lambda o: o[:, torch.randperm(32, generator=torch.Generator().manual_seed(0))],
+    ),
+    "in another order (a permutation)": ((64, 32), lambda o: o.flatten().flip(0).view(64, 32)),
+    "every value is a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
+    "of the size that rounding to bfloat16 gives": (
+        (64, 32),
+        lambda o: o * (1 + 2.9e-3 * normal(65, 32)[1:]),
+    ),
+}
+
+
+@pytest.mark.parametrize("words", WHAT)
+def test_what_stands_in_the_wrong_places_is_named(words: str) -> None:
+    shape, change = WHAT[words]
+    oracle = normal(*shape)
+
+    assert words in said(change(oracle).float(), oracle)
+
+
+def test_what_holds_in_a_part_is_found_there() -> None:
+    oracle = normal(128, 64)
+    oracle[120, 7] = 0
+    wrong = oracle.clone()
+    wrong[112:] *= 2
+
+    lines = said(wrong.float(), oracle).splitlines()
+
+    assert "wrong: nearly all of rows 112 to 127, the last 16 of 128" in lines[0]
+    assert "got = 2 * expected" == lines[1]
+
+
+@pytest.mark.parametrize(
+    ("lower", "words"),
+    [
+        (
+            lambda o: o.half().float(),
+            "every value is a float16 number: rounded to float16 on the way",
+        ),
+        (
+            lambda o: (o * (1 + 1.2e-4 * torch.sign(normal(65, 32)[1:]))).float(),
+            "the error is spread and of the size that rounding to TF32 or float16 gives",
+        ),
+        (
+            lambda o: (o * (1 + 4e-5 * torch.sign(normal(65, 32)[1:]))).float(),
+            "the error is spread and small, as from fast approximations or another order of sums",
+        ),
+    ],
+)
+def test_where_no_element_is_far_off_the_errors_size_says_why(lower: Change, words: str) -> None:
+    oracle = normal(64, 32)
+
+    text = said(lower(oracle), oracle)
+
+    assert text.startswith("no single element is far off; ")
+    assert text.endswith(words)
+
+
+def test_some_elements_never_written_are_counted_beside_the_others() -> None:
+    oracle = normal(64, 32)
+    wrong = (2 * oracle).float()
+    wrong[:4] = math.nan
+
+    text = said(wrong, oracle)
+
+    assert "128 of them are NaN: never written" in text
+    assert "got = 2 * expected" in text
+
+
+def test_another_tensor_is_recognized_by_its_name() -> None:
+    oracle, given = normal(64, 32), normal(65, 32)[1:].float()
+
+    assert "they equal input 0" in said(given.clone(), oracle, input_0=given)
+
+
+def test_the_first_and_the_worst_element_come_with_both_values() -> None:
+    oracle = torch.ones(8, 8, dtype=torch.float64)
+    wrong = oracle.float()
+    wrong[2, 3], wrong[5, 6] = 2, -7
+
+    last = said(wrong, oracle).splitlines()[-1]
+
+    assert "first at [2, 3]: expected 1, got 2; worst at [5, 6]: expected 1, got -7" == last
+
+
+def test_a_scalar_output_has_no_indices() -> None:
+    text = said(torch.tensor(2.0), torch.tensor(1.0, dtype=torch.float64))
+
+    assert text.endswith("first at []: expected 1, got 2")
+
+
+def test_integers_and_truth_values_are_compared_exactly() -> None:
+    numbers = torch.arange(2**53, 2**53 + 64)
+    off = numbers.clone()
+    off[7] += 1
+
+    assert [
+        "wrong: element 7 of 64 (1 of 64 elements)",
+        f"first at [7]: expected {2**53 + 7}, got {2**53 + 8}",
+    ] == describe(off, numbers, Rule(), {})
+    assert "first at [0]: expected True, got False" in describe(
+        torch.zeros(9, dtype=torch.bool), torch.ones(9, dtype=torch.bool), Rule(), {}
+    )
+
+
+def test_any_number_of_boxes_gives_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    oracle = normal(6, 10, 8)
+    wrong = written((slice(None), slice(7, None), 3))(oracle).float()
+    whole = said(wrong, oracle)
+
+    for chunk in (1, 5, 8, 30, 80, 100, 480):
+        monkeypatch.setattr(mismatch, "CHUNK", chunk)
+        assert whole == said(wrong, oracle)
+
+
+def test_boxes_cover_everything_once_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mismatch, "CHUNK", 7)
+    numbers = torch.arange(4 * 3 * 5).view(4, 3, 5)
+
+    seen = [numbers[lead][span].flatten() for lead, span in mismatch._boxes((4, 3, 5))]
+
+    assert max(map(len, seen)) <= 7
+    assert all(int(a[-1]) + 1 == int(b[0]) for a, b in pairwise(seen))
+    assert numbers.numel() == sum(map(len, seen))

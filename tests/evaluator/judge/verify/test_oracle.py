@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge.verify.oracle import compare, expect, fault  # noqa: E402
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def passes(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> bool:
+    return compare(result, expect(oracle, eager)).passes
+
+
+def said(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> str:
+    expected = expect(oracle, eager)
+    found = compare(result, expected)
+    assert not found.passes
+    return fault("output 0", result, expected, found, {})
+
+
+def test_the_references_own_precision_passes() -> None:
+    oracle = normal(64, 64)
+
+    found = compare(oracle.float(), expect(oracle, oracle.float()))
+
+    assert found.passes
+    assert found.allclose
+
+
+@pytest.mark.parametrize("lower", [torch.float16, torch.bfloat16])
+def test_a_drop_to_a_lower_precision_fails(lower: torch.dtype) -> None:
+    oracle = normal(64, 64)
+
+    text = said(oracle.to(lower).float(), oracle, oracle.float())
+
+    assert f"rounded to {str(lower).removeprefix('torch.')}" in text
+
+
+def test_a_reference_that_is_itself_inexact_allows_as_much() -> None:
+    oracle = normal(64, 64)
+    tf32_like = oracle.half().float()
+
+    assert passes(tf32_like, oracle, tf32_like)
+
+
+def test_a_single_wrong_element_fails_and_is_named() -> None:
+    oracle = normal(100, 100)
+    wrong = oracle.float()
+    wrong[7, 3] += 0.01
+
+    first, second, third = said(wrong, oracle, oracle.float()).splitlines()
+
+    assert first.startswith("output 0: wrong: column 3 of 100 in row 7 of 100 (1 of 10,000")
+    assert second.startswith("first at [7, 3]: expected ")
+    assert third.startswith("relative RMS error ")
+
+
+def test_what_was_never_written_fails() -> None:
+    oracle = normal(8, 8)
+    poisoned = oracle.float()
+    poisoned[5:] = float("nan")
+
+    text = said(poisoned, oracle, oracle.float())
+
+    assert "all of them are NaN: never written" in text
+    assert "RMS" not in text  # there is none of what is no number
+
+
+def test_infinities_pass_only_where_the_oracle_has_them() -> None:
+    oracle = normal(8, 8)
+    oracle[0, 0] = float("inf")
+    right, wrong = oracle.float(), oracle.float()
+    wrong[0, 1] = float("inf")
+
+    assert passes(right, oracle, oracle.float())
+    assert not passes(wrong, oracle, oracle.float())
+
+
+def test_the_error_of_a_huge_element_is_relative_to_it() -> None:
+    oracle = normal(100, 100)
+    oracle[0, 0] = 1e6
+    close = oracle.float()
+    close[0, 0] *= 1 + 2e-7
+
+    assert passes(close, oracle, oracle.float())
+
+
+def test_integers_must_be_equal() -> None:
+    exact = torch.arange(10)
+    off = exact.clone()
+    off[4] = 9
+
+    assert passes(exact, exact, exact)
+    assert said(off, exact, exact).endswith("expected 4, got 9")
+
+
+def test_complex_numbers_have_a_budget_like_real_ones() -> None:
+    oracle = torch.complex(normal(64, 64), normal(64, 64, seed=1))
+    eager = oracle.to(torch.complex64)
+    close, wrong = eager * (1 + 1e-6), eager.clone()
+    wrong[7, 3] += 1j
+
+    assert passes(eager.conj().conj(), oracle, eager)
+    assert passes(close, oracle, eager)
+    assert "first at [7, 3, 1]: expected" in said(wrong, oracle, eager)
+
+
+def test_an_empty_output_passes() -> None:
+    empty = torch.empty(0, 4)
+
+    assert passes(empty, empty.double(), empty)
+
+
+def test_a_zero_output_has_an_absolute_budget() -> None:
+    oracle = torch.zeros(16, dtype=torch.float64)
+
+    assert passes(torch.zeros(16), oracle, torch.zeros(16))
+    assert not passes(torch.ones(16), oracle, torch.zeros(16))
