@@ -8,7 +8,7 @@ from stark.core.problem import Problem
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge import twin  # noqa: E402
+from stark.evaluator.judge.problem import twin  # noqa: E402
 from stark.evaluator.judge.problem.inputs import Drawn, Program  # noqa: E402
 
 

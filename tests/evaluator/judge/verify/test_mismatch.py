@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge import mismatch  # noqa: E402
+from stark.evaluator.judge.verify import mismatch  # noqa: E402
 from stark.evaluator.judge.verify.mismatch import Rule, describe  # noqa: E402
 
 CAP = 4e-4
