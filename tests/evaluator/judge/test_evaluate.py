@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.evaluation import Rejected
-from stark.evaluator.judge.evaluate import Verdict, _check_possible
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.evaluate import _check_possible
 
 
 class Limited:

@@ -6,37 +6,26 @@ raised, and is ours.
 
 from __future__ import annotations
 
-import math
 import random
 import secrets
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, UsageError
 from stark.core.evaluation import (
     Accuracy,
     BuildFailed,
     Correct,
-    Crashed,
-    Effort,
     Evaluation,
     Incorrect,
-    OutOfMemory,
-    Phase,
     Rejected,
-    TimedOut,
     evidence,
 )
-from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.building.compile_errors import is_compile_error
-from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.prepared import (
     Expected,
@@ -47,8 +36,6 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.processes.children import (
     Allowance,
-    Child,
-    ChildFailed,
     child_environment,
 )
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
@@ -61,82 +48,11 @@ from stark.evaluator.judge.running import (
 )
 from stark.evaluator.judge.timing.rounds import Asked, Timed, time_together
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, fault
-from stark.evaluator.protocol import Evaluate, Limits
+from stark.evaluator.protocol import Evaluate
 from stark.languages import language
 
 REFERENCE_CALLS = 20
 """A phase's limit is over what so many calls of the reference take: a slow problem has slow candidates."""
-
-
-class Verdict(Exception):
-    """Ends an evaluation early with what was decided."""
-
-    def __init__(self, evaluation: Evaluation) -> None:
-        super().__init__(evaluation.status)
-        self.evaluation = evaluation
-
-
-class Attempt:
-    """One candidate on its way through the phases."""
-
-    def __init__(self, request: Evaluate) -> None:
-        self.candidate: Candidate = request.candidate
-        self.limits: Limits = request.limits
-        self.effort: Effort = request.effort
-        self.seconds: dict[Phase, float] = {}
-        self.warnings: list[str] = []
-        self.sandbox: tuple[str, ...] = ()
-        self.phase: Phase = "static"
-        self.limit_s = math.inf
-        self.asked_s = 0.0
-        """How long the candidate's process was waited for in this phase; the judge's own work does not count."""
-
-    @contextmanager
-    def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
-        """Time a phase, and turn a child's failure in it into the verdict."""
-        self.phase, self.limit_s, self.asked_s = phase, limit_s, 0.0
-        begin = time.monotonic()
-        try:
-            yield
-        except ChildFailed as failure:
-            raise Verdict(self._failed(failure)) from failure
-        finally:
-            self.seconds[phase] = round(time.monotonic() - begin, 4)
-
-    def _failed(self, failure: ChildFailed) -> Evaluation:
-        match failure.kind:
-            case "timed_out":
-                return TimedOut(phase=self.phase, limit_s=round(self.limit_s, 1))
-            case "out_of_memory":
-                return OutOfMemory(phase=self.phase, error=failure.error)
-            case "crashed" if is_compile_error(failure.types, failure.error):
-                return BuildFailed(error=failure.error)
-            case "crashed":
-                error = first_errors(failure.error, self.candidate.source)
-                return Crashed(phase=self.phase, error=error)
-            case "forged":
-                return Rejected(rule="forged-answer", error=failure.error)
-            case "restless":
-                return Rejected(rule="runs-while-stopped", error=failure.error)
-
-
-class OnTheClock:
-    """A candidate's child, whose answers of one phase have the phase's limit together."""
-
-    def __init__(self, child: Child, attempt: Attempt) -> None:
-        self._child, self._attempt = child, attempt
-        self.layers = child.layers
-        self.pause, self.resume, self.close = child.pause, child.resume, child.close
-        self.copy_out, self.waits_s = child.copy_out, child.waits_s
-
-    def ask(self, request: Message, limit_s: float = math.inf) -> Message:
-        """Its answer. Raises ChildFailed."""
-        left_s = max(self._attempt.limit_s - self._attempt.asked_s, 1e-3)
-        begin = time.monotonic()
-        try:
-            return self._child.ask(request, min(left_s, limit_s))
-        finally:
-            self._attempt.asked_s += time.monotonic() - begin
 
 
 def check_statically(attempt: Attempt) -> None:

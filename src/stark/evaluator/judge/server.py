@@ -22,12 +22,11 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
+from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built
 from stark.evaluator.judge.building.cache import BuildCache, builds_below
 from stark.evaluator.judge.compiler.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
-    Attempt,
-    Verdict,
     build,
     check_statically,
     finished,
