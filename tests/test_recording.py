@@ -70,9 +70,12 @@ def contrary(candidate: Candidate) -> Evaluation:
     return correct(0.5) if invented(candidate).status != "correct" else failure("crashed")
 
 
-async def test_a_recording_written_and_read_is_the_same(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
+async def test_a_recording_written_and_read_is_the_same(
+    store: Store, tmp_path: Path, name: str
+) -> None:
     recording = await recorded(store)
-    path = tmp_path / "new folder" / "run.json"
+    path = tmp_path / "new folder" / name
 
     write_recording(recording, path)
 
@@ -184,6 +187,23 @@ def refusal(path: Path) -> str:
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "No such file" in refusal(tmp_path / "none.json")
+
+
+async def test_a_compressed_recording_is_smaller_and_the_same_every_time(
+    store: Store, tmp_path: Path
+) -> None:
+    recording = await recorded(store)
+    plain, packed, again = (tmp_path / name for name in ("a.json", "b.json.gz", "c.json.gz"))
+
+    for path in (plain, packed, again):
+        write_recording(recording, path)
+
+    assert 4 * packed.stat().st_size < plain.stat().st_size
+    assert packed.read_bytes() == again.read_bytes()
+    packed.write_bytes(packed.read_bytes()[:-20])
+    assert "is damaged" in refusal(packed)
+    packed.write_bytes(plain.read_bytes())
+    assert "is damaged" in refusal(packed)
 
 
 @pytest.mark.parametrize("text", ["", "not JSON", "{}", "[1]", '{"format": 1}', "\udcff"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -105,15 +107,22 @@ def _without_commands(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:
 
 
 def write_recording(recording: Recording, path: Path) -> None:
-    """Write it as indented JSON, so that a change to it can be read."""
+    """Write it as indented JSON, so that a change to it can be read; compressed if the name ends in `.gz`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(recording.model_dump_json(indent=1) + "\n", "utf-8")
+    text = (recording.model_dump_json(indent=1) + "\n").encode()
+    # Without a time in it, the same run is the same file.
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def read_recording(path: Path) -> Recording:
     """Raises RecordingError for a file that is none."""
     try:
-        return Recording.model_validate_json(path.read_bytes())
+        found = path.read_bytes()
+        return Recording.model_validate_json(
+            gzip.decompress(found) if path.suffix == ".gz" else found
+        )
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise RecordingError(f"the recording {path} is damaged: {error}") from error
     except OSError as error:
         raise RecordingError(f"the recording {path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
