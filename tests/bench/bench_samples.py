@@ -14,7 +14,7 @@ from stark.bench.running import BenchSession
 from stark.bench.shared import ModelDoor
 from stark.bench.suite import folders
 from stark.core.bench import Bench, Cell
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.core.run import RoleModel
 from stark.core.usage import Budget, RoleUsage, Usage
@@ -134,6 +134,9 @@ class Quiet:
         pass
 
     def attempted(self, cell: Cell, node: Node) -> None:
+        pass
+
+    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
         pass
 
     def left(self, cell: Cell, reason: str, ended: bool) -> None:

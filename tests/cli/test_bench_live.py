@@ -9,10 +9,11 @@ from rich.console import Console
 from stark.bench.account import Account
 from stark.cli.bench_live import BenchLines, BenchScreen
 from stark.core.bench import Bench, Cell
+from stark.core.evaluation import Evaluation
 from stark.core.node import Selection
 from stark.core.usage import Budget, Usage
 from stark.search.tree import Tree
-from stark.testing.nodes import EAGER_MS, failing, working
+from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
 
 CELLS = tuple(
     Cell(problem=f"problem{n}", level="own", strategy="stark", seed=1, run_id=f"run-{n}")
@@ -104,3 +105,24 @@ def test_lines_say_how_each_run_ended(console: Console) -> None:
     assert "goes on after 2 runs and 60 attempts" == said[1]
     assert said[2].startswith("[3/40] problem3 stark seed 1: 2.00x vs eager [2.00, 2.00]; 30 ")
     assert "[3/40] problem4 stark seed 1: no correct kernel; no answer (run-4)" == said[3]
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [(correct(EAGER_MS / 3), "3.00x vs eager"), (failure("incorrect"), "no correct kernel")],
+)
+def test_what_the_final_check_found_replaces_what_the_search_measured(
+    console: Console, found: Evaluation, said: str
+) -> None:
+    lines, screen = BenchLines(console), BenchScreen(console)
+    tree = Tree.replay(EAGER_MS, [working(1)])
+    with console.capture() as captured:
+        for watch in (lines, screen):
+            watch.opened(BENCH, 0, Account(BENCH.budget))
+            watch.began(CELLS[0], tree)
+            watch.stepped(CELLS[0], 1, "check")
+            watch.checked(CELLS[0], tree.node(1), found)
+            watch.left(CELLS[0], "30 attempts made", ended=True)
+
+    assert f"[1/40] problem1 stark seed 1: {said}" in captured.get()
+    assert f"problem1 stark seed 1: {said}" in drawn(console, screen)

@@ -41,6 +41,9 @@ class BenchWatch(Protocol):
     def attempted(self, cell: Cell, node: Node) -> None:
         """An attempt became a node."""
 
+    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
+        """A leader went through the final check of its run."""
+
     def left(self, cell: Cell, reason: str, ended: bool) -> None:
         """A run is worked on no more: it has ended, or was set aside to be resumed."""
 
@@ -152,7 +155,7 @@ class _CellWatch:
         self._watch.stepped(self._cell, node.id, "check")
 
     def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        """The report tells it."""
+        self._watch.checked(self._cell, node, evaluation)
 
     def finished(self, node: Node) -> None:
         self._account.finish(node.works)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -22,8 +23,9 @@ from stark.bench.tables import head
 from stark.cli.live import STEP_WORDS
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
+from stark.promotion import winner
 from stark.report.phrases import duration, price, tokens
 from stark.search.tree import Tree
 
@@ -46,6 +48,7 @@ class BenchLines:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._trees: dict[str, Tree] = {}
+        self._checked: dict[str, dict[int, Evaluation]] = {}
         self._ended, self._runs = 0, 0
 
     async def __aenter__(self) -> Self:
@@ -71,12 +74,18 @@ class BenchLines:
     def attempted(self, cell: Cell, node: Node) -> None:
         """Too much for a line each."""
 
+    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
+        """From now on this counts, and not what the search measured."""
+        self._checked.setdefault(cell.run_id, {})[node.id] = evaluation
+
     def left(self, cell: Cell, reason: str, ended: bool) -> None:
         """Say how the run ended."""
         self._ended += ended
-        tree = self._trees.pop(cell.run_id, None)
+        tree, checked = self._trees.pop(cell.run_id, None), self._checked.pop(cell.run_id, {})
         place = f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
-        self._say(f"{place}: {_best(tree) or 'no correct kernel'}; {reason} ({cell.run_id})")
+        self._say(
+            f"{place}: {_best(tree, checked) or 'no correct kernel'}; {reason} ({cell.run_id})"
+        )
 
     def _say(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -90,6 +99,8 @@ class _InFlight:
     tree: Tree
     steps: dict[int, str] = field(default_factory=dict)
     since_s: float = field(default_factory=time.monotonic)
+    checked: dict[int, Evaluation] = field(default_factory=dict)
+    """What the final check found, by attempt."""
 
 
 class BenchScreen(Redrawn):
@@ -120,11 +131,16 @@ class BenchScreen(Redrawn):
         """Its line counts."""
         self._in_flight[cell.run_id].steps.pop(node.id, None)
 
+    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
+        """From now on its line shows this, and not what the search measured."""
+        self._in_flight[cell.run_id].steps.pop(node.id, None)
+        self._in_flight[cell.run_id].checked[node.id] = evaluation
+
     def left(self, cell: Cell, reason: str, ended: bool) -> None:
         """Its line goes, and the last one says how it ended."""
         one = self._in_flight.pop(cell.run_id, None)
         self._ended += ended
-        best = _best(one.tree if one else None) or "no correct kernel"
+        best = (_best(one.tree, one.checked) if one else None) or "no correct kernel"
         self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {best}; {reason}"
 
     def screen(self) -> RenderableType:
@@ -154,7 +170,7 @@ class BenchScreen(Redrawn):
                 Text(cell.problem, no_wrap=True, overflow="ellipsis"),
                 Text(f"{cell.strategy} {cell.seed}", "dim"),
                 f"{len(one.tree.nodes)}/{attempts}",
-                Text(_best(one.tree) or "", "green", no_wrap=True),
+                Text(_best(one.tree, one.checked) or "", "green", no_wrap=True),
                 spinning(", ".join(_times(step, n) for step, n in steps.items()), one.since_s),
             )
         if len(self._in_flight) > len(shown):
@@ -200,9 +216,12 @@ def _times(step: str, count: int) -> str:
     return step if count == 1 else f"{count} {step}"
 
 
-def _best(tree: Tree | None) -> str | None:
-    """The best speedup of a run so far."""
-    if tree is None or tree.best is None:
+def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:
+    """The best speedup of a run so far: the final check's, once there was one."""
+    if tree is None:
         return None
-    assert isinstance(tree.best.evaluation, Correct)
-    return str(tree.best.evaluation.speedup_vs("eager"))
+    best = winner(tree, checked) if checked else tree.best
+    if best is None:
+        return None
+    assert isinstance(best.evaluation, Correct)
+    return str(best.evaluation.speedup_vs("eager"))
