@@ -20,6 +20,12 @@ from stark.evaluator.judge.processes.watch import use_of_tree
 PATIENCE_S = 2.0
 """How long a tree may take to stand; a fraction of a millisecond, but for one that is in the middle of a long system call."""
 
+SETTLING_S = 50e-6
+"""A thread that is seen standing leaves its core a moment later, which counts as its time; two looks so far apart must agree."""
+
+SLACK_NS = 50_000
+"""What a process may use after that: a thread that lost its core in that moment has its last microseconds when its turn comes."""
+
 STANDING = frozenset("TtZXx")
 """States of a thread, in the kernel's letters: stopped, or ended."""
 
@@ -51,18 +57,23 @@ def stop(root: int, known: Iterable[int] = ()) -> Standstill:
         found = use_of_tree(root).processes
         moving = {pid for pid in found if pid not in told or not _stands(pid)}
         if not moving:
-            return Standstill({pid: _used_ns(pid) for pid in found}, since)
+            used_ns = {pid: _used_ns(pid) for pid in found}
+            time.sleep(SETTLING_S)
+            if used_ns == {pid: _used_ns(pid) for pid in found}:
+                return Standstill(used_ns, since)
         if time.perf_counter() > deadline:
             raise Restless("it does not stop when it is told to")
-        _tell(moving, signal.SIGSTOP)
-        since = time.perf_counter()
-        told |= moving
+        if moving:
+            _tell(moving, signal.SIGSTOP)
+            since = time.perf_counter()
+            told |= moving
 
 
 def go_on(standstill: Standstill) -> None:
     """Let a tree run again. Raises Restless if some of it ran meanwhile."""
     for pid, used_ns in standstill.used_ns.items():
-        if used_ns is not None and _used_ns(pid) not in (used_ns, None):
+        now_ns = _used_ns(pid)
+        if used_ns is not None and now_ns is not None and now_ns > used_ns + SLACK_NS:
             raise Restless("it went on running after it had been stopped")
     _tell(standstill.used_ns, signal.SIGCONT)
 
