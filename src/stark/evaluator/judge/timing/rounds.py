@@ -120,18 +120,19 @@ class Timed:
     def awake(self, slots: list[int]) -> Block:
         """Let it run for one sample and no longer.
 
-        It may run from the moment that it is let go on, and its inputs lie ready by then. So nothing is looked at
-        in between that takes the longer the more threads it has, and all that is not its block is noted beside it.
+        It may run from the moment that it is let go on, and its inputs lie ready by then. So all that is not its block
+        is noted beside it, looking at its threads included. Those are looked at right before and after the block: to go
+        on and to stop, each of them needs a core for a moment, and the last of many waits long for it.
         """
-        before = self.child.waits_s()
         begin = time.perf_counter()
         self.child.resume()
         try:
             self.warm()
+            before = self.child.waits_s()
             block = self.sample(slots)
+            after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
-        after = self.child.waits_s()
         waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
         self.disturbed.append(
             1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
