@@ -35,7 +35,7 @@ def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path
         timeout=120,
     )
     assert 0 == done.returncode, done.stderr
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 40
     (library,) = build_dir.rglob("*.so")
     code = library.read_bytes()
     assert b"sm_90a" in code
