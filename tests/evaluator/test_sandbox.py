@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -309,5 +310,8 @@ def started_in(seconds: float) -> int:
 
 def command_lines() -> list[bytes]:
     """Of every process on this machine."""
-    listed = Path("/proc").glob("[0-9]*/cmdline")
-    return [path.read_bytes() for path in listed if path.exists()]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            found.append(path.read_bytes())
+    return found

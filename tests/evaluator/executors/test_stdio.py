@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -148,8 +149,11 @@ async def test_a_judge_leaves_nothing_behind(
 
 def started_in(folder: Path) -> list[str]:
     """The processes whose command line names a judge's folder."""
-    command_lines = (path.read_bytes() for path in processes() if path.exists())
-    return [line.decode() for line in command_lines if str(folder).encode() in line]
+    found = []
+    for path in processes():
+        with suppress(OSError):  # it ended meanwhile
+            found.append(path.read_bytes())
+    return [line.decode() for line in found if str(folder).encode() in line]
 
 
 def processes() -> list[Path]:
