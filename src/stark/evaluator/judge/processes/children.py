@@ -25,6 +25,7 @@ from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes.folders import excess
 from stark.evaluator.judge.processes.memory import copy_memory, last_of_line
+from stark.evaluator.judge.processes.output import Output
 from stark.evaluator.judge.processes.standstill import Restless, Standstill, go_on, stop
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree, waits_s
 
@@ -170,7 +171,7 @@ class Forkserver:
         finally:
             theirs.close()
             os.close(writing)
-        output = _Output(reading, allowed.output_kb)
+        output = Output(reading, allowed.output_kb)
         child = Child(self, forked["pid"], tuple(forked["layers"]), ours, output, allowed)
         child.begin()
         return child
@@ -206,7 +207,7 @@ class Child:
         pid: int,
         layers: tuple[str, ...],
         channel: Channel,
-        output: _Output,
+        output: Output,
         allowed: Allowance,
     ) -> None:
         self.pid = pid
@@ -352,33 +353,6 @@ class Child:
             return ChildFailed("out_of_memory", "the process was killed by SIGKILL, as for memory")
         known = {entry.value: entry.name for entry in signal.Signals}
         return ChildFailed("crashed", f"the process died by signal {known.get(-code, -code)}")
-
-
-class _Output:
-    """Reads what a child prints, however much, and keeps the beginning and the end."""
-
-    def __init__(self, descriptor: int, keep_kb: int) -> None:
-        self._half = keep_kb * 512
-        self._head = b""
-        self._tail = b""
-        self._dropped = 0
-        self._file = os.fdopen(descriptor, "rb", buffering=0)
-        self._thread = threading.Thread(target=self._drain, daemon=True)
-        self._thread.start()
-
-    def close(self) -> str:
-        self._thread.join(1.0)
-        middle = f"\n… {self._dropped:,} bytes left out …\n".encode() if self._dropped else b""
-        return (self._head + middle + self._tail).decode(errors="replace")
-
-    def _drain(self) -> None:
-        with self._file:
-            while chunk := self._file.read(1 << 16):
-                room = self._half - len(self._head)
-                self._head += chunk[:room]
-                kept = self._tail + chunk[max(room, 0) :]
-                self._dropped += max(len(kept) - self._half, 0)
-                self._tail = kept[-self._half :]
 
 
 def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:

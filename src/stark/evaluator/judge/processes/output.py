@@ -1,0 +1,35 @@
+"""What a child prints: read as it comes, so that it never waits, and bounded."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+
+class Output:
+    """Reads what a child prints, however much, and keeps the beginning and the end."""
+
+    def __init__(self, descriptor: int, keep_kb: int) -> None:
+        """Reads from `descriptor` until its other end is closed, and closes it; keeps half of `keep_kb` of each end."""
+        self._half = keep_kb * 512
+        self._head = b""
+        self._tail = b""
+        self._dropped = 0
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def close(self) -> str:
+        """All that was kept, once the child has ended."""
+        self._thread.join(1.0)
+        middle = f"\n… {self._dropped:,} bytes left out …\n".encode() if self._dropped else b""
+        return (self._head + middle + self._tail).decode(errors="replace")
+
+    def _drain(self) -> None:
+        with self._file:
+            while chunk := self._file.read(1 << 16):
+                room = self._half - len(self._head)
+                self._head += chunk[:room]
+                kept = self._tail + chunk[max(room, 0) :]
+                self._dropped += max(len(kept) - self._half, 0)
+                self._tail = kept[-self._half :]
