@@ -40,7 +40,7 @@ def profiled(
     on_device = device.type == "cuda"
     used = Used()
     with _silence(), tempfile.TemporaryDirectory() as folder:
-        with profiler.profile(use_device="cuda" if on_device else None) as profile:
+        with profiler.profile(use_device="cuda" if on_device else None, use_kineto=True) as profile:
             with profiler.record_function(WARM):
                 if calls > 1:
                     call()

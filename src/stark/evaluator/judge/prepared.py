@@ -285,6 +285,7 @@ class PreparedReference:
         for slot in range(self.slots):
             shared.fill_inputs(drawn, slot)
         del drawn
+        self.settle()
         try:
             return start_reference(
                 name, self.forkserver, self.program, shared, self.flush_bytes, limits
