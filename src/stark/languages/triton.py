@@ -28,7 +28,12 @@ TRITON = Language(
     name="triton",
     title="Triton",
     device_kinds=("cuda",),
-    preload=("triton", "triton.language"),
+    preload=(
+        "triton",
+        "triton.language",
+        "triton.compiler.code_generator",
+        "stark.languages.triton_ahead",
+    ),
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,
     environment=_environment,

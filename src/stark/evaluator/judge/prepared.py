@@ -10,7 +10,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,12 @@ from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.rounds import Timed, time_alone
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, chunks, expect
+from stark.evaluator.judge.verify.oracle import (
+    ExpectedErrors,
+    ExpectedTensor,
+    chunks,
+    expect,
+)
 from stark.evaluator.protocol import Limits
 
 NOMINAL_TRIALS = 2
@@ -115,6 +120,9 @@ class PreparedReference:
         self._held.callback(self.program.close)
         self.nominal = [Trial(secrets.randbits(48)) for _ in range(NOMINAL_TRIALS)]
         self._kept: dict[Trial, Expected] = {}
+        self._errors: dict[Trial, list[ExpectedErrors]] = {}
+        """Of the trials that every candidate is verified on; kept where what they belong to is too large to be."""
+
         self._learn(self.program.draw(self.nominal[0].seed))
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
@@ -174,14 +182,19 @@ class PreparedReference:
             raise self.program.refusal("get_inputs", f"returns {reason}")
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
 
-    def expected(self, trial: Trial) -> Expected:
-        """Inputs and expected values for a trial; kept between candidates where they are small enough."""
+    def expected(self, trial: Trial, drawn: Drawn | None = None) -> Expected:
+        """Inputs and expected values for a trial; kept between candidates where they are small enough.
+
+        `drawn` are its inputs, where they are at hand.
+        """
         if trial in self._kept:
             return self._kept[trial]
-        drawn = self.drawn(trial)
-        expected = Expected(drawn, self.expected_of(drawn))
-        if self.keeps_all and trial.kept:
-            self._kept[trial] = expected
+        drawn = drawn or self.drawn(trial)
+        expected = Expected(drawn, self.expected_of(drawn, self._errors.get(trial)))
+        if trial.kept:
+            self._errors[trial] = [output.errors for output in expected.outputs]
+            if self.keeps_all:
+                self._kept[trial] = expected
         return expected
 
     def trials_for(self, effort: Effort) -> Iterator[Trial]:
@@ -220,6 +233,14 @@ class PreparedReference:
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials are kept between candidates."""
         return self.room.keeps_all
+
+    @property
+    def expects_meanwhile(self) -> bool:
+        """Whether expected values may be computed while a candidate runs: on a GPU with memory for both."""
+        if self.device.type == "cpu":
+            return False
+        free, _ = torch.cuda.mem_get_info(self.device)
+        return free > self.room.working_bytes
 
     @property
     def slots(self) -> int:
@@ -299,11 +320,16 @@ class PreparedReference:
         while True:
             yield self.drawn(Trial(secrets.randbits(48)))
 
-    def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
-        """What the reference makes of these inputs."""
+    def expected_of(
+        self, drawn: Drawn, known: list[ExpectedErrors] | None = None
+    ) -> list[ExpectedTensor]:
+        """What the reference makes of these inputs. `known` is what was measured of it before, if it was."""
         eager = self.program.run(drawn)
-        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
-        return [expect(o, e) for o, e in zip(oracle or eager, eager, strict=True)]
+        oracle = (
+            self._oracle(drawn, eager, again=known is not None) if self.oracle_is_float64 else None
+        )
+        errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
+        return [expect(*each) for each in zip(oracle or eager, eager, errors, strict=True)]
 
     def least_ms(self) -> float:
         """The time below which no program can have written what one call computes; 0 where that cannot be said."""
@@ -363,9 +389,11 @@ class PreparedReference:
         drawn, returned = self._forms
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 
-    def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
+    def _oracle(
+        self, drawn: Drawn, eager: list[torch.Tensor], again: bool = False
+    ) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where there is no oracle."""
-        twin = run_twin(self.program, drawn, eager, sparing=not self.keeps_all)
+        twin = run_twin(self.program, drawn, eager, sparing=not self.keeps_all, again=again)
         self.short_of_memory |= not twin.fits
         return twin.outputs
 

@@ -18,6 +18,9 @@ that one program shares with the judge. Shares of a GPU's memory, bytes of a hos
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 """About what a running reference holds beside what it shares with the judge: on a GPU its context."""
 
+WORKING = 3
+"""How many times a trial's expected values the judge and a candidate may fill together while both compute."""
+
 DRAWING_S = 0.05
 """About how long drawing the inputs of one block may take: more blocks tell more than longer ones."""
 
@@ -56,6 +59,11 @@ class Room:
     def expected_bytes(self) -> int:
         """Of one trial: inputs, and outputs in float64 and their own precision."""
         return self.bytes_in + 3 * self.bytes_out
+
+    @property
+    def working_bytes(self) -> int:
+        """What the judge and a candidate take side by side, each at its own work on one trial."""
+        return WORKING * self.expected_bytes
 
     @property
     def keeps_all(self) -> bool:

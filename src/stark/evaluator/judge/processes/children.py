@@ -245,10 +245,21 @@ class Child:
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
-        deadline = time.monotonic() + limit_s
+        return self.answer(self.send(request), limit_s)
+
+    def send(self, request: Message) -> str:
+        """Send a request; returns by what its answer is known. Raises ChildFailed."""
         nonce = secrets.token_hex(8)
         try:
             self._channel.send({**request, "nonce": nonce})
+        except ChannelClosed:
+            raise self._ended() from None
+        return nonce
+
+    def answer(self, nonce: str, limit_s: float) -> Message:
+        """Wait for an answer. Raises ChildFailed for anything but {"ok": true, …}."""
+        deadline = time.monotonic() + limit_s
+        try:
             answer = self._receive(deadline, limit_s)
         except ChannelClosed:
             raise self._ended() from None

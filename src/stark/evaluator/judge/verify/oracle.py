@@ -51,15 +51,33 @@ class Errors:
 
 
 @dataclass(frozen=True)
+class ExpectedErrors:
+    """What is measured of an oracle and the reference's own answer; small, so it can be kept where they cannot."""
+
+    scale: float
+    """Root mean square of the oracle's finite elements; 1 where they are all zero."""
+
+    eager: Errors
+    """Of the reference's own answer."""
+
+
+@dataclass(frozen=True)
 class ExpectedTensor:
     """What one output should be: the oracle, the reference's own answer, and that answer's own error."""
 
     oracle: torch.Tensor
     eager: torch.Tensor
-    scale: float
-    """Root mean square of the oracle's finite elements; 1 where they are all zero."""
+    errors: ExpectedErrors
 
-    eager_errors: Errors
+    @property
+    def scale(self) -> float:
+        """The oracle's; see `ExpectedErrors`."""
+        return self.errors.scale
+
+    @property
+    def eager_errors(self) -> Errors:
+        """Of the reference's own answer."""
+        return self.errors.eager
 
 
 @dataclass(frozen=True)
@@ -85,29 +103,46 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
-    """What is needed to judge outputs against `oracle`, the reference itself being `eager`."""
+def expect(
+    oracle: torch.Tensor, eager: torch.Tensor, known: ExpectedErrors | None = None
+) -> ExpectedTensor:
+    """What is needed to judge outputs against `oracle`, the reference itself being `eager`.
+
+    `known` is what an earlier look at the same tensors found, which spares another.
+    """
     oracle, eager = as_real(oracle), as_real(eager)
+    if known is None:
+        scale = _scale(oracle)
+        known = ExpectedErrors(scale, measure(eager, oracle, scale))
+    return ExpectedTensor(oracle, eager, known)
+
+
+def _scale(oracle: torch.Tensor) -> float:
     squares = 0.0
     for (piece,) in chunks(oracle):
-        squares += float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
-    scale = math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
-    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale))
+        found = float(torch.dot(piece, piece))
+        if not math.isfinite(found):
+            found = float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
+        squares += found
+    return math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
 
 
 def measure(result: torch.Tensor, oracle: torch.Tensor, scale: float) -> Errors:
     """The errors of an output, computed on its device in float64, in chunks."""
     squared_error = largest = 0.0
     unlike = 0
-    for ours, theirs in chunks(result, oracle):
-        difference = (ours - theirs).abs_()
-        odd = ~difference.isfinite()
-        if bool(odd.any()):
+    for ours, theirs in _pieces(result, oracle):
+        theirs = theirs.double()
+        difference = (ours if ours.is_floating_point() else ours.double()) - theirs
+        squares = float(torch.dot(difference, difference))
+        if not math.isfinite(squares):  # only then does it pay to look for what is not finite
+            odd = ~difference.isfinite()
             unlike += int((odd & ~_same(ours, theirs)).sum())
             difference.masked_fill_(odd, 0.0)
             theirs = theirs.masked_fill(odd, 0.0)
-        squared_error += float(torch.dot(difference, difference))
-        relative = difference.div_(theirs.abs().add_(scale))
+            squares = float(torch.dot(difference, difference))
+        squared_error += squares
+        relative = difference.div_(theirs.abs().add_(scale)).abs_()
         largest = max(largest, float(relative.max()))
     count = max(result.numel(), 1)
     return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
@@ -128,7 +163,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         errors.unlike <= allowed.unlike and errors.relative_rms <= budget and errors.largest <= cap
     )
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = all(_close(ours, theirs, tolerance) for ours, theirs in chunks(result, expected.eager))
+    close = all(_close(ours, theirs, tolerance) for ours, theirs in _pieces(result, expected.eager))
     return Comparison(errors, allowed, budget, cap, close, passes)
 
 
@@ -164,6 +199,8 @@ def fault(
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
     """`torch.allclose` with NaN equal to NaN, several times faster where it holds without one."""
+    if theirs.dtype in (torch.float16, torch.bfloat16):
+        ours, theirs = ours.float(), theirs.float()
     limit = theirs.abs().mul_(tolerance).add_(tolerance)
     if bool(((ours - theirs).abs_() <= limit).all()):
         return True
@@ -176,7 +213,12 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 
 def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Float64 pieces of tensors of one size, made one at a time."""
+    return (tuple(piece.double() for piece in pieces) for pieces in _pieces(*tensors))
+
+
+def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Pieces of tensors of one size, as they are."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     size = CHUNKS[flat[0].device.type]
     for begin in range(0, flat[0].numel(), size):
-        yield tuple(piece[begin : begin + size].double() for piece in flat)
+        yield tuple(piece[begin : begin + size] for piece in flat)
