@@ -32,7 +32,7 @@ TRITON = Language(
         "triton",
         "triton.language",
         "triton.compiler.code_generator",
-        "stark.languages.triton_ahead",
+        "stark.evaluator.candidate.triton_ahead",
     ),
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,

@@ -98,6 +98,22 @@ def test_integers_must_be_equal() -> None:
     assert said(off, exact, exact).endswith("expected 4, got 9")
 
 
+def test_truth_values_must_be_equal() -> None:
+    exact = torch.tensor([True, False, True])
+
+    assert passes(exact, exact, exact)
+    assert not passes(~exact, exact, exact)
+
+
+def test_what_was_measured_before_is_not_measured_again() -> None:
+    oracle = normal(64, 64)
+    before = expect(oracle, oracle.half().float())
+
+    again = expect(oracle, oracle.half().float(), before.errors)
+
+    assert before.errors is again.errors
+
+
 def test_complex_numbers_have_a_budget_like_real_ones() -> None:
     oracle = torch.complex(normal(64, 64), normal(64, 64, seed=1))
     eager = oracle.to(torch.complex64)

@@ -1,0 +1,53 @@
+"""What a candidate's phase has time for, and what does not count as its time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.candidate import Candidate
+from stark.core.problem import Problem
+from stark.evaluator.judge.attempt import Attempt, OnTheClock
+from stark.evaluator.protocol import Evaluate, Limits
+
+LIMIT_S = 0.05
+
+
+class AtOnce:
+    """A child that has answered by the time anybody looks."""
+
+    layers: tuple[str, ...] = ()
+    pause = resume = close = copy_out = waits_s = None
+
+    def __init__(self) -> None:
+        self.allowed_s: list[float] = []
+
+    def send(self, request: dict[str, Any]) -> str:
+        return "its name"
+
+    def answer(self, nonce: str, limit_s: float) -> dict[str, Any]:
+        self.allowed_s.append(limit_s)
+        return {"ok": True, "to": nonce}
+
+
+def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
+    limits = Limits(verify_s=LIMIT_S)
+    candidate = Candidate(language="cpp", source="class ModelNew: ...")
+    request = Evaluate(
+        id="1", problem=Problem(name="x", source=""), candidate=candidate, limits=limits
+    )
+    attempt, child = Attempt(request), AtOnce()
+    on_the_clock = OnTheClock(cast(Any, child), attempt)
+
+    with attempt.during("verify", LIMIT_S):
+        with on_the_clock.asked({"do": "call"}) as answer:
+            assert {} == answer
+            time.sleep(2 * LIMIT_S)
+        on_the_clock.ask({"do": "call"})
+
+    assert {"ok": True, "to": "its name"} == answer
+    assert min(child.allowed_s) > LIMIT_S / 2
