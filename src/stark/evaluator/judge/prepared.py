@@ -144,6 +144,9 @@ class PreparedReference:
         self._check_determined(drawn, outputs)
         self.room = self._measure_room()
         self.short_of_memory = False
+        self._slices = 1
+        """Into how many the inputs were cut when the oracle was last computed."""
+
         self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
         self.warnings: tuple[str, ...] = ()
         if not self.oracle_is_float64:
@@ -325,9 +328,7 @@ class PreparedReference:
     ) -> list[ExpectedTensor]:
         """What the reference makes of these inputs. `known` is what was measured of it before, if it was."""
         eager = self.program.run(drawn)
-        oracle = (
-            self._oracle(drawn, eager, again=known is not None) if self.oracle_is_float64 else None
-        )
+        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
         errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
         return [expect(*each) for each in zip(oracle or eager, eager, errors, strict=True)]
 
@@ -389,12 +390,11 @@ class PreparedReference:
         drawn, returned = self._forms
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 
-    def _oracle(
-        self, drawn: Drawn, eager: list[torch.Tensor], again: bool = False
-    ) -> list[torch.Tensor] | None:
+    def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where there is no oracle."""
-        twin = run_twin(self.program, drawn, eager, sparing=not self.keeps_all, again=again)
+        twin = run_twin(self.program, drawn, eager, not self.keeps_all, self._slices)
         self.short_of_memory |= not twin.fits
+        self._slices = twin.slices
         return twin.outputs
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:

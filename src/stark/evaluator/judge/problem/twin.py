@@ -29,20 +29,24 @@ class Twin:
     fits: bool = True
     """Whether memory sufficed for one."""
 
+    slices: int = 1
+    """Into how many the inputs were cut."""
+
 
 def run_twin(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], sparing: bool, again: bool = False
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], sparing: bool, agreed: int = 1
 ) -> Twin:
     """The oracle for these inputs, of which the reference itself makes `eager`.
 
     A whole one takes twice the memory of inputs, outputs and all between; slices come first where that is to be spared.
-    With `again` these inputs had an oracle before, and whether slices agree is not looked at another time.
+    Slices of which there are `agreed` were found to agree with the whole before, and are not looked at again: whoever mixes
+    what lies along the first axis does so whatever the inputs are.
     """
     fits = True
     for slices in (*SLICES, WHOLE) if sparing else (WHOLE, *SLICES):
-        outputs, enough = _attempt(program, drawn, eager, slices, again)
+        outputs, enough = _attempt(program, drawn, eager, slices, slices == agreed)
         if outputs is not None:
-            return Twin(outputs)
+            return Twin(outputs, slices=slices)
         fits &= enough
         if enough and slices == WHOLE:
             break  # it does not run in float64
@@ -50,14 +54,14 @@ def run_twin(
 
 
 def _attempt(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, again: bool
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, agreed: bool
 ) -> tuple[list[torch.Tensor] | None, bool]:
     """The oracle in so many slices, or None; and whether memory sufficed."""
     try:
         if slices == WHOLE:
             outputs = program.run_float64(drawn, program.in_float64())
             return (outputs if _forms(outputs) == _forms(eager) else None), True
-        return _sliced(program, drawn, eager, slices, again), True
+        return _sliced(program, drawn, eager, slices, agreed), True
     except (Exception, SystemExit) as error:
         # The boundary: the user's code, in a type or on a size that it was not written for.
         fits = not ran_out(error)
@@ -67,7 +71,7 @@ def _attempt(
 
 
 def _sliced(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, again: bool
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, agreed: bool
 ) -> list[torch.Tensor] | None:
     """The oracle slice by slice, or None where the reference does not treat the first axis as a batch."""
     length = len(eager[0]) if eager[0].dim() else 0
@@ -82,7 +86,7 @@ def _sliced(
         tensors = [t[span] if cut else t for t, cut in zip(drawn.tensors, batched, strict=True)]
         part = Drawn(tensors, drawn.arguments)
         wanted = [t[span] for t in eager]
-        if not again and not _agrees(program.run(part), wanted):
+        if not agreed and not _agrees(program.run(part), wanted):
             return None
         found = program.run_float64(part, twin)
         if _forms(found) != _forms(wanted):
