@@ -103,7 +103,7 @@ STATUS = {
     "wrong": "incorrect",
     "unparsable": "build_failed",
     "unbuildable": "build_failed",
-    "unlaunchable": "crashed",
+    "unlaunchable": "build_failed",
     "raising": "crashed",
     "crashing": "crashed",
 }
