@@ -10,7 +10,7 @@ import platform
 import threading
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
@@ -38,6 +38,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.children import Forkserver
+from stark.evaluator.judge.running import EAGER
 from stark.evaluator.judge.shelf import Shelf
 from stark.evaluator.protocol import (
     Answer,
@@ -94,6 +95,7 @@ class Judge:
         self._pool = ThreadPoolExecutor(
             max_workers=builds + 2, initializer=_use_device, initargs=(device,)
         )
+        self._ahead = ThreadPoolExecutor(1, initializer=_use_device, initargs=(device,))
 
     def serve(self, requests: BinaryIO) -> None:
         """Answer requests until the executor closes its end; what is still in work then is given up."""
@@ -153,8 +155,11 @@ class Judge:
 
     def _ran(self, attempt: Attempt, request: Evaluate) -> Evaluation:
         """Build and run a candidate. Raises Verdict where it is not built."""
+        preparing = self._prepare_ahead(request)
         with self._building():
             built = build(attempt, self._builds)
+        if preparing is not None:
+            preparing.result()
         with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
             with self._builds.ready(attempt.candidate, built):
@@ -218,6 +223,17 @@ class Judge:
             problem,
             lambda: PreparedReference(problem, self.device, self.sheet, self.forkserver),
         )
+
+    def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
+        """Have the problem made ready while a candidate is built; on a CPU the build has the cores to itself."""
+        if self.device.type == "cpu" or self._shelf.has(request.problem):
+            return None
+
+        def prepare() -> None:
+            with self._device_lock.turn(request.problem.digest):
+                self._prepare(request.problem).running(EAGER, request.limits)
+
+        return self._ahead.submit(prepare)
 
     def _probe(self) -> None:
         """Make sure that the device survived a failing candidate; a lost device is our fault, not the next one's."""

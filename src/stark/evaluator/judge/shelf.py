@@ -45,6 +45,10 @@ class Shelf(Generic[Kept]):
         self._kept: dict[str, Kept] = {}
         """By the problem's digest, the least recently used first."""
 
+    def has(self, problem: Problem) -> bool:
+        """Whether it is ready; any thread may ask, and it may be gone the next moment."""
+        return problem.digest in self._kept
+
     def take(self, problem: Problem, prepare: Callable[[], Kept]) -> Kept:
         """The problem made ready, with `prepare` if it is not. Others go where it needs their room.
 

@@ -114,6 +114,15 @@ def test_what_was_measured_before_is_not_measured_again() -> None:
     assert before.errors is again.errors
 
 
+def test_a_brief_look_fails_whom_a_long_one_fails() -> None:
+    oracle = normal(1024, 1024)
+    wrong = oracle.float()
+    wrong[0] = 0
+
+    assert not compare(wrong, expect(oracle, oracle.float()), briefly=True).passes
+    assert compare(oracle.float(), expect(oracle, oracle.float()), briefly=True).passes
+
+
 def test_complex_numbers_have_a_budget_like_real_ones() -> None:
     oracle = torch.complex(normal(64, 64), normal(64, 64, seed=1))
     eager = oracle.to(torch.complex64)

@@ -16,13 +16,14 @@ from stark.core.measurement import Measurement, Speedup, speedup
 FEWEST_ROUNDS_WHEN_SLOW = 3
 """Enough for programs so slow that even these take three times the budget."""
 
-WIDE = 0.005
+WIDE = 0.004
 """Half-width of the interval, relative, under which no more rounds are taken."""
 
-RESOLUTION_MS = {"cuda": 0.0012, "cpu": 0.0}
-RESOLUTION_SHARE = {"cuda": 0.0, "cpu": 0.2}
-"""Two processes that run the same program steadily differ by up to so much a call, absolute and relative, by where
-their memory happens to lie (`docs/measuring.md`)."""
+SHORT_MS = 0.05
+RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
+RESOLUTION_SHARE = {"cuda": 0.0015, "cpu": 0.2}
+"""Two processes that run the same program steadily differ by up to so much a call, absolute (of calls that are shorter than
+`SHORT_MS`, and of others) and relative, by where their memory happens to lie (`docs/measuring.md`)."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.01
 """How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""
@@ -111,7 +112,7 @@ class Window:
         rounds, measurable = self._measured()
         samples_ms = tuple(every[number] for number in rounds)
         kind = program.device_kind
-        resolution_ms = RESOLUTION_MS[kind] + RESOLUTION_SHARE[kind] * median(samples_ms)
+        resolution_ms = _resolution_ms(kind, median(samples_ms))
         if (
             kind == "cpu"
         ):  # who answers in fewer words than the reference has that taken off its time all the same
@@ -199,6 +200,12 @@ class Window:
             f"its device events claim {claimed:.4g} ms a call where the judge's clock saw {seen:.4g} ms, "
             "so the judge's clock counts"
         )
+
+
+def _resolution_ms(kind: str, latency_ms: float) -> float:
+    """By how much two processes that run the same program may differ, of a call that takes so long."""
+    absolute_ms = RESOLUTION_MS[kind]["short" if latency_ms < SHORT_MS else "long"]
+    return absolute_ms + RESOLUTION_SHARE[kind] * latency_ms
 
 
 def _exact(measurement: Measurement) -> Measurement:
