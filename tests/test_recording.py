@@ -13,6 +13,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import ModelRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
+from stark.core.problem import Problem
 from stark.core.run import RoleModel
 from stark.core.usage import Budget
 from stark.optimize import optimize
@@ -252,6 +253,36 @@ async def test_a_larger_budget_than_the_recording_is_refused(store: Store) -> No
 
     with pytest.raises(RecordingError, match=f"holds no attempt {ATTEMPTS + 1}"):
         await followed(recording, invented, budget=Budget(attempts=ATTEMPTS + 1))
+
+
+async def test_a_problem_that_is_left_out_stands_nowhere_and_can_be_put_back(store: Store) -> None:
+    recording = await recorded(store)
+    problem = recording.run.problem
+
+    without = recording.without_problem()
+
+    assert problem.source in recording.calls[0].messages[-1].text
+    assert not any(
+        problem.source in message.text for call in without.calls for message in call.messages
+    )
+    assert problem.digest == without.left_out != without.run.problem.digest
+    assert recording == without.with_problem(problem)
+
+
+async def test_another_problem_is_not_put_back(store: Store) -> None:
+    without = (await recorded(store)).without_problem()
+
+    with pytest.raises(RecordingError, match="is not that of the problem other"):
+        without.with_problem(Problem(name="other", source="pass"))
+
+
+async def test_a_recording_does_not_say_where_it_was_judged(store: Store) -> None:
+    run = samples.run("sampling", 1).model_copy(update={"executor": "folder:/home/me/queue"})
+    store.create_run(run)
+    replies, _ = samples.scripted()
+    await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, samples.Notes())
+
+    assert "folder" == record(store, run).run.executor
 
 
 async def test_a_recording_names_a_commands_model_and_not_the_command(store: Store) -> None:

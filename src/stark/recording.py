@@ -40,10 +40,36 @@ class Recording(Frozen):
     promotions: dict[int, Evaluation] = Field(default={})
     """What the final check found, by attempt."""
 
+    left_out: str | None = None
+    """The digest of the problem, where its text is left out: it may be somebody else's."""
+
     @property
     def models(self) -> str:
         """The models that answered, as they were recorded."""
         return ", ".join(sorted({call.reply.model for call in self.calls}))
+
+    def without_problem(self) -> Recording:
+        """The same with a line in place of the problem's text, wherever it stands."""
+        problem = self.run.problem
+        return self._with_text(problem.source, _line(problem), left_out=problem.digest)
+
+    def with_problem(self, problem: Problem) -> Recording:
+        """The same with the problem's text again. Raises RecordingError if it is another's."""
+        if self.left_out != problem.digest:
+            raise RecordingError(
+                f"the recording is of {self.run.problem.name}, whose text is not that of the problem {problem.name}"
+            )
+        return self._with_text(self.run.problem.source, problem.source, left_out=None)
+
+    def _with_text(self, old: str, new: str, left_out: str | None) -> Recording:
+        problem = self.run.problem.model_copy(update={"source": new})
+        return self.model_copy(
+            update={
+                "run": self.run.model_copy(update={"problem": Problem(**problem.model_dump())}),
+                "calls": tuple(_replaced(call, old, new) for call in self.calls),
+                "left_out": left_out,
+            }
+        )
 
 
 class RecordedCompiler:
@@ -87,13 +113,30 @@ def record(store: Store, run: Run) -> Recording:
                 f"`stark resume {run.id}`, then record it"
             )
     return Recording(
-        run=run.model_copy(update={"models": _without_commands(run.models)}),
+        run=run.model_copy(
+            update={
+                "models": _without_commands(run.models),
+                "executor": re.sub(r"^(command|folder):.*", r"\1", run.executor, flags=re.DOTALL),
+            }
+        ),
         reference=reference,
         selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
         nodes=tuple(nodes),
         calls=tuple(call for call in store.calls(run.id) if call.attempt in finished),
         promotions=store.promotions(run.id),
     )
+
+
+def _line(problem: Problem) -> str:
+    return f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
+
+
+def _replaced(call: Call, old: str, new: str) -> Call:
+    messages = (
+        message.model_copy(update={"text": message.text.replace(old, new)})
+        for message in call.messages
+    )
+    return call.model_copy(update={"messages": tuple(messages)})
 
 
 def _without_commands(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:

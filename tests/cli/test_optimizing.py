@@ -196,6 +196,21 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 3 == len(executor.evaluated)
 
 
+def test_a_recording_without_its_problem_is_replayed_with_the_file(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    stark(*THREE)
+    assert 0 == stark("record", "last", "run.json", "--without-problem").code
+
+    alone = stark("optimize", "--replay", "run.json")
+    with_file = stark("optimize", "problem.py", "--replay", "run.json")
+    resumed = stark("resume", "last", "--replay", "run.json")
+
+    assert (2, True) == (alone.code, "name its file too" in alone.err)
+    assert 0 == with_file.code
+    assert 0 == resumed.code
+
+
 def test_a_replay_is_resumed_only_with_its_recording(stark: Stark, executor: FakeExecutor) -> None:
     stark(*THREE)
     stark("record", "last", "run.json")

@@ -221,13 +221,20 @@ def show(
 def record(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(help="The JSON file to write.")],
+    without_problem: Annotated[
+        bool,
+        typer.Option(
+            "--without-problem",
+            help="Leave the problem's text out, for one that is not yours to publish.",
+        ),
+    ] = False,
     store: StoreOption = None,
 ) -> None:
     """Write RUN to FILE: every prompt, reply and evaluation, to be read or replayed elsewhere."""
     from stark.cli.reading import record_run
     from stark.cli.settings import load_settings
 
-    raise typer.Exit(record_run(run, file, load_settings({"store": store})))
+    raise typer.Exit(record_run(run, file, without_problem, load_settings({"store": store})))
 
 
 @app.command()

@@ -96,6 +96,8 @@ def _taken_up(
                 f"run {run.id} follows a recording; go on with `stark resume {run.id} --replay FILE`"
             )
         recording = read_recording(replay)
+        if recording.left_out == run.problem.digest:
+            recording = recording.with_problem(run.problem)
         if recording.run.problem.digest != run.problem.digest:
             raise RecordingError(
                 f"{replay} is a recording of {recording.run.problem.name}, and run {run.id} follows "

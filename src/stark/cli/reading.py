@@ -60,10 +60,12 @@ def show_run(
     return 0
 
 
-def record_run(asked: str, path: Path, settings: Settings) -> int:
+def record_run(asked: str, path: Path, without_problem: bool, settings: Settings) -> int:
     """Write a run's recording."""
     with Store.open(settings.store) as store:
         recording = record(store, store.run(asked))
+    if without_problem:
+        recording = recording.without_problem()
     try:
         write_recording(recording, path)
     except OSError as error:

@@ -107,6 +107,12 @@ def replayed_run(
     recording: Recording, problem: Problem | None, settings: Settings, taken: Collection[str]
 ) -> Requested:
     """A run that follows a recording: its problem, language, strategy, seed and attempts."""
+    if recording.left_out is not None:
+        if problem is None:
+            raise RecordingError(
+                f"the recording leaves out the text of {recording.run.problem.name}; name its file too"
+            )
+        recording = recording.with_problem(problem)
     original = recording.run
     if problem is not None and problem.digest != original.problem.digest:
         raise RecordingError(
