@@ -269,6 +269,29 @@ async def test_a_problem_that_is_left_out_stands_nowhere_and_can_be_put_back(sto
     assert recording == without.with_problem(problem)
 
 
+async def test_a_text_with_blank_lines_around_it_is_left_out_of_prompts_too(store: Store) -> None:
+    recording = await recorded(store)
+    problem = recording.run.problem
+    loose = Problem(name=problem.name, source=f"\n{problem.source}\n\n")
+    recording = recording.model_copy(
+        update={"run": recording.run.model_copy(update={"problem": loose})}
+    )
+
+    without = recording.without_problem()
+
+    assert problem.source.strip() not in without.calls[0].messages[-1].text
+
+
+async def test_a_text_that_a_reply_repeats_cannot_be_left_out(store: Store) -> None:
+    recording = await recorded(store)
+    call = recording.calls[0]
+    said = call.reply.model_copy(update={"text": f"It says\n{recording.run.problem.source}"})
+    calls = (call.model_copy(update={"reply": said}), *recording.calls[1:])
+
+    with pytest.raises(RecordingError, match="repeats the problem's text"):
+        recording.model_copy(update={"calls": calls}).without_problem()
+
+
 async def test_another_problem_is_not_put_back(store: Store) -> None:
     without = (await recorded(store)).without_problem()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Mapping
@@ -49,9 +50,24 @@ class Recording(Frozen):
         return ", ".join(sorted({call.reply.model for call in self.calls}))
 
     def without_problem(self) -> Recording:
-        """The same with a line in place of the problem's text, wherever it stands."""
+        """The same with a line in place of the problem's text, in the run and in every prompt.
+
+        Raises RecordingError where the text stands somewhere else too.
+        """
         problem = self.run.problem
-        return self._with_text(problem.source, _line(problem), left_out=problem.digest)
+        if any(node.role == COMPILER for node in self.nodes):
+            raise RecordingError(
+                "the run began with the compiler's candidate, which holds the problem's text; record it with the problem"
+            )
+        without = self._with_text(problem.source, _line(problem), left_out=problem.digest)
+        if (
+            json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
+            in without.model_dump_json()
+        ):
+            raise RecordingError(
+                "a reply or a candidate repeats the problem's text, so it cannot be left out; record it with the problem"
+            )
+        return without
 
     def with_problem(self, problem: Problem) -> Recording:
         """The same with the problem's text again. Raises RecordingError if it is another's."""
@@ -66,7 +82,7 @@ class Recording(Frozen):
         return self.model_copy(
             update={
                 "run": self.run.model_copy(update={"problem": Problem(**problem.model_dump())}),
-                "calls": tuple(_replaced(call, old, new) for call in self.calls),
+                "calls": tuple(_replaced(call, old.strip(), new.strip()) for call in self.calls),
                 "left_out": left_out,
             }
         )

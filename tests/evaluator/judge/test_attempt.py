@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any, cast
 
@@ -21,7 +22,8 @@ class AtOnce:
     """A child that has answered by the time anybody looks."""
 
     layers: tuple[str, ...] = ()
-    pause = resume = close = copy_out = waits_s = None
+    pause = resume = close = copy_out = waits_s = core = None
+    watched = contextlib.nullcontext
 
     def __init__(self) -> None:
         self.allowed_s: list[float] = []

@@ -151,6 +151,7 @@ class Runner:
             for places in given["inputs"]
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
+        self.orders = given["orders"]
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)
@@ -252,8 +253,7 @@ class Runner:
         reads a host's memory in the usual order; on a GPU the reference's order is as good.
         """
         leaves = leaves_of(returned)
-        outputs = self.outputs[0]
-        as_good = [out.stride() for out in outputs] if self.device.type == "cuda" else []
+        as_good = self.orders if self.device.type == "cuda" else []
         orders = [*as_good, *[None] * (len(leaves) - len(as_good))]
         return [_dense(leaf, order) for leaf, order in zip(leaves, orders, strict=False)]
 

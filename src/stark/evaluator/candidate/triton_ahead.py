@@ -20,7 +20,15 @@ from triton import knobs
 from triton.backends.nvidia import driver
 from triton.runtime import build
 
-NOT_AHEAD = (AttributeError, AssertionError, OSError, RuntimeError, subprocess.SubprocessError)
+NOT_AHEAD = (
+    AttributeError,
+    AssertionError,
+    ImportError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    subprocess.SubprocessError,
+)
 """What a part raises that is not there, or not as it is known here: no driver on this machine, above all."""
 
 
@@ -33,7 +41,7 @@ def hash_compiler() -> None:
         ("triton.backends.nvidia.driver", "library_dirs"),
         ("triton.backends.nvidia.compiler", "get_ptxas"),
     ):
-        with suppress(*NOT_AHEAD, TypeError):
+        with suppress(*NOT_AHEAD):
             getattr(importlib.import_module(module), function)()
 
 
@@ -52,9 +60,9 @@ def handing_out(source: str, built: bytes) -> Callable[..., str]:
     """Triton's hook for building C modules: this source is built already, every other is compiled as ever."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
 
-    def build_module(name: str, src: str, srcdir: str, *libraries: Any) -> str:
+    def build_module(name: str, src: str, srcdir: str, *how: Any) -> str:
         if Path(src).read_text() != source:
-            return compiled(name, src, srcdir, *libraries)
+            return compiled(name, src, srcdir, *how)
         place = Path(srcdir) / f"{name}{suffix}"
         place.write_bytes(built)
         return str(place)
@@ -62,11 +70,16 @@ def handing_out(source: str, built: bytes) -> Callable[..., str]:
     return build_module
 
 
-def compiled(name: str, src: str, srcdir: str, *libraries: Any) -> str:
-    """A C module compiled by Triton itself; returns its path. Raises what Triton raises."""
+def compiled(name: str, src: str, srcdir: str, *how: Any) -> str:
+    """A C module compiled by Triton itself; returns its path. Raises what Triton raises.
+
+    `how` are lists of folders of libraries and of headers, of libraries and, in versions that give them to a hook, flags.
+    """
+    if len(how) == 3:
+        how = (*how, [])
     hook, knobs.build.impl = knobs.build.impl, None
     try:
-        path: str = build._build(name, src, srcdir, *libraries, [])
+        path: str = build._build(name, src, srcdir, *how)
     finally:
         knobs.build.impl = hook
     return path

@@ -87,13 +87,11 @@ class OnTheClock:
         self._child, self._attempt = child, attempt
         self.layers = child.layers
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
-        self.copy_out, self.waits_s = child.copy_out, child.waits_s
+        self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Its answer. Raises ChildFailed."""
-        with self.asked(request, limit_s) as answer:
-            pass
-        return answer
+        return self._answer(self._child.send(request), limit_s)
 
     @contextmanager
     def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
@@ -103,10 +101,14 @@ class OnTheClock:
         """
         answer: Message = {}
         nonce = self._child.send(request)
-        yield answer
+        with self._child.watched():
+            yield answer
+        answer.update(self._answer(nonce, limit_s))
+
+    def _answer(self, nonce: str, limit_s: float) -> Message:
         left_s = max(self._attempt.limit_s - self._attempt.asked_s, 1e-3)
         begin = time.monotonic()
         try:
-            answer.update(self._child.answer(nonce, min(left_s, limit_s)))
+            return self._child.answer(nonce, min(left_s, limit_s))
         finally:
             self._attempt.asked_s += time.monotonic() - begin

@@ -34,10 +34,11 @@ from stark.evaluator.judge.prepared import (
 )
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
+from stark.evaluator.judge.problem.twin import ran_out
 from stark.evaluator.judge.processes.children import (
     Allowance,
-    child_environment,
 )
+from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
 from stark.evaluator.judge.running import (
     EAGER,
@@ -223,9 +224,22 @@ def _verify_on(
         prepared.settle()
         with child.asked({"do": "call", "slot": slot, "seed": 0}) as answer:
             # It may be compiling: what it should return is worked out in the meantime.
-            expected = expected or prepared.expected(trial, drawn)
+            expected = expected or _expected_if_it_fits(prepared, trial, drawn)
+        expected = expected or prepared.expected(trial, drawn)
         comparisons += _compare(prepared, slot, expected, answer.get("odd"), str(trial))
     return comparisons
+
+
+def _expected_if_it_fits(
+    prepared: PreparedReference, trial: Trial, drawn: Drawn
+) -> Expected | None:
+    """Expected values, or None where a running candidate leaves too little memory."""
+    try:
+        return prepared.expected(trial, drawn)
+    except (ProblemError, torch.OutOfMemoryError) as error:
+        if not ran_out(error):
+            raise
+        return None
 
 
 def _compare(

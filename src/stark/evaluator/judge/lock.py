@@ -40,6 +40,11 @@ class DeviceLock:
         self._held = False
         self._prepared: str | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody of this judge holds the device or waits for it."""
+        return not self._held and not self._waiting
+
     @contextmanager
     def turn(self, problem: str | None = None) -> Iterator[None]:
         """Hold the device for work on a problem, or for work that prepares none."""

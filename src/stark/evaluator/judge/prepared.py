@@ -123,9 +123,13 @@ class PreparedReference:
         self._errors: dict[Trial, list[ExpectedErrors]] = {}
         """Of the trials that every candidate is verified on; kept where what they belong to is too large to be."""
 
+        self._slices: dict[str | None, int] = {}
+        """Into how many the inputs of a regime, or the problem's own, were cut when their oracle was last computed."""
+
         self._learn(self.program.draw(self.nominal[0].seed))
         self.shared = self._new_set("candidate")
         self._held.callback(self.shared.arena.close)
+        self._expect_nominal()
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
         self._profile: Profile | None = None
@@ -136,24 +140,41 @@ class PreparedReference:
 
     def _learn(self, drawn: Drawn) -> None:
         """Find out about the program what does not change, by its first inputs."""
-        outputs = self.program.run_first(drawn)
+        outputs, peak_bytes = self._run_first(drawn)
         returned = outputs[: len(outputs) - len(self.program.changes)]
         self.input_specs, self.output_specs = _specs(drawn.tensors), _specs(returned)
         self._forms = Drawn(_formed(drawn.tensors), drawn.arguments), _formed(returned)
         self._arguments = drawn.arguments
         self._check_determined(drawn, outputs)
-        self.room = self._measure_room()
+        self.room = self._measure_room(peak_bytes)
         self.short_of_memory = False
-        self._slices = 1
-        """Into how many the inputs were cut when the oracle was last computed."""
-
         self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
         self.warnings: tuple[str, ...] = ()
         if not self.oracle_is_float64:
             self.warnings = (NO_ROOM if self.short_of_memory else NO_FLOAT64,)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
 
-    def _measure_room(self) -> Room:
+    def _run_first(self, drawn: Drawn) -> tuple[list[torch.Tensor], int]:
+        """The outputs of the first call, and on a GPU what it took at most beside its inputs."""
+        if self.device.type == "cpu":
+            return self.program.run_first(drawn), 0
+        torch.cuda.reset_peak_memory_stats(self.device)
+        before = torch.cuda.memory_allocated(self.device)
+        outputs = self.program.run_first(drawn)
+        return outputs, torch.cuda.max_memory_allocated(self.device) - before
+
+    def _expect_nominal(self) -> None:
+        """Measure what candidates are held to now, while none of them takes memory from the oracle."""
+        try:
+            for trial in self.nominal:
+                self.expected(trial)
+        except torch.OutOfMemoryError:
+            self.oracle_is_float64, self.short_of_memory = False, True
+            self.warnings = (NO_ROOM,)
+            self._kept.clear()
+            self._errors.clear()
+
+    def _measure_room(self, peak_bytes: int) -> Room:
         """How much may be kept; what drawing takes is known from the second time on."""
         begin = time.monotonic()
         self.drawn(self.nominal[1])  # refused now if it has another form
@@ -165,6 +186,7 @@ class PreparedReference:
             results=len(self.output_specs),
             trials=NOMINAL_TRIALS + len(REGIMES),
             draw_s=time.monotonic() - begin,
+            peak_bytes=peak_bytes,
         )
 
     @property
@@ -193,7 +215,8 @@ class PreparedReference:
         if trial in self._kept:
             return self._kept[trial]
         drawn = drawn or self.drawn(trial)
-        expected = Expected(drawn, self.expected_of(drawn, self._errors.get(trial)))
+        outputs = self.expected_of(drawn, trial.regime, self._errors.get(trial))
+        expected = Expected(drawn, outputs)
         if trial.kept:
             self._errors[trial] = [output.errors for output in expected.outputs]
             if self.keeps_all:
@@ -207,11 +230,12 @@ class PreparedReference:
             for _ in range(MORE_TRIALS):
                 yield Trial(secrets.randbits(48), calls=REPEATS, kept=False)
             tried = {trial.regime for trial in self.trials}
-            yield from self._sensible([regime for regime in REGIMES if regime not in tried])
+            others = [regime for regime in REGIMES if regime not in tried]
+            yield from self._sensible(others, kept=False)
 
-    def _sensible(self, regimes: list[str]) -> Iterator[Trial]:
+    def _sensible(self, regimes: list[str], kept: bool = True) -> Iterator[Trial]:
         """Trials in those of the regimes in which the reference itself makes sense."""
-        tried = (Trial(secrets.randbits(48), regime) for regime in regimes)
+        tried = (Trial(secrets.randbits(48), regime, kept=kept) for regime in regimes)
         return (trial for trial in tried if self._makes_sense(trial))
 
     def _degenerate(self) -> tuple[str, ...]:
@@ -266,7 +290,7 @@ class PreparedReference:
         try:
             outputs = self.expected(trial).outputs
         except (ProblemError, torch.OutOfMemoryError) as error:
-            self._kept.pop(trial, None)
+            self._forget(trial)
             self.short_of_memory |= ran_out(error)
             return False
         sound = all(
@@ -277,8 +301,12 @@ class PreparedReference:
             if output.oracle.is_floating_point()
         )
         if not sound:
-            self._kept.pop(trial, None)
+            self._forget(trial)
         return sound
+
+    def _forget(self, trial: Trial) -> None:
+        self._kept.pop(trial, None)
+        self._errors.pop(trial, None)
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """A reference in a child of its own, loaded and warm, run by the same code as any candidate.
@@ -324,11 +352,19 @@ class PreparedReference:
             yield self.drawn(Trial(secrets.randbits(48)))
 
     def expected_of(
-        self, drawn: Drawn, known: list[ExpectedErrors] | None = None
+        self,
+        drawn: Drawn,
+        regime: str | None = None,
+        known: list[ExpectedErrors] | None = None,
     ) -> list[ExpectedTensor]:
-        """What the reference makes of these inputs. `known` is what was measured of it before, if it was."""
+        """What the reference makes of these inputs. `known` is what was measured of it before, if it was.
+
+        Raises torch.OutOfMemoryError where there is an oracle, and no memory for it now.
+        """
         eager = self.program.run(drawn)
-        oracle = self._oracle(drawn, eager) if self.oracle_is_float64 else None
+        oracle = self._oracle(drawn, eager, regime) if self.oracle_is_float64 else None
+        if self.oracle_is_float64 and oracle is None:
+            raise torch.OutOfMemoryError(f"{self.problem.name}: no memory is left for the oracle")
         errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
         return [expect(*each) for each in zip(oracle or eager, eager, errors, strict=True)]
 
@@ -390,11 +426,14 @@ class PreparedReference:
         drawn, returned = self._forms
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 
-    def _oracle(self, drawn: Drawn, eager: list[torch.Tensor]) -> list[torch.Tensor] | None:
+    def _oracle(
+        self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None
+    ) -> list[torch.Tensor] | None:
         """Outputs in float64, or None where there is no oracle."""
-        twin = run_twin(self.program, drawn, eager, not self.keeps_all, self._slices)
+        agreed = self._slices.get(regime, 1)
+        twin = run_twin(self.program, drawn, eager, not self.keeps_all, agreed)
         self.short_of_memory |= not twin.fits
-        self._slices = twin.slices
+        self._slices[regime] = twin.slices
         return twin.outputs
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:

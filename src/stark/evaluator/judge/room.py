@@ -44,6 +44,9 @@ class Room:
     draw_s: float
     """What drawing one set of inputs takes."""
 
+    peak_bytes: int = 0
+    """What a call takes at most beside its inputs, on a GPU."""
+
     def of(self, use: Literal["expected", "slots"]) -> float:
         """Bytes that may be filled for a use."""
         if self.device.kind == "cuda":
@@ -62,8 +65,12 @@ class Room:
 
     @property
     def working_bytes(self) -> int:
-        """What the judge and a candidate take side by side, each at its own work on one trial."""
-        return WORKING * self.expected_bytes
+        """What the judge and a candidate take side by side, each at its own work on one trial.
+
+        What passes between inputs and outputs the judge has twice as large, in float64.
+        """
+        between = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
+        return WORKING * (self.expected_bytes + between)
 
     @property
     def keeps_all(self) -> bool:

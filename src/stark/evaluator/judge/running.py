@@ -17,8 +17,8 @@ from stark.evaluator.judge.processes.children import (
     Child,
     ChildFailed,
     Forkserver,
-    child_environment,
 )
+from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.protocol import Limits
 
@@ -59,6 +59,10 @@ class RunningReference:
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
         return self.child.waits_s()
+
+    def core(self) -> int | None:
+        """The core that its first thread ran on last, if that is known."""
+        return self.child.core()
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
         """Copy bytes of its memory."""

@@ -228,10 +228,16 @@ class Judge:
         """Have the problem made ready while a candidate is built; on a CPU the build has the cores to itself."""
         if self.device.type == "cpu" or self._shelf.has(request.problem):
             return None
+        if not self._device_lock.idle:  # others would have to go where room is short
+            return None
 
         def prepare() -> None:
             with self._device_lock.turn(request.problem.digest):
-                self._prepare(request.problem).running(EAGER, request.limits)
+                try:
+                    self._prepare(request.problem).running(EAGER, request.limits)
+                except ProblemError:
+                    self._lost |= not works(self.device)
+                    raise
 
         return self._ahead.submit(prepare)
 

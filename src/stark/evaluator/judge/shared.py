@@ -72,6 +72,7 @@ class SharedSet:
                 "inputs": inputs,
                 "state": named,
                 "outputs": results,
+                "orders": [output.stride() for output in outputs],
             },
             self.setup,
         )

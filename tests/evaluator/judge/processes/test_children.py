@@ -13,8 +13,8 @@ from stark.evaluator.judge.processes.children import (
     ChildFailed,
     Forkserver,
     SandboxFailed,
-    child_environment,
 )
+from stark.evaluator.judge.processes.environment import child_environment
 
 pytest.importorskip("torch")
 
@@ -94,6 +94,26 @@ def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) 
 
     assert "the process exited with code 7" == says(forkserver, tmp_path, exits)
     assert "the process died by signal SIGTERM" == says(forkserver, tmp_path, dies)
+
+
+def test_memory_is_bounded_while_nobody_waits_for_an_answer(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    (tmp_path / "program.py").write_text(
+        "import time\nkept = b'x' * (2 << 30)\ntime.sleep(60)\nclass Model: pass\n"
+    )
+    child = forkserver.fork(allowed(tmp_path))
+    asked = {"do": "import", "path": str(tmp_path / "program.py"), "class": "Model"}
+    try:
+        child.send(asked)
+        with pytest.raises(ChildFailed) as ended, child.watched():
+            deadline = time.monotonic() + 20
+            while child._exit_code() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+    finally:
+        child.close()
+
+    assert "out_of_memory" == ended.value.kind
 
 
 def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Path) -> None:

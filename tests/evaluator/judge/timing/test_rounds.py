@@ -44,6 +44,9 @@ class Sleeper:
     def waits_s(self) -> dict[str, float]:
         return {"1": self.waited_s}
 
+    def core(self) -> None:
+        return None
+
     def resume(self) -> None:
         self.stopped = False
 

@@ -123,6 +123,14 @@ def test_a_brief_look_fails_whom_a_long_one_fails() -> None:
     assert compare(oracle.float(), expect(oracle, oracle.float()), briefly=True).passes
 
 
+def test_numbers_of_one_byte_have_the_references_own_error() -> None:
+    oracle = normal(64, 64)
+    eager = oracle.to(torch.float8_e4m3fn)
+
+    assert passes(eager.clone(), oracle, eager)
+    assert "relative RMS error 1," in said(torch.zeros_like(eager), oracle, eager)
+
+
 def test_complex_numbers_have_a_budget_like_real_ones() -> None:
     oracle = torch.complex(normal(64, 64), normal(64, 64, seed=1))
     eager = oracle.to(torch.complex64)

@@ -29,8 +29,8 @@ from stark.evaluator.judge.processes.children import (
     Allowance,
     ChildFailed,
     Forkserver,
-    child_environment,
 )
+from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.protocol import Limits
 from stark.languages import language
 

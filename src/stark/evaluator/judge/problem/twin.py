@@ -39,8 +39,8 @@ def run_twin(
     """The oracle for these inputs, of which the reference itself makes `eager`.
 
     A whole one takes twice the memory of inputs, outputs and all between; slices come first where that is to be spared.
-    Slices of which there are `agreed` were found to agree with the whole before, and are not looked at again: whoever mixes
-    what lies along the first axis does so whatever the inputs are.
+    Slices of which there are `agreed` were found to agree with the whole before, on inputs of this kind, and are not looked at
+    again.
     """
     fits = True
     for slices in (*SLICES, WHOLE) if sparing else (WHOLE, *SLICES):

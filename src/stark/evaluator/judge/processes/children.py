@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,17 @@ from typing import Literal
 from stark.evaluator.candidate.sandbox.bounds import most_processes
 from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
+from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.folders import excess
 from stark.evaluator.judge.processes.memory import copy_memory, last_of_line
 from stark.evaluator.judge.processes.output import Output
 from stark.evaluator.judge.processes.standstill import Restless, Standstill, go_on, stop
-from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree, waits_s
+from stark.evaluator.judge.processes.watch import (
+    exact_memory_bytes,
+    last_core,
+    use_of_tree,
+    waits_s,
+)
 
 POLL_S = 0.05
 """How often a waiting judge looks at what a child uses."""
@@ -43,15 +49,6 @@ SERVER_S = 150.0
 
 ENDING_S = 5.0
 """How long a killed child may take to end; a process stuck in a driver takes longer."""
-
-INHERITED = (
-    "PATH LANG LC_ALL LC_CTYPE LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CC CXX CUDAHOSTCXX CUDA_HOME "
-    "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
-    "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
-).split()
-"""Environment variables that a child gets; everything else, keys above all, stays out. What sets a GPU's precision must be
-the same there as in the judge."""
-
 
 FORKSERVER_ENVIRONMENT = {
     # Importing tvm_ffi must not look for a device: a process that did cannot be forked from.
@@ -275,6 +272,31 @@ class Child:
             )
         return answer
 
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look at what it uses while nobody waits for an answer of it. One that uses too much is ended; raises ChildFailed."""
+        done = threading.Event()
+        failed: list[ChildFailed] = []
+
+        def watch() -> None:
+            while not done.wait(POLL_S):
+                try:
+                    self._check_use()
+                except ChildFailed as failure:
+                    failed.append(failure)
+                    self._kill()
+                    return
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+        if failed:
+            raise failed[0]
+
     def pause(self) -> float:
         """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed.
 
@@ -300,6 +322,10 @@ class Child:
         """How long each of its threads has waited for a core so far."""
         return waits_s(self._runner_pid)
 
+    def core(self) -> int | None:
+        """The core that its first thread ran on last, if that is known."""
+        return last_core(self._runner_pid)
+
     def copy_out(self, source: int, target: int, size: int) -> bool:
         """Copy bytes from its memory to an address of this process's; false where it has none there."""
         return copy_memory(self._runner_pid, source, target, size)
@@ -307,12 +333,15 @@ class Child:
     def close(self) -> str:
         """Kill the child with all its processes; returns what it printed, bounded."""
         self._channel.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._kill()
         deadline = time.monotonic() + ENDING_S
         while self._exit_code() is None and time.monotonic() < deadline:
             time.sleep(0.002)
         return self._output.close()
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def _receive(self, deadline: float, limit_s: float) -> Message:
         while True:
@@ -364,22 +393,6 @@ class Child:
             return ChildFailed("out_of_memory", "the process was killed by SIGKILL, as for memory")
         known = {entry.value: entry.name for entry in signal.Signals}
         return ChildFailed("crashed", f"the process died by signal {known.get(-code, -code)}")
-
-
-def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
-    """The whole environment of a child that works in `folder`."""
-    kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    tools = str(Path(sys.executable).parent)
-    return {
-        **kept,
-        "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
-        "HOME": str(folder),
-        "TMPDIR": str(folder),
-        # Triton looks for its home when it is imported, which was in the process that children are forked from.
-        "TRITON_HOME": str(folder),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        **(extra or {}),
-    }
 
 
 def _left_out() -> dict[str, str]:

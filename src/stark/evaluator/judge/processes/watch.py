@@ -13,6 +13,9 @@ from pathlib import Path
 _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
+_PROCESSOR = 36
+"""Place of the core in a process's `stat`, counted from its state, which follows the name."""
+
 MOST_LOOKED_AT = 4096
 """Processes in one tree, in case one grows faster than it is read."""
 
@@ -52,6 +55,14 @@ def waits_s(pid: int) -> dict[str, float]:
         with suppress(OSError, ValueError, IndexError):
             waits[task.parent.name] = int(task.read_text().split()[1]) / 1e9
     return waits
+
+
+def last_core(pid: int) -> int | None:
+    """The core that the first thread of a process ran on last; None where the kernel does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+        return int(fields[_PROCESSOR])
+    return None
 
 
 def exact_memory_bytes(use: Use) -> int:

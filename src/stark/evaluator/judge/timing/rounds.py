@@ -11,9 +11,11 @@ bounds them. On a CPU the judge's wall clock is the clock.
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -58,6 +60,9 @@ class Asked(Protocol):
 
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
+
+    def core(self) -> int | None:
+        """The core that its first thread ran on last, if that is known."""
 
 
 @dataclass
@@ -128,9 +133,10 @@ class Timed:
         self.child.resume()
         try:
             self.warm()
-            before = self.child.waits_s()
-            block = self.sample(slots)
-            after = self.child.waits_s()
+            with _on(self.child.core() if self.device_kind == "cpu" else None):
+                before = self.child.waits_s()
+                block = self.sample(slots)
+                after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
         waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
@@ -290,6 +296,23 @@ def _window(candidate: Timed, references: Mapping[str, Timed], contents: Content
     for reference in references.values():
         reference.child.pause()
     return Window(candidate, references, calls, asking_ms)
+
+
+@contextmanager
+def _on(core: int | None) -> Iterator[None]:
+    """Keep this thread on the core of the thread that waits for it.
+
+    On any other it drives off one of the program's threads, which then share the first one's core for a whole block.
+    """
+    allowed = os.sched_getaffinity(0)
+    if core not in allowed:
+        yield
+        return
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def _times(answer: object, wanted: int) -> list[float]:

@@ -19,7 +19,7 @@ FEWEST_ROUNDS_WHEN_SLOW = 3
 WIDE = 0.004
 """Half-width of the interval, relative, under which no more rounds are taken."""
 
-SHORT_MS = 0.05
+SHORT_MS = 0.1
 RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
 RESOLUTION_SHARE = {"cuda": 0.0015, "cpu": 0.2}
 """Two processes that run the same program steadily differ by up to so much a call, absolute (of calls that are shorter than

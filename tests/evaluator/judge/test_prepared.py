@@ -1,0 +1,79 @@
+"""What a problem that is too large to keep anything of is held to, all in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.device import Device  # noqa: E402
+from stark.core.problem import Problem  # noqa: E402
+from stark.evaluator.judge import room  # noqa: E402
+from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
+from stark.evaluator.judge.problem.twin import Twin  # noqa: E402
+
+DEVICE = Device(
+    kind="cpu",
+    name="x",
+    architecture="x",
+    processors=2,
+    memory_gb=8,
+    last_level_cache_mb=1,
+    bandwidth_gb_s=10,
+    peak_tflop_s={"fp32": 0.1},
+)
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedReference:
+    """Rows mix, but not where no value is above 1, as in the problem's own inputs."""
+    source = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / x.abs().amax().clamp(min=1)
+
+def get_inputs():
+    return [torch.rand(256, 64)]
+
+def get_init_inputs():
+    return []
+"""
+    for use in room.CPU_BYTES:
+        monkeypatch.setitem(room.CPU_BYTES, use, 1 << 10)
+    forkserver: Any = SimpleNamespace(folder=tmp_path)
+    problem = Problem(name="made_up", source=source)
+    return PreparedReference(problem, torch.device("cpu"), DEVICE, forkserver)
+
+
+def test_whether_rows_mix_is_looked_at_for_every_kind_of_inputs(large: PreparedReference) -> None:
+    assert not large.keeps_all
+    assert {None, "mixed"} == {trial.regime for trial in large.trials}
+    for trial in (*large.trials, *large.trials):
+        for output in large.expected(trial).outputs:
+            assert output.eager_errors.relative_rms < 1e-6
+
+
+def test_what_is_measured_once_is_not_measured_again(large: PreparedReference) -> None:
+    trial = large.trials[-1]
+
+    first, second = (large.expected(trial).outputs[0] for _ in range(2))
+
+    assert first.errors is second.errors
+
+
+def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(
+    large: PreparedReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "stark.evaluator.judge.prepared.run_twin", lambda *_: Twin(None, fits=False)
+    )
+
+    with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the oracle"):
+        large.expected(large.trials[0])
