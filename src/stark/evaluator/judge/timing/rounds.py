@@ -23,7 +23,7 @@ from typing import Protocol
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.children import ChildFailed
-from stark.evaluator.judge.timing.window import FEWEST_ROUNDS_WHEN_SLOW, Window
+from stark.evaluator.judge.timing.window import FEWEST_ROUNDS, FEWEST_ROUNDS_WHEN_SLOW, Window
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
 """About how long one sample should run, so that the cost of asking for it vanishes."""
@@ -32,7 +32,6 @@ WARMUP_BLOCKS = 3
 LONG_MS = 500.0
 """A call that takes so long is warm after three."""
 
-FEWEST_ROUNDS = 8
 MOST_ROUNDS = 100
 SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""

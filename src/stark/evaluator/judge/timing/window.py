@@ -13,8 +13,10 @@ from typing import Protocol
 
 from stark.core.measurement import Measurement, Speedup, speedup
 
+FEWEST_ROUNDS = 8
 FEWEST_ROUNDS_WHEN_SLOW = 3
-"""Enough for programs so slow that even these take three times the budget."""
+"""Enough for programs so slow that even these take three times the budget, and not where more were taken and do not count:
+few samples neither bound a time nor show who works beside the clock."""
 
 WIDE = 0.004
 """Half-width of the interval, relative, under which no more rounds are taken."""
@@ -69,9 +71,9 @@ class Window:
     def _measured(self) -> tuple[Sequence[int], bool]:
         """The rounds that are reported: those that count, or all and False where too few do."""
         counted, every = self.counted(), range(len(self.candidate.block_ms))
-        if len(counted) >= min(FEWEST_ROUNDS_WHEN_SLOW, len(every)):
-            return counted, True
-        return every, False
+        most = 2 * len(counted) >= len(every)
+        wanted = FEWEST_ROUNDS_WHEN_SLOW if most else FEWEST_ROUNDS
+        return (counted, True) if len(counted) >= min(wanted, len(every)) else (every, False)
 
     def narrow(self) -> bool:
         """Whether more rounds would tell little more."""
@@ -121,6 +123,8 @@ class Window:
             by_events and program is self.candidate
         ):  # the two clocks differ by less than proves a lie
             resolution_ms = max(resolution_ms, self._unexplained_ms())
+        if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
+            resolution_ms = max(resolution_ms, self._lateness()[1] / self.calls)
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
         return Measurement(
@@ -151,14 +155,18 @@ class Window:
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """How much longer the candidate surely worked beside its blocks than the first reference did.
+        """How much longer the candidate surely worked beside its blocks than the first reference did."""
+        return self._lateness()[0]
+
+    def _lateness(self) -> tuple[float, float]:
+        """How much longer the candidate worked beside its blocks than the first reference did: surely, and perhaps.
 
         In the rounds that count: it chooses which of its own do not. Nor does its own unrest excuse it, but for as much
         as its blocks have too, which makes its interval wide.
         """
         first = next(iter(self.references.values()))
         if not self.candidate.beside_ms:
-            return 0.0
+            return 0.0, 0.0
         rounds = self._measured()[0]
         (ours, our_blocks), (theirs, their_blocks) = (
             ([every[n] for n in rounds] for every in (program.beside_ms, program.block_ms))
@@ -169,7 +177,8 @@ class Window:
             late -= (median(our_blocks) - median(their_blocks)) / self.calls
         noise = 3 * (_deviation(theirs) + min(_deviation(ours), _deviation(our_blocks)))
         noise /= math.sqrt(len(ours))
-        return late if late > max(noise, LATE_SHARE * median(our_blocks)) else 0.0
+        sure = late > max(noise, LATE_SHARE * median(our_blocks))
+        return (late, 0.0) if sure else (0.0, max(late, 0.0))
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
