@@ -76,6 +76,31 @@ def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
     assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
 
 
+def test_a_few_rounds_of_many_that_do_not_count_assure_nothing() -> None:
+    busy = [True] * 13 + [False] * 3
+
+    reference = program([20.0] * 16, [2.0] * 16, disturbed=busy)
+    candidate = program([2.0] * 16, [0.2] * 16)
+
+    assert lowest_speedup(candidate, reference) < 1
+    assert lowest_speedup(candidate, program([20.0] * 16, [2.0] * 16)) > 5
+
+
+def test_a_slow_program_is_measured_in_three_rounds() -> None:
+    reference, candidate = program([9000.0] * 3, [900.0] * 3), program([900.0] * 3, [90.0] * 3)
+
+    assert lowest_speedup(candidate, reference) > 5
+
+
+def test_what_may_have_been_worked_beside_the_clock_widens_the_interval() -> None:
+    unsteady_ms = [2.0, 42.0, 2.0, 42.0, 2.0, 42.0, 2.0, 42.0]
+    reference = program([20.0] * 8, unsteady_ms)
+
+    candidate = program([2.0] * 8, [more + 20.0 for more in unsteady_ms])
+
+    assert lowest_speedup(candidate, reference) < 1
+
+
 def test_what_asking_costs_is_no_win() -> None:
     rounds = 20
     reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)
