@@ -55,15 +55,15 @@ class Recording(Frozen):
         Raises RecordingError where the text stands somewhere else too.
         """
         problem = self.run.problem
-        if any(node.role == COMPILER for node in self.nodes):
+        if any(node.role == COMPILER and node.candidate is not None for node in self.nodes):
             raise RecordingError(
                 "the run began with the compiler's candidate, which holds the problem's text; record it with the problem"
             )
         without = self._with_text(problem.source, _line(problem), left_out=problem.digest)
-        if (
-            json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
-            in without.model_dump_json()
-        ):
+        once = json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
+        twice = json.dumps(once, ensure_ascii=False)[1:-1]  # as in JSON that a reply holds
+        written = without.model_dump_json()
+        if once in written or twice in written:
             raise RecordingError(
                 "a reply or a candidate repeats the problem's text, so it cannot be left out; record it with the problem"
             )

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from stark.core.device import Device  # noqa: E402
 from stark.core.problem import Problem  # noqa: E402
 from stark.evaluator.judge import room  # noqa: E402
-from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
+from stark.evaluator.judge.prepared import MORE_TRIALS, PreparedReference, Trial  # noqa: E402
 from stark.evaluator.judge.problem.twin import Twin  # noqa: E402
 
 DEVICE = Device(
@@ -77,3 +77,27 @@ def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answe
 
     with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the oracle"):
         large.expected(large.trials[0])
+
+
+def test_a_candidate_that_takes_the_memory_does_not_choose_what_it_is_tried_on(
+    large: PreparedReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = large.trials_for("promote")
+    own = [next(drawn) for _ in range(len(large.trials) + MORE_TRIALS)]
+    monkeypatch.setattr(
+        "stark.evaluator.judge.prepared.run_twin", lambda *_: Twin(None, fits=False)
+    )
+
+    assert own[-1].calls > 1
+    with pytest.raises(torch.OutOfMemoryError):
+        next(drawn)
+
+
+def test_inputs_that_float64_fails_on_are_held_against_the_reference(
+    large: PreparedReference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.evaluator.judge.prepared.run_twin", lambda *_: Twin(None))
+
+    output = large.expected(Trial(seed=7, kept=False)).outputs[0]
+
+    assert output.oracle is output.eager

@@ -57,6 +57,7 @@ class Runner:
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
+        self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
         self.init_arguments: list[Any] = []

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from stark.core.evaluation import (
     Correct,
     Evaluation,
     Incorrect,
+    OutOfMemory,
     Rejected,
     evidence,
 )
@@ -188,7 +190,7 @@ class Verified:
 
 def _verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Verified:
     slack_s = REFERENCE_CALLS * prepared.reference_s
-    with attempt.during("verify", attempt.limits.verify_s + slack_s):
+    with attempt.during("verify", attempt.limits.verify_s + slack_s), _beside(attempt):
         found = [
             (trial, comparison)
             for trial in prepared.trials_for(attempt.effort)
@@ -228,6 +230,18 @@ def _verify_on(
         expected = expected or prepared.expected(trial, drawn)
         comparisons += _compare(prepared, slot, expected, answer.get("odd"), str(trial))
     return comparisons
+
+
+@contextmanager
+def _beside(attempt: Attempt) -> Iterator[None]:
+    """What the judge has too little memory for in here, it had enough for before the candidate was there: that is its verdict."""
+    try:
+        yield
+    except (ProblemError, torch.OutOfMemoryError) as error:
+        if not ran_out(error):
+            raise
+        reason = "beside what it holds, too little memory is left to work out what is expected"
+        raise Verdict(OutOfMemory(phase=attempt.phase, error=f"{reason}: {error}")) from error
 
 
 def _expected_if_it_fits(
@@ -301,7 +315,7 @@ def _time(
     def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:
         _compare(prepared, slot, Expected(drawn, expected), odd, "while it was timed, ")
 
-    with attempt.during("time", limit_s):
+    with attempt.during("time", limit_s), _beside(attempt):
         child.pause()  # one that crowds the machine must not keep a reference from starting
         running = _references(attempt, prepared)
         child.resume()
@@ -314,7 +328,8 @@ def _time(
         )
     doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
     if doubts:
-        _check_possible(candidate.latency_ms, prepared)
+        with _beside(attempt):
+            _check_possible(candidate.latency_ms, prepared)
     return Correct(
         accuracy=verified.accuracy,
         candidate=candidate,

@@ -35,7 +35,7 @@ from stark.evaluator.judge.problem.roofline import (
     roofline,
     synchronize,
 )
-from stark.evaluator.judge.problem.twin import ran_out, run_twin
+from stark.evaluator.judge.problem.twin import Twin, ran_out, run_twin
 from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
@@ -148,7 +148,7 @@ class PreparedReference:
         self._check_determined(drawn, outputs)
         self.room = self._measure_room(peak_bytes)
         self.short_of_memory = False
-        self.oracle_is_float64 = self._oracle(drawn, outputs) is not None
+        self.oracle_is_float64 = self._twin(drawn, outputs).outputs is not None
         self.warnings: tuple[str, ...] = ()
         if not self.oracle_is_float64:
             self.warnings = (NO_ROOM if self.short_of_memory else NO_FLOAT64,)
@@ -290,6 +290,8 @@ class PreparedReference:
         try:
             outputs = self.expected(trial).outputs
         except (ProblemError, torch.OutOfMemoryError) as error:
+            if not trial.kept and ran_out(error):
+                raise  # a candidate is there, and may not choose what it is tried on
             self._forget(trial)
             self.short_of_memory |= ran_out(error)
             return False
@@ -362,11 +364,11 @@ class PreparedReference:
         Raises torch.OutOfMemoryError where there is an oracle, and no memory for it now.
         """
         eager = self.program.run(drawn)
-        oracle = self._oracle(drawn, eager, regime) if self.oracle_is_float64 else None
-        if self.oracle_is_float64 and oracle is None:
+        twin = self._twin(drawn, eager, regime) if self.oracle_is_float64 else Twin(None)
+        if not twin.fits:
             raise torch.OutOfMemoryError(f"{self.problem.name}: no memory is left for the oracle")
         errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
-        return [expect(*each) for each in zip(oracle or eager, eager, errors, strict=True)]
+        return [expect(*each) for each in zip(twin.outputs or eager, eager, errors, strict=True)]
 
     def least_ms(self) -> float:
         """The time below which no program can have written what one call computes; 0 where that cannot be said."""
@@ -377,7 +379,11 @@ class PreparedReference:
                 [*one.drawn.tensors, *self.program.model.state_dict().values()],
                 [output.eager for output in other.outputs],
             )
-        except RuntimeError:  # too little memory to sort in, or a type that cannot be sorted
+        except torch.OutOfMemoryError:
+            raise
+        except (
+            RuntimeError
+        ):  # a type that cannot be sorted, or too little of a host's memory to sort in
             return 0.0
         bandwidth = max(self.sheet.bandwidth_gb_s, bandwidth_now(self.device))
         return least_ms(fresh, caches_bytes(self.sheet), bandwidth)
@@ -426,15 +432,13 @@ class PreparedReference:
         drawn, returned = self._forms
         return SharedSet(self.program, drawn, returned, folder, self.slots)
 
-    def _oracle(
-        self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None
-    ) -> list[torch.Tensor] | None:
-        """Outputs in float64, or None where there is no oracle."""
+    def _twin(self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None) -> Twin:
+        """The oracle for these inputs, or why there is none."""
         agreed = self._slices.get(regime, 1)
         twin = run_twin(self.program, drawn, eager, not self.keeps_all, agreed)
         self.short_of_memory |= not twin.fits
         self._slices[regime] = twin.slices
-        return twin.outputs
+        return twin
 
     def _check_determined(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Raises ProblemError for a reference that draws random numbers; notes what a call takes."""

@@ -45,7 +45,7 @@ class Room:
     """What drawing one set of inputs takes."""
 
     peak_bytes: int = 0
-    """What a call takes at most beside its inputs, on a GPU."""
+    """What a call takes at most on a GPU, beside its inputs and with a copy of them."""
 
     def of(self, use: Literal["expected", "slots"]) -> float:
         """Bytes that may be filled for a use."""

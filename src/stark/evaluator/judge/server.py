@@ -114,11 +114,14 @@ class Judge:
 
         So does a device that a problem has put out of use for this process, after the answer.
         """
-        answered = False
+        answered, lost_before = False, self._lost
         try:
             self._say(self._answer(request))
             answered = not self._lost
         except ProblemError as error:
+            if lost_before:  # by another problem: this one is asked for again, elsewhere
+                self._say(JudgeFailed(id=request.id, error="the device was lost before"))
+                return
             self._say(ProblemRefused(id=request.id, error=_sayable(str(error))))
             answered = works(self.device)
         except BaseException:

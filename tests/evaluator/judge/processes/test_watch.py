@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 
-from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
+from stark.evaluator.judge.processes.watch import exact_memory_bytes, last_core, use_of_tree
 
 HOLDS = """
 import subprocess, sys
@@ -53,3 +53,8 @@ def test_a_process_that_is_gone_uses_nothing() -> None:
     process.wait()
 
     assert (0, 0) == (use_of_tree(process.pid).memory_bytes, use_of_tree(process.pid).tasks)
+
+
+def test_the_core_of_a_process_is_one_that_it_may_use() -> None:
+    assert last_core(os.getpid()) in os.sched_getaffinity(0)
+    assert last_core(1 << 30) is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import time
 from typing import Any
@@ -11,12 +12,13 @@ pytest.importorskip("torch")
 from stark.core.measurement import speedup
 from stark.evaluator.judge.processes.children import ChildFailed
 from stark.evaluator.judge.timing.rounds import (
-    FEWEST_ROUNDS,
     Round,
     Timed,
+    on_core,
     time_alone,
     time_together,
 )
+from stark.evaluator.judge.timing.window import FEWEST_ROUNDS
 
 
 class Sleeper:
@@ -271,3 +273,23 @@ def test_times_that_are_none_are_refused(claim: object) -> None:
 
     with pytest.raises(ChildFailed, match="no time"):
         Timed(child, "cuda", 1.0, slots=4).sample([0, 1])
+
+
+def test_the_judge_leaves_the_core_that_it_shared_whatever_happened() -> None:
+    allowed = os.sched_getaffinity(0)
+    core = min(allowed)
+
+    with pytest.raises(ValueError, match="as it was"), on_core(core):
+        assert {core} == os.sched_getaffinity(0)
+        raise ValueError("as it was")
+
+    assert allowed == os.sched_getaffinity(0)
+
+
+def test_a_core_that_is_not_the_judges_to_use_is_not_shared() -> None:
+    allowed = os.sched_getaffinity(0)
+
+    with on_core(max(allowed) + 1):
+        assert allowed == os.sched_getaffinity(0)
+    with on_core(None):
+        assert allowed == os.sched_getaffinity(0)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, chunks, compare
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, chunks, compare
 
 Answer = Callable[[Drawn, ExpectedTensor], torch.Tensor]
 
@@ -42,7 +42,7 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str,
         yield "zeros in the second half of each row", _half
     for index, tensor in enumerate(drawn.tensors):
         if all(
-            tensor.shape == output.eager.shape and tensor.dtype == output.eager.dtype
+            tensor.shape == output.eager.shape and as_real(tensor).dtype == output.eager.dtype
             for output in outputs
         ):
             yield f"input {index} as it is", _input(index)

@@ -276,13 +276,13 @@ class Child:
     def watched(self) -> Iterator[None]:
         """Look at what it uses while nobody waits for an answer of it. One that uses too much is ended; raises ChildFailed."""
         done = threading.Event()
-        failed: list[ChildFailed] = []
+        failed: list[BaseException] = []
 
         def watch() -> None:
             while not done.wait(POLL_S):
                 try:
                     self._check_use()
-                except ChildFailed as failure:
+                except BaseException as failure:  # the boundary of a thread
                     failed.append(failure)
                     self._kill()
                     return

@@ -15,7 +15,7 @@ import os
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol
@@ -132,7 +132,7 @@ class Timed:
         self.child.resume()
         try:
             self.warm()
-            with _on(self.child.core() if self.device_kind == "cpu" else None):
+            with self._beside_it():
                 before = self.child.waits_s()
                 block = self.sample(slots)
                 after = self.child.waits_s()
@@ -153,8 +153,12 @@ class Timed:
         for _ in range(9):
             self.child.pause()
             self.child.resume()
-            taken.append(self._time(slots, empty=True)[1])
+            with self._beside_it():
+                taken.append(self._time(slots, empty=True)[1])
         return median(taken)
+
+    def _beside_it(self) -> AbstractContextManager[None]:
+        return on_core(self.child.core() if self.device_kind == "cpu" else None)
 
     def _call_ms(self, slots: list[int]) -> float:
         """Milliseconds per call, at least a microsecond."""
@@ -298,7 +302,7 @@ def _window(candidate: Timed, references: Mapping[str, Timed], contents: Content
 
 
 @contextmanager
-def _on(core: int | None) -> Iterator[None]:
+def on_core(core: int | None) -> Iterator[None]:
     """Keep this thread on the core of the thread that waits for it.
 
     On any other it drives off one of the program's threads, which then share the first one's core for a whole block.
