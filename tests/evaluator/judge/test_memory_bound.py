@@ -56,13 +56,13 @@ torch.rand(64, 64).double() @ torch.rand(64, 64).double()
 before = held_mb("VmRSS")
 prepared = PreparedReference(Problem(name="x", source=source), torch.device("cpu"), device, server)
 def verify(trial):
-    expected = prepared.expected(trial)
+    expected = prepared.trials.expected(trial)
     prepared.shared.fill_inputs(expected.drawn, 0)
     for place, output in zip(prepared.shared.outputs[0], expected.outputs, strict=True):
         place.copy_(output.eager)
     _compare(prepared, 0, expected, None, "")
 
-for trial in prepared.trials_for("search"):
+for trial in prepared.trials.for_effort("search"):
     verify(trial)
 print(held_mb("VmHWM") - before)
 prepared.close()

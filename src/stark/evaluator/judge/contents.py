@@ -59,7 +59,7 @@ class TimedContents:
             (child, prepared.shared),
             *((reference, reference.shared) for reference in references),
         ]
-        self._inputs = prepared.timing_inputs()
+        self._inputs = prepared.trials.unseen()
         self._holds: dict[int, Drawn] = {}
         """What the slots of this round hold."""
 
@@ -112,7 +112,7 @@ class TimedContents:
     def _ask_oracle(self, slot: int, block: Block) -> None:
         self._results(0, block.slots.index(slot), block)
         drawn = self._holds[slot]
-        self._check(slot, drawn, self._prepared.expected_of(drawn), block.odd)
+        self._check(slot, drawn, self._prepared.trials.expected_of(drawn), block.odd)
 
     def _results(self, place: int, call: int, block: Block) -> list[torch.Tensor]:
         """What one call of a program left, in the judge's memory: read out of the program's on a CPU."""

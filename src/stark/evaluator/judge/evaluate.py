@@ -29,11 +29,7 @@ from stark.core.evaluation import (
 from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.contents import TimedContents
-from stark.evaluator.judge.prepared import (
-    Expected,
-    PreparedReference,
-    Trial,
-)
+from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.problem.twin import ran_out
@@ -50,6 +46,7 @@ from stark.evaluator.judge.running import (
     visible,
 )
 from stark.evaluator.judge.timing.rounds import Asked, Timed, time_together
+from stark.evaluator.judge.trials import Expected, Trial
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, fault
 from stark.evaluator.protocol import Evaluate
 from stark.languages import language
@@ -193,10 +190,10 @@ def _verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) ->
     with attempt.during("verify", attempt.limits.verify_s + slack_s), _beside(attempt):
         found = [
             (trial, comparison)
-            for trial in prepared.trials_for(attempt.effort)
+            for trial in prepared.trials.for_effort(attempt.effort)
             for comparison in _verify_on(trial, attempt, child, prepared)
         ]
-    results = len(prepared.output_specs) + len(prepared.program.changes)
+    results = len(prepared.signature.outputs) + len(prepared.program.changes)
     usual = [comparison.budget for trial, comparison in found if trial.regime is None]
     budgets = tuple(max(usual[index::results]) for index in range(results))
     return Verified(_accuracy([comparison for _, comparison in found], prepared), budgets)
@@ -209,7 +206,7 @@ def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Acc
         budget=worst.budget,
         reference_relative_rms=worst.reference_errors.relative_rms,
         allclose=all(found.allclose for found in comparisons),
-        oracle="float64" if prepared.oracle_is_float64 else "float32",
+        oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
     )
 
 
@@ -217,8 +214,8 @@ def _verify_on(
     trial: Trial, attempt: Attempt, child: OnTheClock, prepared: PreparedReference
 ) -> list[Comparison]:
     """The calls on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
-    drawn = prepared.drawn(trial)
-    expected = None if prepared.expects_meanwhile else prepared.expected(trial, drawn)
+    drawn = prepared.trials.drawn(trial)
+    expected = None if prepared.expects_meanwhile else prepared.trials.expected(trial, drawn)
     comparisons = []
     for _ in range(trial.calls):
         slot = secrets.randbelow(prepared.slots)
@@ -227,7 +224,7 @@ def _verify_on(
         with child.asked({"do": "call", "slot": slot, "seed": 0}) as answer:
             # It may be compiling: what it should return is worked out in the meantime.
             expected = expected or _expected_if_it_fits(prepared, trial, drawn)
-        expected = expected or prepared.expected(trial, drawn)
+        expected = expected or prepared.trials.expected(trial, drawn)
         comparisons += _compare(prepared, slot, expected, answer.get("odd"), str(trial))
     return comparisons
 
@@ -249,7 +246,7 @@ def _expected_if_it_fits(
 ) -> Expected | None:
     """Expected values, or None where a running candidate leaves too little memory."""
     try:
-        return prepared.expected(trial, drawn)
+        return prepared.trials.expected(trial, drawn)
     except (ProblemError, torch.OutOfMemoryError) as error:
         if not ran_out(error):
             raise
@@ -262,7 +259,7 @@ def _compare(
     """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
     shared = prepared.shared
     if odd is not None:
-        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.output_specs]
+        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
         got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
     changes = prepared.program.changes
@@ -337,7 +334,7 @@ def _time(
         device=prepared.sheet,
         roofline=prepared.roofline,
         effort=attempt.effort,
-        warnings=(*warnings, *doubts, *prepared.warnings),
+        warnings=(*warnings, *doubts, *prepared.trials.warnings),
     )
 
 

@@ -16,6 +16,7 @@ from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import Drawn, Program, same
+from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.processes.children import ChildFailed
 
 DEVICE_SHARE = 0.8
@@ -39,18 +40,17 @@ class SharedSet:
     def __init__(
         self,
         program: Program,
-        drawn: Drawn,
-        outputs: list[torch.Tensor],
+        signature: Signature,
         folder: Path,
         slots: int,
     ) -> None:
         self.program, self.folder = program, folder
         state = program.model.state_dict()
         weights, end = lay_out(list(state.values()))
-        inputs, end = _repeated(drawn.tensors, slots, end)
+        inputs, end = _repeated(signature.drawn.tensors, slots, end)
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
-            for o in outputs
+            for o in signature.returned
         ]
         results, end = _repeated(plain, slots, end)
         self.arena = Arena(end, program.device)
@@ -68,11 +68,11 @@ class SharedSet:
         torch.save(
             {
                 "init_arguments": program.init_arguments,
-                "arguments": drawn.arguments,
+                "arguments": signature.drawn.arguments,
                 "inputs": inputs,
                 "state": named,
                 "outputs": results,
-                "orders": [output.stride() for output in outputs],
+                "orders": [output.stride() for output in signature.returned],
             },
             self.setup,
         )

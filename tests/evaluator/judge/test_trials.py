@@ -1,0 +1,109 @@
+"""What a problem that is too large to keep anything of is held to, all in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.errors import ProblemError  # noqa: E402
+from stark.core.problem import Problem  # noqa: E402
+from stark.evaluator.judge import room  # noqa: E402
+from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
+from stark.evaluator.judge.problem.twin import Twin  # noqa: E402
+from stark.evaluator.judge.trials import MORE_TRIALS, Trial, Trials  # noqa: E402
+from stark.testing.nodes import CPU  # noqa: E402
+
+SOURCE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / x.abs().amax().clamp(min=1)
+
+def get_inputs():
+    return [torch.rand(256, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
+    """Rows mix, but not where no value is above 1, as in the problem's own inputs."""
+    for use in room.CPU_BYTES:
+        monkeypatch.setitem(room.CPU_BYTES, use, 1 << 10)
+    prepared = made_ready(SOURCE, tmp_path)
+    assert not prepared.keeps_all
+    return prepared.trials
+
+
+def made_ready(source: str, folder: Path) -> PreparedReference:
+    forkserver: Any = SimpleNamespace(folder=folder)
+    problem = Problem(name="made_up", source=source)
+    return PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
+
+
+def test_whether_rows_mix_is_looked_at_for_every_kind_of_inputs(large: Trials) -> None:
+    assert {None, "mixed"} == {trial.regime for trial in large.always}
+    for trial in (*large.always, *large.always):
+        for output in large.expected(trial).outputs:
+            assert output.eager_errors.relative_rms < 1e-6
+
+
+def test_what_is_measured_once_is_not_measured_again(large: Trials) -> None:
+    trial = large.always[-1]
+
+    first, second = (large.expected(trial).outputs[0] for _ in range(2))
+
+    assert first.errors is second.errors
+
+
+def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(
+    large: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
+
+    with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the oracle"):
+        large.expected(large.always[0])
+
+
+def test_a_candidate_that_takes_the_memory_does_not_choose_what_it_is_tried_on(
+    large: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = large.for_effort("promote")
+    own = [next(drawn) for _ in range(len(large.always) + MORE_TRIALS)]
+    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
+
+    assert own[-1].calls > 1
+    with pytest.raises(torch.OutOfMemoryError):
+        next(drawn)
+
+
+def test_inputs_that_float64_fails_on_are_held_against_the_reference(
+    large: Trials, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None))
+
+    output = large.expected(Trial(seed=7, kept=False)).outputs[0]
+
+    assert output.oracle is output.eager
+
+
+def test_a_problem_that_nothing_can_be_compared_of_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory left")
+
+    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None))
+    monkeypatch.setattr("stark.evaluator.judge.trials.expect", full)
+
+    with pytest.raises(ProblemError, match="made_up: too little memory is left to judge it"):
+        made_ready(SOURCE, tmp_path)
