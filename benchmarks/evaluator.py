@@ -6,8 +6,8 @@ Ours runs twice, each time with nothing built before: all candidates asked for a
 asks, and one after the other. Then KernelBench's `eval_kernel_against_ref` takes them one after the other, each in a process
 of its own, as its `scripts/eval_from_generations.py` runs it (`versus/theirs.py` says how). Imports and starts are counted
 for neither; making a problem ready and building are counted for both. When the minutes are over the tables are printed,
-and the same command with the same file goes on where it stopped. Large inputs are those over 1 GiB. `--passes none` prints
-the tables of the file. It takes an H200 about 17 minutes in all, most of them KernelBench's.
+and the same command with the same file goes on where it stopped. Large inputs are those over 1 GiB; `--large`, with a file
+of its own, compares their candidates alone. `--passes none` prints the tables of the file. It takes an H200 about 17 minutes in all, most of them KernelBench's.
 
 On a CPU ours judges C++ candidates of smaller problems; KernelBench needs CUDA.
 Exits 1 if ours gave another verdict than expected, or the two disagree on whether a candidate is correct.
@@ -45,9 +45,11 @@ def main() -> int:
     chosen = [case for case in cases(options.device) if fnmatch(str(case), f"*{options.only}*")]
     results = read(options.json)
     results.machine = results.machine or machine(options.device)
-    print(f"{len(chosen)} candidates on {results.machine}", flush=True)
     problems = {case.spec: case.problem(options.kernelbench, options.device) for case in chosen}
     results.large = {spec: input_bytes(one) > LARGE_BYTES for spec, one in problems.items()}
+    if options.large:
+        chosen = [case for case in chosen if results.large[case.spec]]
+    print(f"{len(chosen)} candidates on {results.machine}", flush=True)
     try:
         for name in PASSES:
             if name in options.passes:
@@ -114,6 +116,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="after which nothing is begun")
     parser.add_argument("--only", default="", metavar="PATTERN", help="such as `level2*triton`")
+    parser.add_argument("--large", action="store_true", help="only problems with large inputs")
     parser.add_argument("--effort", choices=("search", "promote"), default="search")
     parser.add_argument(
         "--passes",
