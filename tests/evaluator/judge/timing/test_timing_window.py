@@ -101,6 +101,17 @@ def test_what_may_have_been_worked_beside_the_clock_widens_the_interval() -> Non
     assert lowest_speedup(candidate, reference) < 1
 
 
+def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
+    reference = program([20.0] * 4, [2.0] * 4)
+    late = program([10.0] * 4, [30.0] * 4)
+
+    ours, _, warnings = window(late, reference).verdict()
+
+    assert 0.98 == pytest.approx(ours.latency_ms, rel=0.01)
+    assert lowest_speedup(late, reference) < 1
+    assert () == warnings
+
+
 def test_what_asking_costs_is_no_win() -> None:
     rounds = 20
     reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)

@@ -178,6 +178,10 @@ class Window:
         noise = 3 * (_deviation(theirs) + min(_deviation(ours), _deviation(our_blocks)))
         noise /= math.sqrt(len(ours))
         sure = late > max(noise, LATE_SHARE * median(our_blocks))
+        if (
+            first.device_kind == "cpu"
+        ):  # threads that wake are late by chance; a few rounds do not tell
+            sure = sure and len(rounds) >= FEWEST_ROUNDS
         return (late, 0.0) if sure else (0.0, max(late, 0.0))
 
     def _unexplained_ms(self) -> float:
