@@ -52,6 +52,11 @@ ESCAPES: dict[str, Escape] = {
         "import socket\nsocket.socket(socket.AF_UNIX).connect(there['folder'] + '/socket')",
         "seccomp",
     ),
+    "write a letter to a socket in a folder": _escape(
+        "import socket\nend, _ = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\n"
+        "end.sendto(b'a secret', there['folder'] + '/letters')",
+        "seccomp",
+    ),
     "read the environment": _escape(
         "import os\nif there['secret'] not in os.environ.values(): raise KeyError", "limits"
     ),
@@ -149,6 +154,8 @@ def victims(folder: Path) -> Iterator[dict[str, object]]:
             end = stack.enter_context(socket.socket(socket.AF_UNIX))
             end.bind(address)
             end.listen()
+        letters = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        letters.bind(str(folder / "letters"))
         yield {
             "port": listener.getsockname()[1],
             "abstract": abstract,

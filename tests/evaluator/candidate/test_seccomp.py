@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 
 import pytest
 
@@ -85,6 +86,19 @@ def test_signals_reach_only_the_process_itself(machine: str, stranger: int) -> N
 def test_another_set_of_numbers_is_refused() -> None:
     assert refused(answer("x86_64", 0x40000000))
     assert refused(answer("x86_64", 0, audit=0x40000003))
+
+
+@pytest.mark.parametrize("machine", _ARCHITECTURES)
+def test_only_sockets_that_are_paired_for_life_can_be_made(machine: str) -> None:
+    socketpair = (53, 199)[_ARCHITECTURES[machine].column]
+    closing = socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+        assert ALLOWED == answer(machine, socketpair, socket.AF_UNIX, kind)
+        assert ALLOWED == answer(machine, socketpair, socket.AF_UNIX, kind | closing)
+        assert refused(answer(machine, socketpair, socket.AF_TIPC, kind))
+    assert refused(answer(machine, socketpair, socket.AF_UNIX, socket.SOCK_DGRAM))
+    assert refused(answer(machine, socketpair, socket.AF_UNIX, socket.SOCK_DGRAM | closing))
 
 
 def test_text_cannot_be_typed_into_a_terminal() -> None:

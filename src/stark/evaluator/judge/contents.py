@@ -106,7 +106,8 @@ class TimedContents:
         for call, slot in enumerate(last[0].slots):
             ours, theirs = (self._results(place, call, last[place]) for place in (0, 1))
             results = zip(ours, theirs, self._budgets, strict=True)
-            if not all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in results):
+            near = all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in results)
+            if not near or self._prepared.shared.changed_input(self._holds[slot], slot) is not None:
                 self._ask_oracle(slot, last[0])
 
     def _ask_oracle(self, slot: int, block: Block) -> None:

@@ -20,6 +20,7 @@ from stark.core.evaluation import (
     Accuracy,
     BuildFailed,
     Correct,
+    Crashed,
     Evaluation,
     Incorrect,
     OutOfMemory,
@@ -37,6 +38,7 @@ from stark.evaluator.judge.processes.children import (
     Allowance,
 )
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
 from stark.evaluator.judge.running import (
     EAGER,
@@ -119,15 +121,16 @@ def generalizes(
 
 
 def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Evaluation:
-    """The evaluation with what every status carries."""
-    return evaluation.model_copy(
-        update={
-            "seconds": attempt.seconds,
-            "output": output or evaluation.output,
-            "sandbox": attempt.sandbox,
-            "warnings": (*attempt.warnings, *evaluation.warnings),
-        }
-    )
+    """The evaluation with what every status carries. Its text is the candidate's in part, and is shown on screens."""
+    update: dict[str, object] = {
+        "seconds": attempt.seconds,
+        "output": printable(output or evaluation.output),
+        "sandbox": attempt.sandbox,
+        "warnings": tuple(map(printable, (*attempt.warnings, *evaluation.warnings))),
+    }
+    if isinstance(evaluation, BuildFailed | Crashed | Incorrect | OutOfMemory | Rejected):
+        update["error"] = printable(evaluation.error)
+    return evaluation.model_copy(update=update)
 
 
 def _start(attempt: Attempt, built: Built, prepared: PreparedReference) -> OnTheClock:

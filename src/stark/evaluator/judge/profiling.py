@@ -17,6 +17,7 @@ from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
+from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import ReferenceDied, RunningReference
 from stark.evaluator.judge.timing.rounds import Asked
 
@@ -160,7 +161,7 @@ def _of_host(said: _Told) -> Profile:
 def _step(
     entry: _ToldEntry, said: _Told, total_us: float, built: tuple[KernelResources, ...]
 ) -> Step:
-    name, operator = _printable(entry.name), _printable(entry.operator or "")
+    name, operator = _in_a_line(entry.name), _in_a_line(entry.operator or "")
     launch = None
     if entry.launch is not None:
         spilled = said.spills.get(entry.name)
@@ -183,9 +184,9 @@ def _is_own(name: str, operator: str, on_device: bool) -> bool:
     return on_device and not operator.startswith("aten::") and not _LIBRARY.match(name)
 
 
-def _printable(text: str) -> str:
-    """One line without control characters: it is shown on screens and to models."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+def _in_a_line(text: str) -> str:
+    """A name in one line: it is shown on screens and to models."""
+    return " ".join(printable(text).split())
 
 
 def _calls(latency_ms: float) -> int:

@@ -35,6 +35,33 @@ def test_a_tree_counts_whole() -> None:
         process.stdin.close()
 
 
+def test_memory_counts_when_the_first_thread_has_ended() -> None:
+    leaves = (
+        "import ctypes, sys, threading, time\n"
+        "held = bytearray(b'x' * (40 << 20))\n"
+        "def stay():\n"
+        "    time.sleep(0.2)\n"
+        "    print('alone', flush=True)\n"
+        "    sys.stdin.read()\n"
+        "threading.Thread(target=stay).start()\n"
+        "ctypes.CDLL(None).syscall({'x86_64': 60, 'aarch64': 93}[sys.argv[1]], 0)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", leaves, os.uname().machine],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "alone\n" == process.stdout.readline()
+
+        used = use_of_tree(process.pid)
+
+        assert 40 << 20 < used.memory_bytes < 200 << 20
+        assert 40 << 20 < exact_memory_bytes(used) <= used.memory_bytes
+        process.kill()
+
+
 def test_threads_count() -> None:
     stop = threading.Event()
     before = use_of_tree(os.getpid()).tasks

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import socket
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ _ARCHITECTURES = {
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
     # other machines, and other programs on this one
     "socket": (41, 198),
+    "connect": (42, 203),
+    "bind": (49, 200),
     "memfd_create": (319, 279),  # memory that no bound counts
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
@@ -148,6 +151,7 @@ _SLOWING_GROUPS = {
 _LEAVING_ITS_GROUP = {"setsid": (112, 157), "setpgid": (109, 154)}
 _SETPRIORITY, _FCNTL, _IOCTL = (141, 140), (72, 25), (16, 29)
 _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
+_SOCKETPAIR = (53, 199)
 
 _SETTING_OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel then sends the signal."""
@@ -156,6 +160,18 @@ _TYPING_FOR_OTHERS = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX: text into a terminal, as if someone had typed it."""
 
 _OWNERS_BY_IOCTL = (0x8901, 0x8902)
+
+_FOR_LIFE = tuple(
+    kind | flags
+    for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
+    for flags in (
+        0,
+        socket.SOCK_CLOEXEC,
+        socket.SOCK_NONBLOCK,
+        socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
+    )
+)
+"""Types of sockets that speak to nobody but the one that they were paired with; one for single messages can be aimed anew."""
 
 
 def architecture() -> Architecture | None:
@@ -210,6 +226,8 @@ def _for_everyone(machine: Architecture, refuse_truncate: bool) -> Iterator[Inst
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
     yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
     yield from _except(_IOCTL[machine.column], 1, _TYPING_FOR_OTHERS)
+    yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
+    yield from _only(_SOCKETPAIR[machine.column], 1, _FOR_LIFE)
     if refuse_truncate:
         yield from _never(_TRUNCATE[machine.column])
 

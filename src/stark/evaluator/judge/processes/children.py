@@ -26,6 +26,7 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.folders import excess
 from stark.evaluator.judge.processes.memory import copy_memory, last_of_line
+from stark.evaluator.judge.processes.nameless import nameless_bytes
 from stark.evaluator.judge.processes.output import Output
 from stark.evaluator.judge.processes.standstill import Restless, Standstill, go_on, stop
 from stark.evaluator.judge.processes.watch import (
@@ -364,7 +365,7 @@ class Child:
                 "crashed", f"it started over {most_processes()} processes and threads"
             )
         if time.monotonic() >= self._folder_due:
-            too_much = excess(self._allowed.folder)
+            too_much = excess(self._allowed.folder, nameless_bytes(used.processes))
             if too_much is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
             self._folder_due = time.monotonic() + FOLDER_POLL_S

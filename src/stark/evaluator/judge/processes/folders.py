@@ -18,9 +18,11 @@ DEEPEST = 40
 """Bounds of what one child may leave in its folder; compilers and their caches stay far below."""
 
 
-def excess(folder: Path) -> str | None:
-    """What a folder holds too much of, in a few words, or None. Stops reading once it is too much."""
-    size = 0
+def excess(folder: Path, size: int = 0) -> str | None:
+    """What a folder holds too much of, in a few words, or None. Stops reading once it is too much.
+
+    `size` bytes lie elsewhere and count as well.
+    """
     for files, (entry, depth) in enumerate(entries(folder), start=1):
         if depth > DEEPEST:
             return f"folders nested more than {DEEPEST} deep"
@@ -30,8 +32,8 @@ def excess(folder: Path) -> str | None:
             if entry.is_file(follow_symlinks=False):
                 size += entry.stat(follow_symlinks=False).st_size
         if size > MOST_BYTES:
-            return f"more than {MOST_BYTES / 1e9:.1f} GB"
-    return None
+            break
+    return f"more than {MOST_BYTES / 1e9:.1f} GB" if size > MOST_BYTES else None
 
 
 def copy(source: Path, target: Path) -> None:

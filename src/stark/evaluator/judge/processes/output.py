@@ -1,9 +1,21 @@
-"""What a child prints: read as it comes, so that it never waits, and bounded."""
+"""What a child says: read as it comes, so that it never waits, bounded, and fit for a screen."""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
+
+_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+"""What colours text on a terminal, moves about on it or names its window."""
+
+
+def printable(text: str) -> str:
+    """Text without control characters but tabs and ends of lines: on a terminal they could hide or forge what stands there."""
+    plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in plain
+    )
 
 
 class Output:
