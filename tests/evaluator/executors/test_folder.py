@@ -12,11 +12,17 @@ from stark.core.errors import CompilerRefused, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.evaluator.executors import folder
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
 from stark.evaluator.protocol import Limits
 from stark.testing.nodes import correct
 
 PROBLEM = Problem(name="p", source="source")
+
+
+@pytest.fixture(autouse=True)
+def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "POLL_S", (0.02, 0.1))
 
 
 class Counting:
@@ -139,3 +145,49 @@ async def test_what_the_compiler_makes_or_refuses_comes_through_the_folder(tmp_p
     assert "it writes no cuda" == str(refused)
     left = [path.read_text() for path in (tmp_path / "results").glob("*.json")]
     assert 1 == len(left), "a refusal is asked again next time: the machine may be mended"
+
+
+async def test_a_worker_that_is_to_end_answers_what_follows_from_its_answers(
+    tmp_path: Path,
+) -> None:
+    executor = FolderExecutor(tmp_path, Limits())
+
+    async def one_after_the_other() -> list[Evaluation]:
+        return [await executor.evaluate(PROBLEM, candidate) for candidate in candidates(3)]
+
+    waiting = asyncio.create_task(one_after_the_other())
+    await asyncio.sleep(0.05)
+
+    assert 3 == await serve_folder(tmp_path, Counting(), once=True, report=str)
+    assert [correct(2.0)] * 3 == await waiting
+
+
+async def test_who_waits_for_a_worker_is_told_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(folder, "TELL_AFTER_S", 0.0)
+    waiting = await ask(tmp_path, 3)
+    await asyncio.sleep(0.3)
+
+    said = capsys.readouterr().err
+    assert 1 == said.count("\n")
+    assert f"run `stark worker {tmp_path}`" in said
+
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+    await asyncio.gather(*waiting)
+
+
+async def test_who_waits_while_a_worker_works_is_told_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(folder, "TELL_AFTER_S", 0.2)
+    waiting = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    (tmp_path / "claims" / request.stem).write_text("busy 1")
+    await asyncio.sleep(0.5)
+    (tmp_path / "claims" / request.stem).unlink()
+
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+    await asyncio.gather(*waiting)
+
+    assert "" == capsys.readouterr().err

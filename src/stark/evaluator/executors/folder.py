@@ -2,15 +2,15 @@
 
 `requests/ID.json` holds a request, `results/ID.json` its answer, `claims/ID` says which worker is on it. An
 ID is the request's content digest, so an answer that is already there is taken instead of asked for again,
-and every file appears whole by a rename. Nothing is ever deleted but claims.
+and every file appears whole by a rename. Nothing is ever deleted but claims and what was refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +43,12 @@ from stark.evaluator.protocol import (
 POLL_S = (0.1, 2.0)
 """How often a waiting orchestrator looks, at first and at last."""
 
+LINGER_LOOKS = 3
+"""For how many of its last pauses a worker that is to end waits after an answer: who got it may ask what follows from it."""
+
+TELL_AFTER_S = 30.0
+"""How long a waiting orchestrator says nothing of that no worker has taken anything up."""
+
 STALE_S = 600.0
 """A claim that its worker has not renewed for so long is free again."""
 
@@ -55,6 +61,9 @@ class FolderExecutor:
     def __init__(self, folder: Path, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
+        self._told = False
+        """Whether it was said that no worker is there; it is said once, and again after an answer."""
+
         for name in ("requests", "results", "claims"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
@@ -88,22 +97,47 @@ class FolderExecutor:
         """Nothing was started."""
 
     async def _ask(self, request: AnyRequest) -> Answer:
+        """Wait for the answer, however long a queue takes."""
         name = request_id(request)
-        result = self._folder / "results" / f"{name}.json"
-        if not result.exists():
-            named = request.model_copy(update={"id": name})
-            _write_whole(self._folder / "requests" / f"{name}.json", named.model_dump_json())
+        named = request.model_copy(update={"id": name})
+        began = time.monotonic()
         pause, longest = POLL_S
-        while not result.exists():
+        while not self._is_answered(named):
+            if time.monotonic() - began > TELL_AFTER_S and not self._told:
+                self._tell_if_alone()
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
-        answer = answer_adapter.validate_json(result.read_bytes())
+        self._told = False
+        answer = answer_adapter.validate_json(self._path("results", name).read_bytes())
         if isinstance(answer, ProblemRefused | NotCompiled):
             # The problem, or the machine, may be mended by the next time.
-            result.unlink(missing_ok=True)
+            self._path("requests", name).unlink(missing_ok=True)
+            self._path("results", name).unlink(missing_ok=True)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
         return answer
+
+    def _is_answered(self, request: AnyRequest) -> bool:
+        """Whether its result is there. A request that is not, or was taken away with a refusal, is written."""
+        if self._path("results", request.id).exists():
+            return True
+        asked = self._path("requests", request.id)
+        if not asked.exists():
+            _write_whole(asked, request.model_dump_json())
+        return False
+
+    def _path(self, kind: str, name: str) -> Path:
+        return self._folder / kind / f"{name}.json"
+
+    def _tell_if_alone(self) -> None:
+        """On standard error: standard output is for what was asked for."""
+        if any(_is_live(claim) for claim in (self._folder / "claims").iterdir()):
+            return
+        self._told = True
+        sys.stderr.write(
+            f"waiting for a worker; run `stark worker {self._folder}` where candidates are to be judged\n"
+        )
+        sys.stderr.flush()
 
 
 async def serve_folder(
@@ -111,20 +145,21 @@ async def serve_folder(
 ) -> int:
     """The worker's side: judge what waits in `folder`, several requests in flight; returns how many were answered.
 
-    With `once` it returns when nothing waits any more, otherwise it goes on until it is cancelled.
+    With `once` it returns when nothing waits any more, and after an answer has looked a while for what its receiver
+    asks next; otherwise it goes on until it is cancelled.
     """
     if not (folder / "requests").is_dir():
         raise UsageError(
             f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
         )
     working: dict[str, asyncio.Task[str]] = {}
-    answered = 0
+    answered, ends_at = 0, time.monotonic()
     try:
         while True:
             for name in _waiting(folder, IN_FLIGHT - len(working), set(working)):
                 working[name] = asyncio.create_task(_serve_one(folder, name, executor))
             if not working:
-                if once:
+                if once and time.monotonic() >= ends_at:
                     return answered
                 await asyncio.sleep(POLL_S[1])
                 continue
@@ -134,6 +169,7 @@ async def serve_folder(
             for name in [name for name, task in working.items() if task in done]:
                 report(f"{name} {working.pop(name).result()}")
                 answered += 1
+                ends_at = time.monotonic() + LINGER_LOOKS * POLL_S[1]
             for name in working:
                 (folder / "claims" / name).touch()
     finally:
@@ -193,15 +229,22 @@ def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
 
 
 def _claim(path: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError):
-        if time.time() - path.stat().st_mtime > STALE_S:
-            path.unlink()
+    if not _is_live(path):
+        path.unlink(missing_ok=True)
     try:
         with path.open("x") as file:
             file.write(f"{socket.gethostname()} {os.getpid()}\n")
     except FileExistsError:
         return False
     return True
+
+
+def _is_live(claim: Path) -> bool:
+    """Whether its worker has renewed it of late."""
+    try:
+        return time.time() - claim.stat().st_mtime <= STALE_S
+    except FileNotFoundError:
+        return False
 
 
 def _write_whole(path: Path, text: str) -> None:
