@@ -43,9 +43,11 @@ def test_a_language_without_its_device_is_no_fault(stark: Stark) -> None:
 
 
 def test_a_store_that_cannot_be_written_is_named(stark: Stark) -> None:
-    findings = stark("doctor", "--json", "--store", "sqlite:////proc/stark.db").document["findings"]
+    ended = stark("doctor", "--json", "--store", "sqlite:////proc/stark.db")
 
+    findings = ended.document["findings"]
     assert "wrong" == next(f["mark"] for f in findings if f["name"] == "store")
+    assert (2, False) == (ended.code, ended.document["ready"])
 
 
 def test_every_layer_of_the_sandbox_is_tried(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.Monke
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
     assert "wrong" == findings["layers"]["mark"]
-    assert "STARK_SANDBOX_WITHOUT names firewall" in findings["layers"]["said"]
+    assert findings["layers"]["said"].startswith("STARK_SANDBOX_WITHOUT names firewall")
 
 
 def test_the_folder_of_builds_is_named_with_its_size(
@@ -91,3 +93,48 @@ def test_a_bound_of_builds_that_is_none_is_told(
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
     assert "wrong" == findings["builds"]["mark"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "name"),
+    [
+        ("STARK_CACHE_GB", "much", "builds"),
+        ("STARK_CACHE", "/proc/nowhere", "builds"),
+        ("STARK_SANDBOX_WITHOUT", "firewall", "layers"),
+    ],
+)
+def test_what_keeps_everything_from_running_is_not_ready(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str
+) -> None:
+    monkeypatch.setattr(doctor, "_languages", lambda _: (["cpp"], []))
+    monkeypatch.setenv(variable, value)
+
+    ended = stark("doctor")
+
+    assert 2 == ended.code
+    assert f"Nothing can run here yet; for kernels in cpp mend {name}." in ended.out
+    assert "Ready" not in ended.out
+
+
+def test_a_language_that_lacks_its_tool_leaves_the_others_ready(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = doctor.Finding("languages", "triton", "wrong", "This machine lacks Triton.")
+    monkeypatch.setattr(doctor, "_languages", lambda _: (["cpp"], [lacking]))
+
+    ended = stark("doctor")
+
+    assert 0 == ended.code
+    assert "Ready for kernels in cpp; what is marked ✗ does not work." in ended.out
+
+
+def test_a_folder_of_builds_that_cannot_be_written_says_what_to_set(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARK_CACHE", "/proc/nowhere")
+
+    findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
+
+    assert "wrong" == findings["builds"]["mark"]
+    assert "/proc/nowhere cannot be written" in findings["builds"]["said"]
+    assert "set STARK_CACHE to a folder that can" in findings["builds"]["said"]

@@ -31,6 +31,7 @@ from stark.evaluator.judge.building.cache import (
     BuildCache,
     builds_below,
     cache_folder,
+    make_folder,
     most_gb,
 )
 from stark.languages import LANGUAGES
@@ -45,6 +46,9 @@ _SHOWN: dict[Mark, Text] = {
     "absent": Text("-", "yellow"),
     "wrong": Text("✗", "bold red"),
 }
+
+ALWAYS_NEEDED = ("places", "sandbox")
+"""Groups of which nothing may be wrong for anything to run; what is wrong elsewhere leaves the languages that work."""
 
 TORCH_TIMEOUT_S = 120.0
 ASK_TORCH = """
@@ -103,7 +107,7 @@ class Torch(NamedTuple):
 
 
 def examine(settings: Settings, as_json: bool) -> int:
-    """Print every finding; returns 0 if a kernel language works with a device of this machine."""
+    """Print every finding; returns 0 if candidates can be judged here: a language works with a device, and nothing else is in the way."""
     torch = _torch()
     usable, findings = _languages(torch)
     findings = [
@@ -114,13 +118,20 @@ def examine(settings: Settings, as_json: bool) -> int:
         *_places(settings),
         *_sandbox(),
     ]
+    ready = bool(usable) and not _in_the_way(findings)
     if as_json:
-        document = {"usable": usable, "findings": [finding._asdict() for finding in findings]}
-        consoles.print_json(document)
+        told = [finding._asdict() for finding in findings]
+        consoles.print_json({"ready": ready, "usable": usable, "findings": told})
     else:
         consoles.results().print(_table(findings))
-        consoles.results().print(_summary(usable))
-    return 0 if usable else MachineError.exit_code
+        consoles.results().print(_summary(usable, findings))
+    return 0 if ready else MachineError.exit_code
+
+
+def _in_the_way(findings: list[Finding]) -> list[str]:
+    """What keeps every language from running."""
+    wrong = (finding for finding in findings if finding.mark == "wrong")
+    return [finding.name for finding in wrong if finding.group in ALWAYS_NEEDED]
 
 
 def _python() -> Iterator[Finding]:
@@ -225,6 +236,7 @@ def _cache() -> Iterator[Finding]:
     folder = cache_folder()
     try:
         most = most_gb()
+        make_folder(folder)
         count, size = BuildCache(builds_below(folder), most * 1e9).total()
     except (StarkError, OSError) as error:
         yield Finding("places", "builds", "wrong", str(error))
@@ -280,7 +292,11 @@ def _table(findings: list[Finding]) -> RenderableType:
     return Group(*parts)
 
 
-def _summary(usable: list[str]) -> Text:
-    if usable:
-        return Text(f"Ready for kernels in {', '.join(usable)}.", "green")
-    return Text("No kernel language works here yet; mend what is marked ✗.", "bold red")
+def _summary(usable: list[str], findings: list[Finding]) -> Text:
+    if not usable:
+        return Text("No kernel language works here yet; mend what is marked ✗.", "bold red")
+    names, mended = ", ".join(usable), ", ".join(_in_the_way(findings))
+    if mended:
+        return Text(f"Nothing can run here yet; for kernels in {names} mend {mended}.", "bold red")
+    rest = "; what is marked ✗ does not work" if any(f.mark == "wrong" for f in findings) else ""
+    return Text(f"Ready for kernels in {names}{rest}.", "green")

@@ -24,7 +24,7 @@ from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built
-from stark.evaluator.judge.building.cache import BuildCache, builds_below
+from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.compiler.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import (
     build,
@@ -79,7 +79,7 @@ class Judge:
     ) -> None:
         self.device = device
         self.forkserver = forkserver
-        self._device_lock = DeviceLock(cache / "locks", _identity(device))
+        self._device_lock = DeviceLock(locks_below(cache), _identity(device))
         with self._device_lock.turn():
             self.sheet = measure_device(device)
         self.versions = _versions(device)

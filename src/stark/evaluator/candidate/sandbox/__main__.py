@@ -8,4 +8,7 @@ import sys
 from stark.evaluator.candidate.sandbox.layers import offered
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(offered()) + "\n")
+    try:
+        sys.stdout.write(json.dumps(offered()) + "\n")
+    except ValueError as error:  # of what a person set
+        sys.exit(str(error))

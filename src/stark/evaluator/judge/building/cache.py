@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +42,23 @@ def cache_folder() -> Path:
 def builds_below(cache: Path) -> Path:
     """Where the builds lie in it."""
     return cache / "builds"
+
+
+def locks_below(cache: Path) -> Path:
+    """Where the judges of a machine hold each other off."""
+    return cache / "locks"
+
+
+def make_folder(cache: Path) -> None:
+    """Make sure that builds and locks can be written there. Raises UsageError."""
+    try:
+        for folder in (builds_below(cache), locks_below(cache)):
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(
+            f"{cache} cannot be written ({error.strerror}); set {FOLDER} to a folder that can, for builds"
+        ) from error
 
 
 def most_gb() -> float:
