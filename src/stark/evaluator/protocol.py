@@ -130,6 +130,14 @@ class ProblemRefused(Frozen):
     error: str
 
 
+class RequestRefused(Frozen):
+    """The request cannot be read: it was written by another version."""
+
+    kind: Literal["request_refused"] = "request_refused"
+    id: str
+    error: str
+
+
 class JudgeFailed(Frozen):
     """The judge's own fault while it worked on a request; it ends after saying so, and the request is sent again."""
 
@@ -139,7 +147,14 @@ class JudgeFailed(Frozen):
 
 
 Answer = Annotated[
-    Hello | Described | Evaluated | Compiled | NotCompiled | ProblemRefused | JudgeFailed,
+    Hello
+    | Described
+    | Evaluated
+    | Compiled
+    | NotCompiled
+    | ProblemRefused
+    | RequestRefused
+    | JudgeFailed,
     Field(discriminator="kind"),
 ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, ProblemError, UsageError
+from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -191,3 +191,25 @@ async def test_who_waits_while_a_worker_works_is_told_nothing(
     await asyncio.gather(*waiting)
 
     assert "" == capsys.readouterr().err
+
+
+async def test_who_asked_what_a_worker_cannot_read_is_told_so(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    request.write_text('{"kind": "of tomorrow"}')
+
+    await serve_folder(tmp_path, Counting(), once=True, report=str)
+
+    with pytest.raises(JudgeUnavailable, match=f"{request.stem} is no request of this version"):
+        await waiting[0]
+    assert [request.with_suffix(".unreadable")] == list((tmp_path / "requests").iterdir())
+    assert [] == list((tmp_path / "results").iterdir()), "it is asked again next time"
+
+
+async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (waiting,) = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+    (tmp_path / "results" / request.name).write_text("garbage")
+
+    with pytest.raises(JudgeUnavailable, match=f"results/{request.name} is no answer of this"):
+        await waiting

@@ -13,12 +13,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, ProblemError, UsageError
+from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -35,6 +36,7 @@ from stark.evaluator.protocol import (
     Limits,
     NotCompiled,
     ProblemRefused,
+    RequestRefused,
     answer_adapter,
     request_adapter,
     request_id,
@@ -108,13 +110,26 @@ class FolderExecutor:
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
         self._told = False
-        answer = answer_adapter.validate_json(self._path("results", name).read_bytes())
-        if isinstance(answer, ProblemRefused | NotCompiled):
+        return self._received(name)
+
+    def _received(self, name: str) -> Answer:
+        """The answer that is there. Raises ProblemError, or JudgeUnavailable where the two sides do not understand each other."""
+        result = self._path("results", name)
+        try:
+            answer = answer_adapter.validate_json(result.read_bytes())
+        except ValidationError as error:
+            raise JudgeUnavailable(
+                f"{result} is no answer of this version of STARK; install the same version on both sides, "
+                "and remove the file to have it judged again"
+            ) from error
+        if isinstance(answer, ProblemRefused | NotCompiled | RequestRefused):
             # The problem, or the machine, may be mended by the next time.
             self._path("requests", name).unlink(missing_ok=True)
-            self._path("results", name).unlink(missing_ok=True)
+            result.unlink(missing_ok=True)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
+        if isinstance(answer, RequestRefused):
+            raise JudgeUnavailable(f"the worker at {self._folder} refuses: {answer.error}")
         return answer
 
     def _is_answered(self, request: AnyRequest) -> bool:
@@ -183,13 +198,20 @@ async def _serve_one(folder: Path, name: str, executor: Executor) -> str:
     path = folder / "requests" / f"{name}.json"
     try:
         answer, word = await _answered(path, name, executor)
-        _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
+        _write_result(folder, name, answer)
         return word
     except ValidationError:
-        path.rename(path.with_suffix(".unreadable"))
-        return "is no request of this version of STARK; install the same version on both sides"
+        word = "is no request of this version of STARK; install the same version on both sides"
+        _write_result(folder, name, RequestRefused(id=name, error=f"{name} {word}"))
+        with suppress(FileNotFoundError):  # whoever asked has read the answer and withdrawn it
+            path.rename(path.with_suffix(".unreadable"))
+        return word
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
+
+
+def _write_result(folder: Path, name: str, answer: Answer) -> None:
+    _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
 
 
 async def _answered(path: Path, name: str, executor: Executor) -> tuple[Answer, str]:
