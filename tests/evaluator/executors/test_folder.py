@@ -213,3 +213,12 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(JudgeUnavailable, match=f"results/{request.name} is no answer of this"):
         await waiting
+
+
+async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker(tmp_path: Path) -> None:
+    waiting = await ask(tmp_path, 1)
+    (tmp_path / "requests" / "gone.json").symlink_to(tmp_path / "nowhere")
+
+    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=str)
+    assert "was withdrawn" == await folder._serve_one(tmp_path, "gone", Counting())
+    await asyncio.gather(*waiting)

@@ -206,6 +206,8 @@ async def _serve_one(folder: Path, name: str, executor: Executor) -> str:
         with suppress(FileNotFoundError):  # whoever asked has read the answer and withdrawn it
             path.rename(path.with_suffix(".unreadable"))
         return word
+    except FileNotFoundError:
+        return "was withdrawn"
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
 
@@ -237,9 +239,8 @@ def _request_in(path: Path) -> AnyRequest:
 
 def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
     """Claim up to `most` requests that have no result and no live claim, oldest first."""
-    requests = sorted((folder / "requests").glob("*.json"), key=lambda path: path.stat().st_mtime)
     claimed: list[str] = []
-    for path in requests:
+    for path in _oldest_first(folder / "requests"):
         if len(claimed) >= most:
             break
         name = path.stem
@@ -248,6 +249,14 @@ def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
         if _claim(folder / "claims" / name):
             claimed.append(name)
     return claimed
+
+
+def _oldest_first(requests: Path) -> list[Path]:
+    written: dict[Path, float] = {}
+    for path in requests.glob("*.json"):
+        with suppress(FileNotFoundError):  # withdrawn meanwhile
+            written[path] = path.stat().st_mtime
+    return sorted(written, key=written.__getitem__)
 
 
 def _claim(path: Path) -> bool:
