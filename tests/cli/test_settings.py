@@ -52,13 +52,28 @@ def test_nested_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPat
         ("[budget]\nattempts = 0", "budget.attempts in stark.toml is 0"),
         ("[budget]\nattemps = 3", "stark.toml sets budget.attemps, which is no setting"),
         ("[budget", "stark.toml is no TOML file"),
-        ("budget = 3", "budget in stark.toml is 3"),
+        (
+            "budget = 3",
+            r"budget in stark.toml is 3, and should be a table, \[budget\] in stark.toml, with attempts, tokens, dollars or minutes$",
+        ),
     ],
 )
 def test_a_fault_in_the_file_is_named(workplace: Path, text: str, said: str) -> None:
     (workplace / "stark.toml").write_text(text)
 
     with pytest.raises(UsageError, match=said):
+        load_settings({})
+
+
+def test_a_file_that_is_no_text_or_no_file_is_named(workplace: Path) -> None:
+    path = workplace / "stark.toml"
+    path.write_bytes(b'model = "\xff"')
+    with pytest.raises(UsageError, match=r"stark\.toml is no TOML file: 'utf-8' codec"):
+        load_settings({})
+
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UsageError, match=r"stark\.toml is a folder, and should be a file"):
         load_settings({})
 
 

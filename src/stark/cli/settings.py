@@ -107,14 +107,18 @@ def load_settings(flags: Mapping[str, Any]) -> Settings:
     Raises UsageError, which says what is wrong and where it was set.
     """
     given = _given(flags)
+    if Path(FILE).is_dir():
+        raise UsageError(f"{FILE} is a folder, and should be a file; move it or rename it")
     try:
         return Settings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         place = tuple(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Input should be ")
         if first["type"] == "extra_forbidden":
             raise UsageError(f"{FILE} sets {'.'.join(place)}, which is no setting") from error
+        reason = first["msg"].removeprefix("Input should be ")
+        if first["type"] == "model_type":
+            reason = f"a table, [{place[0]}] in {FILE}, with {_names_in(place[0])}"
         raise UsageError(
             f"{_source(place, given)} is {first['input']!r}, and should be {reason}"
         ) from error
@@ -122,8 +126,17 @@ def load_settings(flags: Mapping[str, Any]) -> Settings:
         raise UsageError(
             f"a {PREFIX}… variable in the environment cannot be read: {error}"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{FILE} is no TOML file: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{FILE} cannot be read: {error.strerror}; mend or move it") from error
+
+
+def _names_in(table: str) -> str:
+    part = Settings.model_fields[table].annotation
+    assert isinstance(part, type) and issubclass(part, BaseModel)
+    *names, last = part.model_fields
+    return f"{', '.join(names)} or {last}"
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:

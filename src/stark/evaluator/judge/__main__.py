@@ -12,12 +12,20 @@ import sys
 from pathlib import Path
 
 from stark.core.errors import UsageError
-from stark.evaluator.judge.building.cache import FOLDER, GIGABYTES, cache_folder, most_gb
+from stark.evaluator.candidate.sandbox.layers import left_out
+from stark.evaluator.judge.building.cache import (
+    FOLDER,
+    GIGABYTES,
+    cache_folder,
+    make_folder,
+    most_gb,
+)
 
 
 def main() -> None:
     """Take over the two streams, start the forkserver while torch is imported here, and serve."""
     options = _options()
+    _check(options.cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the orchestrator's to handle
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library or a reference prints must not mix with the answers
@@ -60,6 +68,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _check(cache: Path) -> None:
+    """What a person set is refused here, before anything is started that it would break."""
+    try:
+        make_folder(cache)
+        left_out()
+    except (UsageError, ValueError) as error:
+        sys.exit(str(error))
+
+
 def _most_gb() -> float:
     try:
         return most_gb()
@@ -72,14 +89,19 @@ def _device(name: str):  # type: ignore[no-untyped-def]
 
     if name == "auto":
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            sys.exit(
-                "no CUDA device is available to PyTorch here; use --device cpu or see `stark doctor`"
-            )
-        device = torch.device("cuda", device.index or 0)
-        torch.cuda.set_device(device)
+    kind, _, index = name.partition(":")
+    if kind not in ("cpu", "cuda") or not (index.isdecimal() or name == kind):
+        sys.exit(f"{name!r} is no device; use cpu, or cuda:0 for the first GPU")
+    if kind == "cpu":
+        return torch.device("cpu")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(index or 0) >= count:
+        there = f"PyTorch finds {count} here" if count else "no CUDA device is available to PyTorch"
+        sys.exit(
+            f"there is no {name}: {there}; use another, or --device cpu, or see `stark doctor`"
+        )
+    device = torch.device("cuda", int(index or 0))
+    torch.cuda.set_device(device)
     return device
 
 
