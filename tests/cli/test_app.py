@@ -7,6 +7,9 @@ import time
 import pytest
 from cli_samples import Stark
 
+from stark.cli.requests import Course
+from stark.cli.settings import Settings
+
 HEAVY = ("torch", "sqlalchemy", "pydantic", "pydantic_ai", "rich.live", "asyncio")
 
 LOADED = """
@@ -49,6 +52,50 @@ def test_every_command_explains_itself(stark: Stark, command: str) -> None:
 
     assert 0 == ended.code
     assert f"stark {command}" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("optimize", "--attempts", Settings().budget.attempts),
+        ("optimize", "--strategy", Settings().strategy),
+        ("optimize", "--parallel", Settings().parallel),
+        ("optimize", "--seed", "random"),
+        ("optimize", "--store", Settings().store),
+        ("optimize", "--executor", Settings().executor),
+        ("optimize", "--language", "the best for the device"),
+        ("optimize", "--start", Course().start),
+        ("optimize", "--stop", Course().stop),
+        ("optimize", "--window-tokens", Course().window_tokens),
+        ("resume", "--attempts", "as many as before"),
+        ("resume", "--stop", "as the run began"),
+        ("evaluate", "--effort", "promote"),
+        ("bench kernelbench", "--level", 1),
+        ("bench kernelbench", "--problems", "all"),
+        ("bench kernelbench", "--path", "as set"),
+        ("bench folder", "--attempts", Settings().budget.attempts),
+        ("bench folder", "--in-each", Settings().parallel),
+        ("bench folder", "--model-slots", "no limit"),
+        ("bench folder", "--name", "made from what it consists of"),
+        ("bench folder", "--output", "beside the store"),
+    ],
+)
+def test_help_tells_what_holds_by_default(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, command: str, option: str, value: object
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+
+    lines = stark(*command.split(), "--help").out.splitlines()
+
+    (line,) = (line for line in lines if option in line.split())
+    assert f"[default: {value}]" in line
+
+
+def test_a_flag_takes_no_value_in_help(stark: Stark) -> None:
+    said = "".join(stark(command, "--help").out for command in ("show", "worker", "record"))
+
+    flags = [line for line in said.splitlines() if "--help" not in line]
+    assert "bool" not in "".join(flags)
 
 
 @pytest.mark.parametrize(

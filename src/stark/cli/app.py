@@ -25,15 +25,18 @@ from stark.cli.options import (
     LanguageOption,
     MinutesOption,
     ModelOption,
+    MoreAttemptsOption,
     OutputOption,
     PlanModelOption,
     ReplayOption,
     RunArgument,
     StartOption,
+    StopAnewOption,
     StopOption,
     StoreOption,
     TokensOption,
     WindowOption,
+    by_default,
 )
 
 app = typer.Typer(
@@ -88,17 +91,17 @@ def optimize(
         typer.Option(
             metavar="NAME[:POLICY]",
             help="stark, sampling, reflexion, search-only or team-only; stark:epsilon-greedy searches as "
-            "the paper does, and docs/search.md lists the other policies. [default: stark]",
+            "the paper does, and docs/search.md lists the other policies." + by_default("stark"),
         ),
     ] = None,
     start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
     parallel: Annotated[
-        int | None, typer.Option(min=1, help="Attempts in flight at once. [default: 1]")
+        int | None, typer.Option(min=1, help="Attempts in flight at once." + by_default("1"))
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of the search's random choices. [default: random]")
+        int | None, typer.Option(help="Of the search's random choices." + by_default("random"))
     ] = None,
     kernelbench: KernelBenchOption = None,
     replay: ReplayOption = None,
@@ -132,11 +135,11 @@ def optimize(
 @app.command()
 def resume(
     run: RunArgument = "last",
-    attempts: AttemptsOption = None,
+    attempts: MoreAttemptsOption = None,
     tokens: TokensOption = None,
     dollars: DollarsOption = None,
     minutes: MinutesOption = None,
-    stop: StopOption = None,
+    stop: StopAnewOption = None,
     model: ModelOption = None,
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
@@ -205,7 +208,10 @@ def show(
         int | None, typer.Argument(metavar="[NODE]", help="An attempt's number.")
     ] = None,
     source: Annotated[
-        bool, typer.Option("--source", help="Print only the attempt's source (the best one's).")
+        bool,
+        typer.Option(
+            "--source", metavar="", help="Print only the attempt's source (the best one's)."
+        ),
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -225,6 +231,7 @@ def record(
         bool,
         typer.Option(
             "--without-problem",
+            metavar="",
             help="Leave the problem's text out, for one that is not yours to publish.",
         ),
     ] = False,
@@ -240,7 +247,9 @@ def record(
 @app.command()
 def worker(
     folder: Annotated[Path, typer.Argument(help="The folder that `--executor folder:` names.")],
-    once: Annotated[bool, typer.Option("--once", help="End when nothing waits any more.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", metavar="", help="End when nothing waits any more.")
+    ] = False,
     executor: ExecutorOption = None,
 ) -> None:
     """Judge what waits in FOLDER: the other side of `--executor folder:FOLDER`."""
@@ -262,7 +271,8 @@ def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
+        bool,
+        typer.Option("--version", metavar="", help="Print the version and exit.", is_eager=True),
     ] = False,
 ) -> None:
     """A team of language-model agents that turns a PyTorch module into a faster, verified kernel."""

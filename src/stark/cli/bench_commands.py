@@ -22,6 +22,7 @@ from stark.cli.options import (
     StoreOption,
     TokensOption,
     WindowOption,
+    by_default,
 )
 
 bench = typer.Typer(
@@ -45,17 +46,19 @@ SeedsOption = Annotated[
 ]
 ParallelOption = Annotated[int, typer.Option(min=1, help="Runs worked on at once.")]
 InEachOption = Annotated[
-    int | None, typer.Option(min=1, help="Attempts in flight in each run. [default: 1]")
+    int | None, typer.Option(min=1, help="Attempts in flight in each run." + by_default("1"))
 ]
 SlotsOption = Annotated[
-    int | None, typer.Option(min=1, help="Questions to models at once. [default: no limit]")
+    int | None, typer.Option(min=1, help="Questions to models at once." + by_default("no limit"))
 ]
 NameOption = Annotated[
-    str | None, typer.Option(help="Of the bench. [default: made from what it consists of]")
+    str | None, typer.Option(help="Of the bench." + by_default("made from what it consists of"))
 ]
 FolderOption = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Where the report is written. [default: beside the store]"),
+    typer.Option(
+        metavar="FOLDER", help="Where the report is written." + by_default("beside the store")
+    ),
 ]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A bench's name, the beginning of one, or `last`.")
@@ -78,12 +81,12 @@ TotalMinutesOption = Annotated[
 def kernelbench(
     path: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="A checkout of KernelBench. [default: as set]"),
+        typer.Option(metavar="FOLDER", help="A checkout of KernelBench." + by_default("as set")),
     ] = None,
     level: Annotated[str, typer.Option(metavar="NUMBERS", help="Such as 1 or 1-3.")] = "1",
     problems: Annotated[
         str | None,
-        typer.Option(metavar="NUMBERS", help="Such as 1,5-20, of each level. [default: all]"),
+        typer.Option(metavar="NUMBERS", help="Such as 1,5-20, of each level." + by_default("all")),
     ] = None,
     strategy: StrategiesOption = "stark",
     seeds: SeedsOption = 1,

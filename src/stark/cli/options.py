@@ -10,6 +10,18 @@ import typer
 MODELS = "Models"
 BUDGET = "Budget"
 
+
+def by_default(value: str) -> str:
+    """The end of an option's help. Typer knows no default of what may be set elsewhere too, and reads bare brackets as markup."""
+    return rf" \[default: {value}]"
+
+
+ATTEMPTS_HELP = "End after so many evaluated candidates."
+STOP_HELP = (
+    "`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
+    "(at least 10)."
+)
+
 ModelOption = Annotated[
     str | None,
     typer.Option(
@@ -33,8 +45,12 @@ DebugModelOption = Annotated[
 ]
 AttemptsOption = Annotated[
     int | None,
+    typer.Option(min=1, help=ATTEMPTS_HELP + by_default("30"), rich_help_panel=BUDGET),
+]
+MoreAttemptsOption = Annotated[
+    int | None,
     typer.Option(
-        min=1, help="End after so many evaluated candidates. [default: 30]", rich_help_panel=BUDGET
+        min=1, help=ATTEMPTS_HELP + by_default("as many as before"), rich_help_panel=BUDGET
     ),
 ]
 TokensOption = Annotated[
@@ -52,39 +68,50 @@ WindowOption = Annotated[
         "--window-tokens",
         min=1,
         metavar="NUMBER",
-        help="How long a prompt may be, about; other attempts are left out of it to fit. [default: 32000]",
+        help="How long a prompt may be, about; other attempts are left out of it to fit."
+        + by_default("32000"),
         rich_help_panel=MODELS,
     ),
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option(metavar="URL", help="Where runs are kept. [default: sqlite:///.stark/stark.db]"),
+    typer.Option(
+        metavar="URL", help="Where runs are kept." + by_default("sqlite:///.stark/stark.db")
+    ),
 ]
 ExecutorOption = Annotated[
     str | None,
     typer.Option(
         metavar="NOTATION",
-        help="Who judges: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH. [default: local]",
+        help="Who judges: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH."
+        + by_default("local"),
     ),
 ]
 LanguageOption = Annotated[
     str | None,
-    typer.Option(help="cpp, triton or cuda. [default: the best for the device]"),
+    typer.Option(help="cpp, triton or cuda." + by_default("the best for the device")),
 ]
 StartOption = Annotated[
     str | None,
     typer.Option(
         metavar="reference|compiler",
-        help="`compiler` makes what torch.compile generates the first attempt, for the others to go on from. "
-        "[default: reference]",
+        help="`compiler` makes what torch.compile generates the first attempt, for the others to go on from."
+        + by_default("reference"),
     ),
 ]
 StopOption = Annotated[
     str | None,
     typer.Option(
         metavar="budget|auto",
-        help="`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
-        "(at least 10). [default: budget]",
+        help=STOP_HELP + by_default("budget"),
+        rich_help_panel=BUDGET,
+    ),
+]
+StopAnewOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="budget|auto",
+        help=STOP_HELP + by_default("as the run began"),
         rich_help_panel=BUDGET,
     ),
 ]
@@ -102,7 +129,10 @@ OutputOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Where the best kernel is written.")
 ]
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
+    bool,
+    typer.Option(
+        "--json", metavar="", help="Print one JSON document for programs, and nothing else."
+    ),
 ]
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `last`.")
