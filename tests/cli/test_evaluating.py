@@ -8,7 +8,9 @@ from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Evaluation
+from stark.languages import LANGUAGES
 from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import CPU
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +53,7 @@ def test_a_judge_that_cannot_be_had_is_told_in_a_sentence(
     def unavailable(candidate: Candidate) -> Evaluation:
         raise JudgeUnavailable("the judge died")
 
-    executor = FakeExecutor(unavailable)
+    executor = FakeExecutor(unavailable, device=CPU)
     monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
 
     ended = stark("evaluate", "problem.py", "kernels")
@@ -61,9 +63,47 @@ def test_a_judge_that_cannot_be_had_is_told_in_a_sentence(
 
 
 def test_a_language_can_be_named(stark: Stark, executor: FakeExecutor) -> None:
-    stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
+    stark("evaluate", "problem.py", "broken.py", "--language", "cpp")
 
-    assert ["cuda"] == [candidate.language for candidate in executor.promoted]
+    assert ["cpp"] == [candidate.language for candidate in executor.promoted]
+
+
+@pytest.mark.parametrize("notation", ["local", "folder:queue", "local:cuda:0"])
+def test_the_language_is_what_the_source_is_in(
+    stark: Stark, executor: FakeExecutor, notation: str
+) -> None:
+    stark("evaluate", "problem.py", "broken.py", "--executor", notation)
+
+    assert ["cpp"] == [candidate.language for candidate in executor.promoted]
+
+
+def test_of_several_languages_it_is_the_one_that_the_device_can_run(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, workplace: Path
+) -> None:
+    source = candidate_source(GOOD) + "\nload_inline = tvm_ffi.cpp.load_inline\n"
+    assert None is LANGUAGES["cpp"].check(source) is LANGUAGES["cuda"].check(source)
+    (workplace / "either.py").write_text(source)
+    on_gpu, on_cpu = FakeExecutor(), FakeExecutor(device=CPU)
+
+    for executor in (on_gpu, on_cpu):
+        monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_, e=executor: e)
+        stark("evaluate", "problem.py", "either.py")
+
+    assert ["cuda"] == [candidate.language for candidate in on_gpu.promoted]
+    assert ["cpp"] == [candidate.language for candidate in on_cpu.promoted]
+
+
+def test_a_language_that_the_judges_device_cannot_run_is_refused(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    ended = stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
+
+    assert (2, []) == (ended.code, executor.promoted)
+    assert (
+        f"error: broken.py is a candidate in cuda, which the judge's {CPU.name} cannot run; "
+        "choose another judge with --executor, or judge candidates in cpp\n"
+    ) == ended.err
+    assert executor.closed
 
 
 def test_an_effort_that_there_is_not(stark: Stark) -> None:
@@ -79,7 +119,7 @@ def test_what_to_beware_of_is_told_before_anything_runs(
     def unavailable(candidate: Candidate) -> Evaluation:
         raise JudgeUnavailable("the judge died")
 
-    executor = FakeExecutor(unavailable, warnings=("it can reach the network",))
+    executor = FakeExecutor(unavailable, device=CPU, warnings=("it can reach the network",))
     monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
 
     ended = stark("evaluate", "problem.py", "kernels")

@@ -47,8 +47,20 @@ def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path
 @pytest.mark.parametrize(
     "use",
     [
-        "import tvm_ffi.cpp\ntvm_ffi.cpp.load_inline()",
-        "from torch.utils.cpp_extension import load_inline\nload_inline()",
+        "import tvm_ffi.cpp\ntvm_ffi.cpp.load_inline('k', cuda_sources=SOURCE)",
+        "from torch.utils.cpp_extension import load_inline\nload_inline('k', '', SOURCE)",
+        "from torch.utils.cpp_extension import load_inline as l\nl('k', '', cuda_sources=[SOURCE])",
+        "from torch.utils.cpp_extension import *\nload_inline('k', '', cuda_sources=SOURCE)",
+        "from torch.utils.cpp_extension import load_inline\nload_inline('k', '', with_cuda=True)",
+        "from torch.utils.cpp_extension import load_inline\nload_inline(*given)",
+        "from torch.utils.cpp_extension import load_inline\nload_inline('k', **given)",
+        "from torch.utils.cpp_extension import load_inline\nbuild = load_inline\nbuild('k', '', SOURCE)",
+        "from torch.utils.cpp_extension import load\nload('k', [path])",
+        "import tvm_ffi.cpp\ntvm_ffi.cpp.load('k', cuda_files=[path])",
+        "from tvm_ffi import cpp\ncpp.load_inline('k', cpp_sources='#include <cublas_v2.h>')",
+        "from torch.utils.cpp_extension import load_inline\nload_inline('k', 'at::Tensor f(at::Tensor);')",
+        "from tvm_ffi import cpp\ncpp.load_inline('k', cpp_sources=A)\ncpp.load_inline('l', cuda_sources=B)",
+        "import torch\nfrom tvm_ffi import cpp\ncpp.load_inline('k', cpp_sources=A)\ntorch.cuda.current_stream()",
         "import torch\ntorch.cuda._compile_kernel('')",
         "from cuda.bindings import nvrtc\nnvrtc.nvrtcCreateProgram()",
         "import cupy\ncupy.RawKernel('', '')",
@@ -56,6 +68,23 @@ def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path
 )
 def test_every_way_to_compile_cuda_is_accepted(use: str):
     assert CUDA.check(f"{use}\nclass ModelNew: pass") is None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import tvm_ffi.cpp\ntvm_ffi.cpp.load_inline('k', cpp_sources='void f();', functions=['f'])",
+        "from tvm_ffi import cpp as c\nc.load_inline(name='k', cpp_sources=SOURCE, cuda_sources=None)",
+        "from torch.utils.cpp_extension import load_inline\nload_inline('k', SOURCE, with_cuda=False)",
+    ],
+)
+def test_plain_cpp_is_no_cuda_candidate(use: str):
+    source = f"'Faster than CUDA.'\n{use}\nclass ModelNew: pass"
+    assert (
+        "The file compiles no CUDA; call tvm_ffi.cpp.load_inline with cuda_sources."
+        == CUDA.check(source)
+    )
+    assert LANGUAGES["cpp"].check(source) is None
 
 
 def test_plain_pytorch_is_no_cuda_candidate():

@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.requests import device_kind, limits
+from stark.cli.requests import limits
 from stark.cli.settings import Settings
 from stark.core.candidate import Candidate
+from stark.core.device import Device
 from stark.core.errors import UsageError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import Effort
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import open_executor
-from stark.languages import LANGUAGES, language
+from stark.languages import LANGUAGES, Language, language
 from stark.problems import load
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import Judged, judged_text
+
+
+class Written(NamedTuple):
+    """A file that was read, and the languages that it may be in."""
+
+    path: Path
+    source: str
+    languages: list[Language]
 
 
 def evaluate(
@@ -31,13 +40,8 @@ def evaluate(
     """Judge every file; returns 0 if all are correct."""
     chosen = _effort(effort)
     problem = load(problem_spec, settings.kernelbench)
-    candidates = {path: _candidate(path, settings) for path in _files(paths)}
-    reference, evaluations = run_interruptibly(
-        _judge(problem, candidates, settings, chosen, as_json)
-    )
-    judged = [
-        Judged(str(path), candidate, evaluations[path]) for path, candidate in candidates.items()
-    ]
+    written = [_written(path, settings) for path in _files(paths)]
+    reference, judged = run_interruptibly(_judge(problem, written, settings, chosen, as_json))
     if as_json:
         consoles.print_json(
             {
@@ -60,31 +64,29 @@ def evaluate(
 
 
 async def _judge(
-    problem: Problem,
-    candidates: dict[Path, Candidate],
-    settings: Settings,
-    effort: Effort,
-    as_json: bool,
-) -> tuple[Reference, dict[Path, Evaluation]]:
+    problem: Problem, written: Sequence[Written], settings: Settings, effort: Effort, as_json: bool
+) -> tuple[Reference, list[Judged]]:
     """The reference, then all candidates at once: the executor keeps their order on each device."""
     console = consoles.progress(as_json)
     executor = open_executor(settings.executor, limits(settings))
 
-    async def judge(path: Path) -> Evaluation:
-        evaluation = await executor.evaluate(problem, candidates[path], effort)
-        if len(candidates) > 1 and not console.is_terminal:
+    async def judge(path: Path, candidate: Candidate) -> Judged:
+        evaluation = await executor.evaluate(problem, candidate, effort)
+        if len(written) > 1 and not console.is_terminal:
             console.print(Text(f"{path}: {evaluation.status}"), soft_wrap=True)
-        return evaluation
+        return Judged(str(path), candidate, evaluation)
 
     try:
-        with console.status(f"judging {len(candidates)} for {problem.name}"):
+        with console.status(f"judging {len(written)} for {problem.name}"):
             reference = await executor.describe(problem)
+            candidates = [_candidate(each, reference.device) for each in written]
             for warning in reference.warnings:
                 console.print(Text(warning, "yellow"), soft_wrap=True)
-            evaluations = await asyncio.gather(*map(judge, candidates))
+            asked = (judge(each.path, c) for each, c in zip(written, candidates, strict=True))
+            judged = await asyncio.gather(*asked)
     finally:
         await executor.close()
-    return reference, dict(zip(candidates, evaluations, strict=True))
+    return reference, judged
 
 
 def _effort(asked: str) -> Effort:
@@ -111,25 +113,36 @@ def _files(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def _candidate(path: Path, settings: Settings) -> Candidate:
+def _written(path: Path, settings: Settings) -> Written:
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    return Candidate(language=_language_of(path, source, settings), source=source)
+    return Written(path, source, _languages_of(path, source, settings))
 
 
-def _language_of(path: Path, source: str, settings: Settings) -> str:
-    """As asked for, else the one language that takes this source, those of the device preferred."""
+def _languages_of(path: Path, source: str, settings: Settings) -> list[Language]:
+    """The one that was asked for, else all that take this source."""
     if settings.language is not None:
-        return language(settings.language).name
-    kind = device_kind(settings.executor)
-    preferred = sorted(LANGUAGES.values(), key=lambda entry: kind not in entry.device_kinds)
-    faults = {entry.name: entry.check(source) for entry in preferred}
-    fitting = [name for name, fault in faults.items() if fault is None]
+        return [language(settings.language)]
+    faults = {name: entry.check(source) for name, entry in LANGUAGES.items()}
+    fitting = [LANGUAGES[name] for name, fault in faults.items() if fault is None]
     if fitting:
-        return fitting[0]
+        return fitting
     reasons = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
     raise UsageError(
         f"{path} is a candidate of no language, so name one with --language ({reasons})"
+    )
+
+
+def _candidate(written: Written, device: Device) -> Candidate:
+    """In the first of its languages that the judge's device can run: only the judge knows what it has."""
+    for entry in written.languages:
+        if device.kind in entry.device_kinds:
+            return Candidate(language=entry.name, source=written.source)
+    names = " or ".join(entry.name for entry in written.languages)
+    fitting = " or ".join(n for n, entry in LANGUAGES.items() if device.kind in entry.device_kinds)
+    raise UsageError(
+        f"{written.path} is a candidate in {names}, which the judge's {device.name} cannot run; "
+        f"choose another judge with --executor, or judge candidates in {fitting}"
     )

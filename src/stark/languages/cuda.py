@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from stark.languages.base import Language
@@ -12,7 +13,7 @@ from stark.languages.building import (
     toolkit_environment,
 )
 from stark.languages.cpp import BUILDERS
-from stark.languages.reading import names_used
+from stark.languages.reading import is_empty, names_used, texts, uses
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import CPP_COMPILER, NINJA, NVCC, TORCH, TVM_FFI
 
@@ -27,11 +28,47 @@ RUNTIME_COMPILERS = (
 """Ways to NVRTC; a name that begins with one of them counts."""
 
 
+INLINE = frozenset(name for name in BUILDERS if name.endswith("_inline"))
+"""Those that take source as text; the others take files, which may be of any language."""
+
+CUDA_ARGUMENTS = {"cuda_sources", "with_cuda", "extra_cuda_cflags", "embed_cubin"}
+
+CUDA_WORDS = re.compile(
+    r"cuda|cublas|cudnn|cufft|cusparse|cusolver|curand|cutlass|nvrtc|cubin|ptx|__global__|\.cu\b|\bhip"
+    r"|\bATen\b|\bat::|\btorch::|\btorch/",
+    re.IGNORECASE,
+)
+"""Host code says one of them where it calls a library of CUDA, its driver, or PyTorch, which goes to the device by itself."""
+
+
 def _rule(tree: ast.Module) -> str | None:
     names = names_used(tree)
-    if BUILDERS & names or any(name.startswith(RUNTIME_COMPILERS) for name in names):
+    if any(name.startswith(RUNTIME_COMPILERS) for name in names):
+        return None
+    if BUILDERS & names and not _is_for_the_cpu(tree):
         return None
     return "The file compiles no CUDA; call tvm_ffi.cpp.load_inline with cuda_sources."
+
+
+def _is_for_the_cpu(tree: ast.Module) -> bool:
+    """Whether all that it compiles is plain C++; in doubt not, for it is refused then."""
+    if any(name.startswith("torch.cuda") for name in names_used(tree)):
+        return False
+    if any(CUDA_WORDS.search(text) for text in texts(tree)):
+        return False
+    calls = uses(tree, INLINE)
+    return len(calls) == len(uses(tree, BUILDERS)) and all(map(_takes_cpp_alone, calls))
+
+
+def _takes_cpp_alone(call: ast.Call | None) -> bool:
+    """Whether a call shows all that it passes, the name and C++ sources at most by their place."""
+    if call is None or len(call.args) > 2 or any(isinstance(arg, ast.Starred) for arg in call.args):
+        return False
+    return all(keyword.arg and not _may_be_cuda(keyword) for keyword in call.keywords)
+
+
+def _may_be_cuda(keyword: ast.keyword) -> bool:
+    return keyword.arg in CUDA_ARGUMENTS and not is_empty(keyword.value)
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:

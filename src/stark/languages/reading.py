@@ -1,12 +1,13 @@
 """Reads a parsed Python file for what it defines and which library functions it uses.
 
-Works on the syntax tree only, so words in comments, docstrings and kernel sources mean nothing.
+Works on the syntax tree only, so words in comments and docstrings mean nothing, nor those in kernel sources but
+for who asks for the texts.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 
 def binds(tree: ast.Module, name: str) -> bool:
@@ -20,25 +21,42 @@ def names_used(tree: ast.Module) -> frozenset[str]:
     After `from tvm_ffi import cpp as ffi`, the expression `ffi.load_inline` is found as
     `tvm_ffi.cpp.load_inline`.
     """
-    aliases, stars = _imports(tree)
-    found: set[str] = set()
+    return frozenset(name for _, name in _names(tree))
+
+
+def uses(tree: ast.Module, names: Collection[str]) -> list[ast.Call | None]:
+    """Every place that reads one of these dotted names: its call, or None where something else is done with it."""
+    calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [calls.get(id(node)) for node, name in _names(tree) if name in names]
+
+
+def texts(tree: ast.Module) -> Iterator[str]:
+    """Every string that is used for something, kernel sources among them; no docstrings."""
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        dotted = _dotted(node)
-        if dotted is not None:
-            head, _, rest = dotted.partition(".")
-            tail = f".{rest}" if rest else ""
-            found.add(aliases.get(head, head) + tail)
-            found.update(f"{module}.{dotted}" for module in stars)
-    return frozenset(found)
+        if isinstance(node, ast.Constant) and id(node) not in told and isinstance(node.value, str):
+            yield node.value
 
 
 def keyword_given(tree: ast.Module, keyword: str) -> bool:
     """Whether any call passes this keyword with something other than None or an empty literal."""
     return any(
-        node.arg == keyword and not _is_empty(node.value)
+        node.arg == keyword and not is_empty(node.value)
         for node in ast.walk(tree)
         if isinstance(node, ast.keyword)
     )
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Every expression that is a dotted name, with what it may stand for."""
+    aliases, stars = _imports(tree)
+    for node in ast.walk(tree):
+        dotted = _dotted(node)
+        if dotted is not None:
+            head, _, rest = dotted.partition(".")
+            tail = f".{rest}" if rest else ""
+            yield node, aliases.get(head, head) + tail
+            yield from ((node, f"{module}.{dotted}") for module in stars)
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -87,10 +105,11 @@ def _dotted(node: ast.AST) -> str | None:
     return None
 
 
-def _is_empty(value: ast.expr) -> bool:
+def is_empty(value: ast.expr) -> bool:
+    """Whether an expression is None or an empty literal, however it nests."""
     match value:
         case ast.Constant():
             return not value.value
         case ast.List() | ast.Tuple():
-            return all(_is_empty(element) for element in value.elts)
+            return all(is_empty(element) for element in value.elts)
     return False

@@ -132,7 +132,7 @@ def _never_called():
     "cuda": """
 def _never_called():
     import tvm_ffi.cpp
-    return tvm_ffi.cpp.load_inline("unused", cuda_sources="", functions=[])
+    return tvm_ffi.cpp.load_inline("unused", cuda_sources="void unused();", functions=[])
 """,
     "triton": """
 import triton
