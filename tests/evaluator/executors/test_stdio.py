@@ -53,6 +53,27 @@ async def test_a_judge_that_cannot_start_says_why() -> None:
     await executor.close()
 
 
+async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> None:
+    executor = open_executor("command:sh -c 'echo the queue is full'")
+
+    with pytest.raises(JudgeUnavailable) as told:
+        await executor.describe(PROBLEM)
+
+    assert (
+        "the judge (sh -c 'echo the queue is full') does not start; "
+        "try that command by itself, which must end in a judge of this version:\nthe queue is full"
+    ) == str(told.value)
+    await executor.close()
+
+
+async def test_only_a_judge_of_this_machine_sends_to_the_doctor() -> None:
+    executor = open_executor("local:banana")
+
+    with pytest.raises(JudgeUnavailable, match="`stark doctor` says what this machine lacks"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
 async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others() -> None:
     pytest.importorskip("torch")
     healthy = [sys.executable, "-m", "stark.evaluator.judge", "--device", "cpu"]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Sequence
@@ -49,6 +51,9 @@ class JudgeProcess:
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._said: deque[str] = deque(maxlen=STDERR_LINES)
+        self._printed: deque[str] = deque(maxlen=STDERR_LINES)
+        """What came on its standard output before the judge's first message."""
+
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
 
@@ -74,10 +79,16 @@ class JudgeProcess:
         """The end of what it wrote to its standard error."""
         return "\n".join(self._said) or "the judge ended"
 
+    @property
+    def what_it_said(self) -> str:
+        """The ends of all that it wrote before it was ready, for who must find out why it never was."""
+        return "\n".join([*self._printed, *self._said])
+
     async def greeted(self) -> None:
-        """Read up to the judge's first message; what a login shell or a queue prints before it is passed over."""
+        """Read up to the judge's first message; what a login shell or a queue prints before it is kept for `what_it_said`."""
         while line := await self._out.readline():
             if not line.startswith(b'{"kind":"hello"'):
+                self._printed.append(line.decode(errors="replace").rstrip())
                 continue
             hello = answer_adapter.validate_json(line)
             assert isinstance(hello, Hello)
@@ -155,14 +166,21 @@ async def start_judge(command: Sequence[str]) -> JudgeProcess:
         await asyncio.wait_for(judge.greeted(), START_S)
     except (JudgeDied, TimeoutError) as error:
         await judge.kill()
-        said = "\n".join(judge._said) or str(error) or f"it said nothing for {START_S:g} s"
+        said = judge.what_it_said or str(error) or f"it said nothing for {START_S:g} s"
         raise JudgeUnavailable(
-            f"the judge ({' '.join(command)}) does not start; `stark doctor` says what this machine lacks:\n{said}"
+            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}:\n{said}"
         ) from error
     except BaseException:
         await asyncio.shield(judge.kill())
         raise
     return judge
+
+
+def _advice(command: Sequence[str]) -> str:
+    """What to do about a judge that does not start: this machine is to blame only for one that it runs itself."""
+    if command[0] == sys.executable:
+        return "`stark doctor` says what this machine lacks"
+    return "try that command by itself, which must end in a judge of this version"
 
 
 async def _spawned(command: Sequence[str]) -> Process:
