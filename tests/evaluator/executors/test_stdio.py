@@ -85,6 +85,22 @@ async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others() -> None
     await executor.close()
 
 
+async def test_judges_are_started_ahead_while_one_of_them_can_be() -> None:
+    pytest.importorskip("torch")
+    healthy = [sys.executable, "-m", "stark.evaluator.judge", "--device", "cpu"]
+    executor = StdioExecutor([["sh", "-c", "exit 7"], healthy])
+
+    await executor.start()
+
+    assert [False, True] == [judge.process is not None for judge in executor._judges]
+    await executor.close()
+
+    none = StdioExecutor([["sh", "-c", "exit 7"], ["sh", "-c", "exit 8"]])
+    with pytest.raises(JudgeUnavailable, match="exit 7"):
+        await none.start()
+    await none.close()
+
+
 async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
     executor = StdioExecutor([["sh", "-c", "sleep 2; exit 7"]])
     waiting = asyncio.create_task(executor.describe(PROBLEM))

@@ -11,7 +11,7 @@ from pathlib import Path
 from stark.core.errors import UsageError
 from stark.evaluator.executors.base import Executor
 from stark.evaluator.executors.command import command
-from stark.evaluator.executors.folder import FolderExecutor, serve_folder
+from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
 from stark.evaluator.executors.local import local
 from stark.evaluator.protocol import Limits
 
@@ -22,7 +22,7 @@ EXECUTORS: dict[str, Callable[[str, Limits], Executor]] = {
 }
 """Each is opened with what stands behind the colon of its notation, and the limits for candidates."""
 
-__all__ = ["EXECUTORS", "Executor", "open_executor", "serve_folder"]
+__all__ = ["EXECUTORS", "Executor", "open_executor", "require_requests", "serve_folder"]
 
 
 def open_executor(notation: str, limits: Limits | None = None) -> Executor:

@@ -155,6 +155,14 @@ class FolderExecutor:
         sys.stderr.flush()
 
 
+def require_requests(folder: Path) -> None:
+    """Raises UsageError for a folder that no orchestrator has used."""
+    if not (folder / "requests").is_dir():
+        raise UsageError(
+            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
+        )
+
+
 async def serve_folder(
     folder: Path, executor: Executor, once: bool, report: Callable[[str], None]
 ) -> int:
@@ -163,10 +171,7 @@ async def serve_folder(
     With `once` it returns when nothing waits any more, and after an answer has looked a while for what its receiver
     asks next; otherwise it goes on until it is cancelled.
     """
-    if not (folder / "requests").is_dir():
-        raise UsageError(
-            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
-        )
+    require_requests(folder)
     working: dict[str, asyncio.Task[str]] = {}
     answered, ends_at = 0, time.monotonic()
     try:

@@ -117,6 +117,10 @@ class Judge:
         for oldest in list(self._ready)[:-READY]:
             del self._ready[oldest]
 
+    async def start(self) -> None:
+        """Start it before it is asked. Raises JudgeUnavailable."""
+        await self._running()
+
     async def close(self) -> None:
         """End it for good."""
         self._closed = True
@@ -149,6 +153,14 @@ class StdioExecutor:
         self._limits = limits or Limits()
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
+
+    async def start(self) -> None:
+        """Start all judges before they are asked. Raises JudgeUnavailable if none can be started."""
+        ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
+        failures = [end for end in ends if isinstance(end, BaseException)]
+        lasting = [failure for failure in failures if not isinstance(failure, JudgeUnavailable)]
+        if lasting or len(failures) == len(self._judges):
+            raise [*lasting, *failures][0]
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_samples import Stark
+
+from stark.testing.executor import FakeExecutor
+
+
+@pytest.fixture(autouse=True)
+def queue(workplace: Path) -> Path:
+    (workplace / "queue" / "requests").mkdir(parents=True)
+    return workplace / "queue"
+
+
+def test_a_worker_without_work_ends(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark("worker", "queue", "--once")
+
+    assert 0 == ended.code
+    assert "answered 0 requests; nothing waits" in ended.out
+    assert executor.closed
+
+
+def test_a_worker_whose_judge_cannot_start_says_so_even_without_work(stark: Stark) -> None:
+    ended = stark("worker", "queue", "--once", "--executor", "command:sh -c 'echo no device'")
+
+    assert 2 == ended.code
+    assert "does not start" in ended.err
+    assert "no device" in ended.err
+
+
+def test_a_worker_has_judges_of_its_own(stark: Stark) -> None:
+    ended = stark("worker", "queue", "--executor", "folder:elsewhere")
+
+    assert 2 == ended.code
+    assert "error: a worker judges by itself; give it --executor local" in ended.err
