@@ -7,6 +7,7 @@ from cli_samples import Stark
 
 from stark.cli import doctor
 from stark.evaluator.candidate.sandbox.layers import LAYERS
+from stark.languages import Language
 
 TORCH = doctor.Torch("2.13.0", None, [])
 
@@ -34,12 +35,21 @@ def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPat
     assert [] == ended.document["usable"]
     findings = {finding["name"]: finding for finding in ended.document["findings"]}
     assert "wrong" == findings["torch"]["mark"]
+    assert "no device" not in findings["cpp"]["said"]
 
 
-def test_a_language_without_its_device_is_no_fault(stark: Stark) -> None:
+def test_a_language_without_its_device_is_no_fault(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Language, "missing", lambda entry: "This machine lacks it; install it.")
+
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert "absent" == findings["triton"]["mark"]
+    assert ("absent", "there is no device of kind cuda") == (
+        findings["triton"]["mark"],
+        findings["triton"]["said"],
+    )
+    assert "wrong" == findings["cpp"]["mark"]
 
 
 def test_a_store_that_cannot_be_written_is_named(stark: Stark) -> None:

@@ -34,7 +34,7 @@ from stark.evaluator.judge.building.cache import (
     make_folder,
     most_gb,
 )
-from stark.languages import LANGUAGES
+from stark.languages import LANGUAGES, Language
 from stark.models import key_variables
 from stark.store import Store
 
@@ -182,21 +182,24 @@ def _devices(torch: Torch | str) -> Iterator[Finding]:
 
 def _languages(torch: Torch | str) -> tuple[list[str], list[Finding]]:
     """The names of the languages that work here, and a finding for each there is."""
-    kinds = set() if isinstance(torch, str) else {"cpu", *(["cuda"] if torch.devices else [])}
-    usable, findings = [], []
-    for entry in LANGUAGES.values():
-        fits = bool(kinds & set(entry.device_kinds))
-        missing = entry.missing()
-        if missing is not None:
-            mark: Mark = "wrong" if fits else "absent"
-            findings.append(Finding("languages", entry.name, mark, missing))
-        elif not fits:
-            said = f"all tools are here, but no device of kind {' or '.join(entry.device_kinds)}"
-            findings.append(Finding("languages", entry.name, "absent", said))
-        else:
-            usable.append(entry.name)
-            findings.append(Finding("languages", entry.name, "ok", entry.toolchain()))
-    return usable, findings
+    findings = [_language(entry, torch) for entry in LANGUAGES.values()]
+    return [finding.name for finding in findings if finding.mark == "ok"], findings
+
+
+def _language(entry: Language, torch: Torch | str) -> Finding:
+    """A tool that it lacks is a fault only where there is a device for it."""
+    missing = entry.missing()
+    if isinstance(torch, str):
+        said = missing or "it needs PyTorch, which does not work here"
+        return Finding("languages", entry.name, "absent", said)
+    kinds = {"cpu", "cuda"} if torch.devices else {"cpu"}
+    if not kinds & set(entry.device_kinds):
+        tools = "all tools are here, but" if missing is None else "there is"
+        said = f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
+        return Finding("languages", entry.name, "absent", said)
+    if missing is not None:
+        return Finding("languages", entry.name, "wrong", missing)
+    return Finding("languages", entry.name, "ok", entry.toolchain())
 
 
 def _models() -> Iterator[Finding]:

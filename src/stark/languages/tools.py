@@ -137,7 +137,7 @@ TVM_FFI = Tool(
 TRITON_COMPILER = Tool(
     "Triton",
     _package("triton", "triton", "pytorch-triton"),
-    "install it with `pip install triton`, or use the language cuda",
+    "install it with `pip install triton`",
 )
 TORCH = Tool(
     "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started says"
