@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source
+from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source, verdict
 
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable
@@ -35,6 +35,24 @@ def test_one_failure_exits_1_with_its_evidence(stark: Stark, executor: FakeExecu
 
     assert 1 == ended.code
     assert "relative error 0.31 is over its budget" in ended.out
+
+
+def test_the_sandbox_that_held_them_all_is_told(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = iter([("limits", "network", "seccomp"), ("limits", "seccomp"), ()])
+
+    def held(candidate: Candidate) -> Evaluation:
+        return verdict(candidate).model_copy(update={"sandbox": next(layers)})
+
+    executor = FakeExecutor(held, device=CPU)
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
+
+    both = stark("evaluate", "problem.py", "kernels")
+    none = stark("evaluate", "problem.py", "broken.py")
+
+    assert "sandbox: limits, seccomp" == both.out.splitlines()[-1]
+    assert "sandbox" not in none.out
 
 
 def test_json(stark: Stark, executor: FakeExecutor) -> None:

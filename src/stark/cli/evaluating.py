@@ -60,6 +60,9 @@ def evaluate(
         )
     else:
         consoles.results().print(judged_text(problem, reference, judged))
+        held = [each.evaluation.sandbox for each in judged if each.evaluation.sandbox]
+        if held:
+            consoles.results().print(_confined(held), soft_wrap=True)
     return 0 if all(each.evaluation.status == "correct" for each in judged) else 1
 
 
@@ -87,6 +90,12 @@ async def _judge(
     finally:
         await executor.close()
     return reference, judged
+
+
+def _confined(held: Sequence[tuple[str, ...]]) -> Text:
+    """The layers around every program that ran; what they leave open is among the warnings."""
+    common = [layer for layer in held[0] if all(layer in layers for layers in held)]
+    return Text(f"sandbox: {', '.join(common)}", "dim")
 
 
 def _effort(asked: str) -> Effort:
