@@ -63,18 +63,45 @@ class TimedContents:
         self._holds: dict[int, Drawn] = {}
         """What the slots of this round hold."""
 
+        self._alone: list[Drawn] = []
+        """What calls of this round have that are asked for one by one."""
+
+        self._left: dict[int, list[torch.Tensor]] = {}
+        """What the last of them left, of the candidate and of the first reference: out of reach of both."""
+
         self._chance = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Look at the last round by chance, then forget its inputs: nobody gets any of them again."""
-        if last is not None and self._chance.random() < GLANCED_SHARE:
-            self._glance(last)
+        """Look at the last round, at its blocks by chance, then forget its inputs: nobody gets any of them again."""
+        if last is not None:
+            self._glance_alone(last)
+            if self._chance.random() < GLANCED_SHARE:
+                self._glance(last)
         self._holds.clear()
+        self._alone.clear()
+        self._left.clear()
         if last is not None and not self._prepared.keeps_all:
             return  # the untimed call has the same inputs all the time where drawing them takes long
         drawn = next(self._inputs)
         for _, shared in self._programs:
-            shared.fill_inputs(drawn, self._prepared.slots - 1)
+            shared.fill_inputs(drawn, self._kept_slot)
+
+    def write_alone(self, place: int, number: int) -> None:
+        """Write the inputs of the next call that is asked for by itself, the same for every program."""
+        if number == len(self._alone):
+            self._alone.append(next(self._inputs))
+        self._holds[self._kept_slot] = self._alone[number]
+        self._programs[place][1].fill_inputs(self._alone[number], self._kept_slot)
+
+    def read_alone(self, place: int, block: Block) -> None:
+        """Take the results of the last of them: the program keeps them until it is asked for its block."""
+        if place > 1:
+            return
+        self._read(place, 0, block)
+        shared, slot = self._programs[place][1], self._kept_slot
+        self._left[place] = [result.clone() for result in shared.results(slot)]
+        if place == 0 and shared.changed_input(self._holds[slot], slot) is not None:
+            self._ask_oracle(slot, block)
 
     def write(self, place: int, slots: list[int]) -> None:
         """Write a program's inputs."""
@@ -98,25 +125,46 @@ class TimedContents:
 
     def end(self, last: Round) -> None:
         """Look at the last round, and hold one of its results against the oracle."""
+        self._glance_alone(last)
         self._glance(last)
-        self._ask_oracle(self._chance.choice(last[0].slots), last[0])
+        slot, block = self._chance.choice(last.blocks[0].slots), last.blocks[0]
+        self._read(0, block.slots.index(slot), block)
+        self._ask_oracle(slot, block)
+
+    @property
+    def _kept_slot(self) -> int:
+        """On a CPU, of the calls that precede a block."""
+        return self._prepared.slots - 1
 
     def _glance(self, last: Round) -> None:
         """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
-        for call, slot in enumerate(last[0].slots):
-            ours, theirs = (self._results(place, call, last[place]) for place in (0, 1))
-            results = zip(ours, theirs, self._budgets, strict=True)
-            near = all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in results)
-            if not near or self._prepared.shared.changed_input(self._holds[slot], slot) is not None:
-                self._ask_oracle(slot, last[0])
+        for call, slot in enumerate(last.blocks[0].slots):
+            for place in (0, 1):
+                self._read(place, call, last.blocks[place])
+            ours, theirs = (shared.results(slot) for _, shared in self._programs[:2])
+            changed = self._prepared.shared.changed_input(self._holds[slot], slot)
+            if changed is not None or not self._agree(ours, theirs):
+                self._ask_oracle(slot, last.blocks[0])
+
+    def _glance_alone(self, last: Round) -> None:
+        """The same for the last call that was asked for by itself."""
+        if last.alone and not self._agree(self._left[0], self._left[1]):
+            results = self._prepared.shared.results(self._kept_slot)
+            for result, left in zip(results, self._left[0], strict=True):
+                result.copy_(left)
+            self._ask_oracle(self._kept_slot, last.alone[0])
+
+    def _agree(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
+        """Whether results of the candidate are as near the first reference's as right ones are."""
+        pairs = zip(ours, theirs, self._budgets, strict=True)
+        return all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in pairs)
 
     def _ask_oracle(self, slot: int, block: Block) -> None:
-        self._results(0, block.slots.index(slot), block)
         drawn = self._holds[slot]
         self._check(slot, drawn, self._prepared.trials.expected_of(drawn), block.odd)
 
-    def _results(self, place: int, call: int, block: Block) -> list[torch.Tensor]:
-        """What one call of a program left, in the judge's memory: read out of the program's on a CPU."""
+    def _read(self, place: int, call: int, block: Block) -> None:
+        """Bring what one call of a program left into the judge's memory: on a CPU it lies in the program's."""
         child, shared = self._programs[place]
         slot = block.slots[call]
         if self._prepared.device.type == "cpu":
@@ -125,7 +173,6 @@ class TimedContents:
             ):
                 size = output.numel() * output.element_size()
                 child.copy_out(address, output.data_ptr(), size)
-        return shared.results(slot)
 
 
 def _addresses(at: object, call: int) -> list[int]:

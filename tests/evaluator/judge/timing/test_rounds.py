@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 from stark.core.measurement import speedup
 from stark.evaluator.judge.processes.children import ChildFailed
 from stark.evaluator.judge.timing.rounds import (
+    Block,
     Round,
     Timed,
     on_core,
@@ -63,6 +64,12 @@ class Noted:
 
     def turn(self, last: Round | None) -> None:
         self.seen.append(last)
+
+    def write_alone(self, place: int, number: int) -> None:
+        self.written.append((place, [number]))
+
+    def read_alone(self, place: int, block: Block) -> None:
+        pass
 
     def write(self, place: int, slots: list[int]) -> None:
         self.written.append((place, slots))
@@ -121,6 +128,7 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
         return ask(request, limit_s)
 
     candidate.ask = asked  # type: ignore[method-assign]
+    candidate.pause = lambda: order.append("stop") or time.perf_counter()  # type: ignore[func-returns-value, method-assign]
 
     together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11), 0.1, contents)
 
@@ -130,26 +138,39 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
     assert [None, None] == contents.seen[:2]
     last = contents.seen[-1]
     assert last is not None
-    assert candidate.blocks[-1] == last[0].slots == last[1].slots
-    one_round = [event for event in order[-8:] if event != "write 1"]
-    assert ["write 0", "untimed", "time"] == one_round[-3:]
+    assert candidate.blocks[-1] == last.blocks[0].slots == last.blocks[1].slots
+    one_round = [event for event in order if "1" not in event]
+    assert ["untimed", "stop", "write 0", "time", "stop"] == one_round[-5:]
 
 
-def test_work_that_is_done_in_the_untimed_call_counts() -> None:
+def test_who_does_the_calls_of_a_block_together_is_timed_by_those_that_come_one_by_one() -> None:
     candidate = Sleeper(0.0)
     ask = candidate.ask
 
-    def ahead(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
-        if request["slots"] == [10]:
-            time.sleep(0.02)
+    def batched(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        time.sleep(0.002)
         return ask(request, limit_s)
 
-    candidate.ask = ahead  # type: ignore[method-assign]
+    candidate.ask = batched  # type: ignore[method-assign]
 
     reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
 
-    assert 1.0 == pytest.approx(reference.latency_ms / ours.latency_ms, rel=0.3)
-    assert any("before it was timed" in warning for warning in warnings)
+    assert 1.0 == pytest.approx(reference.latency_ms / ours.latency_ms, rel=0.2)
+    assert any("asked for by itself" in warning for warning in warnings)
+
+
+def test_the_calls_that_come_one_by_one_have_new_inputs_and_no_known_number() -> None:
+    contents, numbers = Noted(), []
+    contents.write_alone = lambda place, number: numbers.append((place, number))  # type: ignore[method-assign]
+    candidate, reference = (Timed(Sleeper(0.0002), "cpu", 10.0, slots=51) for _ in range(2))
+
+    together(reference, candidate, 0.3, contents)
+
+    ours, theirs = ([number for at, number in numbers if at == place] for place in (0, 1))
+    assert ours == theirs
+    lasts = [number for number, then in zip(ours, [*ours[1:], 0], strict=True) if then == 0]
+    assert len(candidate.block_ms) == len(candidate.alone_ms) == len(lasts)
+    assert len(set(lasts)) > 1
 
 
 def test_a_candidate_stands_still_but_for_its_own_samples() -> None:

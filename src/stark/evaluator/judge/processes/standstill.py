@@ -45,14 +45,15 @@ class Standstill:
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """When the last of the signals was sent that made it stand, on the clock of `time.perf_counter`."""
+    """When it was told to, on the clock of `time.perf_counter`: the last time, if anything of it ran after the first."""
 
 
 def stop(root: int, known: Iterable[int] = ()) -> Standstill:
     """Stop a process and everything below it; `known` are told first, before anyone is looked for. Raises Restless."""
     _tell(known, signal.SIGSTOP)
-    since, told = time.perf_counter(), set(known)
-    deadline = since + PATIENCE_S
+    begin = since = time.perf_counter()
+    first_ns = {pid: _used_ns(pid) for pid in known}
+    told = set(first_ns)
     while True:
         found = use_of_tree(root).processes
         moving = {pid for pid in found if pid not in told or not _stands(pid)}
@@ -60,22 +61,27 @@ def stop(root: int, known: Iterable[int] = ()) -> Standstill:
             used_ns = {pid: _used_ns(pid) for pid in found}
             time.sleep(SETTLING_S)
             if used_ns == {pid: _used_ns(pid) for pid in found}:
-                return Standstill(used_ns, since)
-        if time.perf_counter() > deadline:
+                return Standstill(used_ns, begin if _stood(first_ns, used_ns) else since)
+        if time.perf_counter() > begin + PATIENCE_S:
             raise Restless("it does not stop when it is told to")
         if moving:
             _tell(moving, signal.SIGSTOP)
             since = time.perf_counter()
             told |= moving
+            time.sleep(SETTLING_S)  # to stop, a thread that sleeps needs a core, perhaps this one
 
 
 def go_on(standstill: Standstill) -> None:
     """Let a tree run again. Raises Restless if some of it ran meanwhile."""
-    for pid, used_ns in standstill.used_ns.items():
-        now_ns = _used_ns(pid)
-        if used_ns is not None and now_ns is not None and now_ns > used_ns + SLACK_NS:
-            raise Restless("it went on running after it had been stopped")
+    if not _stood(standstill.used_ns, {pid: _used_ns(pid) for pid in standstill.used_ns}):
+        raise Restless("it went on running after it had been stopped")
     _tell(standstill.used_ns, signal.SIGCONT)
+
+
+def _stood(before_ns: dict[int, int | None], after_ns: dict[int, int | None]) -> bool:
+    """Whether none of the processes has run from one look at them to another."""
+    pairs = [(before_ns.get(pid, 0), used_ns) for pid, used_ns in after_ns.items()]
+    return all(a is None or b is None or b <= a + SLACK_NS for a, b in pairs)
 
 
 def _tell(processes: Iterable[int], number: signal.Signals) -> None:

@@ -51,10 +51,22 @@ def use_of_tree(root: int) -> Use:
 def waits_s(pid: int) -> dict[str, float]:
     """How long each thread of a process has waited for a core while it could have run; empty where the kernel does not say."""
     waits = {}
-    for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError, IndexError):
-            waits[task.parent.name] = int(task.read_text().split()[1]) / 1e9
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        waited_s = _waited_s(task)
+        if waited_s is not None:
+            waits[task.name] = waited_s
     return waits
+
+
+def own_wait_s() -> float:
+    """The same of the thread that asks; 0 where the kernel does not say."""
+    return _waited_s(Path("/proc/thread-self")) or 0.0
+
+
+def _waited_s(task: Path) -> float | None:
+    with suppress(OSError, ValueError, IndexError):
+        return int((task / "schedstat").read_text().split()[1]) / 1e9
+    return None
 
 
 def last_core(pid: int) -> int | None:

@@ -1,11 +1,11 @@
 """Programs timed together in one window, and the checks on clocks that a candidate could bend.
 
-Every call of a timed block has inputs of its own, and a candidate stands still whenever it is not itself timed. So
-nothing can be computed before the clock starts but in the untimed call that precedes a block on a CPU, whose time
-counts as far as it is not explained by cold caches. Nor after the clock stops: on a CPU results are read out of the
-memory of the process that stands still; on a GPU, what the judge waits for them counts. There each call is timed by
-device events in the running process, which hostile code could forge; the judge's own wall clock around each block
-bounds them. On a CPU the judge's wall clock is the clock.
+Every call of a timed block has inputs of its own, which are written while the candidate stands still, as it does whenever
+it is not itself timed. So nothing can be computed before the clock starts. Nor after it stops: on a CPU results are read out of
+the memory of the process that stands still; on a GPU, what the judge waits for them counts. On a CPU the judge's wall clock
+is the clock, and some calls are asked for one by one as well, each on inputs that come when the one before has ended: who
+does a block's calls together is slower there. On a GPU each call is timed by device events in the running process,
+which hostile code could forge; the judge's own wall clock around each block bounds them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import math
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Protocol
 
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.watch import own_wait_s
 from stark.evaluator.judge.timing.window import FEWEST_ROUNDS, FEWEST_ROUNDS_WHEN_SLOW, Window
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
@@ -37,9 +39,12 @@ SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
 
 DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
-"""Share of a block that a thread may wait for a core. Beyond it something else ran on the machine, or two of its
+"""Share of a block that a thread, the judge's own as well, may wait for a core. Beyond it something else ran on the machine, or two of its
 threads shared a core; a round in which that befell a reference would make any candidate look faster. A GPU is given
 its work ahead and the median of a block's calls is taken, so there it takes half the block; builds go on beside it."""
+
+ALONE = 8
+"""About how many calls of a round are asked for one by one on a CPU, of programs so quick that this takes less than their block."""
 
 DISTURBED_ROUNDS = 2
 """How many times the rounds and the seconds are granted where rounds do not count."""
@@ -79,8 +84,11 @@ class Timed:
     """The judge's wall clock around each whole block."""
 
     beside_ms: list[float] = field(default_factory=list)
-    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, on a CPU
-    in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
+    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, and on
+    a GPU what the judge waited for results to reach its memory."""
+
+    alone_ms: list[float] = field(default_factory=list)
+    """What a call took that was asked for by itself, in each round in which some were."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Whether a thread waited long for a core, in each block."""
@@ -90,7 +98,7 @@ class Timed:
 
     @property
     def places(self) -> int:
-        """The largest block. On a CPU the last slot is kept for the untimed call before each."""
+        """The largest block. On a CPU the last slot is kept for the calls that precede it."""
         return self.slots - 1 if self.device_kind == "cpu" else self.slots
 
     def warm_up(self) -> float:
@@ -109,9 +117,26 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def warm(self) -> float:
-        """One untimed call on a CPU, in milliseconds: another program ran last and left cold caches."""
-        return self._time([self.slots - 1])[1] if self.device_kind == "cpu" else 0.0
+    def alone(self, calls: int, write: Callable[[int], None]) -> Block | None:
+        """Let it run for an untimed call, since another program ran last and left cold caches, and for some that are timed one by one.
+
+        Before each of these, `write` is called with its number and brings new inputs into the slot that is kept for them.
+        Returns the last of them.
+        """
+        block, taken = None, []
+        self.child.resume()
+        try:
+            self._time([self.slots - 1])
+            with self._beside_it():
+                for number in range(calls):
+                    write(number)
+                    _, wall_ms, block = self._time([self.slots - 1])
+                    taken.append(wall_ms)
+        finally:
+            self.child.pause()
+        if taken:
+            self.alone_ms.append(median(taken))
+        return block
 
     def sample(self, slots: list[int]) -> Block:
         """Take one sample: a call on each of these slots."""
@@ -126,19 +151,23 @@ class Timed:
 
         It may run from the moment that it is let go on, and its inputs lie ready by then. So all that is not its block
         is noted beside it, looking at its threads included. Those are looked at right before and after the block: to go
-        on and to stop, each of them needs a core for a moment, and the last of many waits long for it.
+        on and to stop, each of them needs a core for a moment, and the last of many waits long for it. While the judge's
+        own thread waits for one beside the block, its clock goes on.
         """
-        begin = time.perf_counter()
+        own_s, begin = [own_wait_s()], time.perf_counter()
         self.child.resume()
         try:
-            self.warm()
             with self._beside_it():
                 before = self.child.waits_s()
+                own_s.append(own_wait_s())
                 block = self.sample(slots)
+                own_s.append(own_wait_s())
                 after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
-        waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
+        waits_s = [after[task] - before.get(task, 0.0) for task in after]
+        # Not in the block: whoever wakes a thread on its own core waits there until that one is done.
+        waited_s = max([*waits_s, own_s[1] - own_s[0] + own_wait_s() - own_s[2]])
         self.disturbed.append(
             1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
         )
@@ -188,8 +217,13 @@ class Block:
     """In what form results came that are not as they should be."""
 
 
-Round = Sequence[Block]
-"""The blocks of all programs, the candidate's first."""
+@dataclass(frozen=True)
+class Round:
+    """What all programs were timed on, the candidate first."""
+
+    blocks: Sequence[Block]
+    alone: Sequence[Block]
+    """On a CPU the last call of each that was asked for by itself; empty where none was."""
 
 
 class Contents(Protocol):
@@ -197,6 +231,12 @@ class Contents(Protocol):
 
     def turn(self, last: Round | None) -> None:
         """Called before every round: may look at the last round's results; chooses the next inputs."""
+
+    def write_alone(self, place: int, number: int) -> None:
+        """Called before each of a program's calls that are asked for one by one: write its inputs."""
+
+    def read_alone(self, place: int, block: Block) -> None:
+        """Called after the last of them, while the program stands still and its results are where it says."""
 
     def write(self, place: int, slots: list[int]) -> None:
         """Called before a program's block: write its inputs."""
@@ -216,6 +256,8 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
     while len(program.block_ms) < FEWEST_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
+        if program.device_kind == "cpu":
+            program.alone(0, lambda _: None)
         program.awake(list(range(calls)))
     program.child.resume()
     return Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
@@ -271,15 +313,22 @@ def _round(
 ) -> Round:
     """One sample of each, in random order."""
     slots = chance.sample(range(everyone[0].places), calls)
+    # As many that nobody knows which is the last, whose results are looked at.
+    one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1) if calls > 1 else 0
     blocks: dict[int, Block] = {}
+    alone: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
+            last = program.alone(one_by_one, partial(contents.write_alone, place))
+            if last is not None:
+                contents.read_alone(place, last)
+                alone[place] = last
         contents.write(place, slots)
         blocks[place] = program.awake(slots)
         program.beside_ms[-1] += contents.wait(place, slots)
-    return [blocks[place] for place in range(len(everyone))]
+    return Round([blocks[place] for place in sorted(blocks)], [alone[n] for n in sorted(alone)])
 
 
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:

@@ -36,6 +36,9 @@ UNMEASURABLE = 1000.0
 LATE_SHARE = 0.1
 """Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
 
+TOGETHER_SHARE, TOGETHER_MS = 0.25, 0.02
+"""How much longer a call may take by itself than in its block, beyond noise and what a reference's does, before that counts as time."""
+
 
 class Times(Protocol):
     """What the blocks of one program took."""
@@ -44,6 +47,7 @@ class Times(Protocol):
     warmups: int
     block_ms: list[float]
     beside_ms: list[float]
+    alone_ms: list[float]
     event_ms: list[float]
     disturbed: list[bool]
 
@@ -100,6 +104,12 @@ class Window:
                 f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was "
                 "done; that counts as its time"
             )
+        together = self._together()[0]
+        if together:
+            warnings.append(
+                f"a call that is asked for by itself takes {together:.3g} ms longer than in a block of {self.calls}, "
+                "where they can be worked on together; that counts as its time"
+            )
         by_wall = forged is not None
         return (
             self.measurement(self.candidate, by_wall),
@@ -124,7 +134,8 @@ class Window:
         ):  # the two clocks differ by less than proves a lie
             resolution_ms = max(resolution_ms, self._unexplained_ms())
         if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
-            resolution_ms = max(resolution_ms, self._lateness()[1] / self.calls)
+            perhaps_ms = self._lateness()[1] / self.calls + self._together()[1]
+            resolution_ms = max(resolution_ms, perhaps_ms)
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
         return Measurement(
@@ -139,12 +150,11 @@ class Window:
     def _net_ms(self, program: Times) -> list[float]:
         """A call's time by the judge's clock, in each sample."""
         overhead_ms = self._overhead_ms()
-        late_ms = self._late_ms() if program is self.candidate else 0.0
+        more_ms = 0.0
+        if program is self.candidate:
+            more_ms = self._late_ms() / self.calls + self._together()[0]
         gross = [block / self.calls for block in program.block_ms]
-        return [
-            (wall - overhead_ms if wall > overhead_ms else wall) + late_ms / self.calls
-            for wall in gross
-        ]
+        return [(wall - overhead_ms if wall > overhead_ms else wall) + more_ms for wall in gross]
 
     def _overhead_ms(self) -> float:
         """What a call costs the judge's clock beside itself: on a GPU the flush and the copying, on a CPU its share of the asking."""
@@ -168,13 +178,12 @@ class Window:
         if not self.candidate.beside_ms:
             return 0.0, 0.0
         rounds = self._measured()[0]
-        (ours, our_blocks), (theirs, their_blocks) = (
-            ([every[n] for n in rounds] for every in (program.beside_ms, program.block_ms))
-            for program in (self.candidate, first)
+        ours, our_blocks = (
+            [every[n] for n in rounds]
+            for every in (self.candidate.beside_ms, self.candidate.block_ms)
         )
+        theirs = [first.beside_ms[n] for n in rounds]
         late = median(ours) - median(theirs)
-        if first.device_kind == "cpu":  # a call like those in the block is among what passed
-            late -= (median(our_blocks) - median(their_blocks)) / self.calls
         noise = 3 * (_deviation(theirs) + min(_deviation(ours), _deviation(our_blocks)))
         noise /= math.sqrt(len(ours))
         sure = late > max(noise, LATE_SHARE * median(our_blocks))
@@ -183,6 +192,27 @@ class Window:
         ):  # threads that wake are late by chance; a few rounds do not tell
             sure = sure and len(rounds) >= FEWEST_ROUNDS
         return (late, 0.0) if sure else (0.0, max(late, 0.0))
+
+    def _together(self) -> tuple[float, float]:
+        """How much longer a call of the candidate takes by itself than in its block, beyond what the first reference's does: surely, and perhaps.
+
+        Of programs that work on each call by itself that is what waking up takes, and how unsteady it is, the reference tells:
+        the candidate's own unrest excuses nothing.
+        """
+        first = next(iter(self.references.values()))
+        if not self.candidate.alone_ms:
+            return 0.0, 0.0
+        rounds = self._measured()[0]
+        ours, theirs = (
+            [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
+            for program in (self.candidate, first)
+        )
+        more, noise = median(ours) - median(theirs), math.sqrt(2 / len(rounds)) * _deviation(theirs)
+        each = median([self.candidate.block_ms[n] for n in rounds]) / self.calls
+        sure = more - 3 * noise > max(TOGETHER_SHARE * each, TOGETHER_MS)
+        if sure and len(rounds) >= FEWEST_ROUNDS:
+            return more, noise
+        return 0.0, max(0.0, more + noise)
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
