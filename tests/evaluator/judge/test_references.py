@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError  # noqa: E402
+from stark.core.measurement import Measurement  # noqa: E402
 from stark.evaluator.judge import server  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.problem.inputs import _Blaming  # noqa: E402
@@ -18,6 +19,7 @@ from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
 from stark.evaluator.protocol import Limits  # noqa: E402
 from stark.testing.candidates import PROBLEM  # noqa: E402
+from stark.testing.nodes import measurement  # noqa: E402
 
 
 class Child:
@@ -79,6 +81,29 @@ def test_one_that_does_not_fit_on_the_device_is_refused(monkeypatch: pytest.Monk
 
     with pytest.raises(ProblemError, match="no memory for the max-autotune reference"):
         prepared.started("max-autotune", Limits())
+
+
+@pytest.mark.parametrize(("busy", "said"), [(0, 0), (2, 0), (9, 1)])
+def test_a_reference_that_was_disturbed_is_timed_again(
+    busy: int, said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+
+    def timed(*_: object) -> Measurement:
+        tried.append(None)
+        unsure_ms = 2000.0 if len(tried) <= busy else 0.4
+        return measurement(2.0).model_copy(update={"resolution_ms": unsure_ms})
+
+    monkeypatch.setattr("stark.evaluator.judge.prepared.time_alone", timed)
+    prepared: Any = object.__new__(PreparedReference)
+    prepared.device, prepared.room = torch.device("cpu"), SimpleNamespace(slots=2)
+    prepared._running = {"eager": Child()}
+
+    found, doubts = prepared._timed(Limits())
+
+    assert min(busy, 2) + 1 == len(tried)
+    assert 2.0 == found.latency_ms
+    assert said == len(doubts)
 
 
 def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
