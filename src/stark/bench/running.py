@@ -72,6 +72,7 @@ class BenchSession:
         self._parallel = parallel
         self._account = Account.of_store(store, bench)
         self._waiting: Iterator[Cell] = iter(())
+        self._begun = {summary.id for summary in store.summaries() if summary.attempts}
         self._unreachable = 0
         """Runs in a row that no model answered."""
 
@@ -96,12 +97,14 @@ class BenchSession:
         return self._account.limit()
 
     async def _work_through(self) -> None:
-        """Take the next run that waits, until none does."""
-        while not self._account.limit():
-            cell = next(self._waiting, None)
-            if cell is None:
-                return
-            await self._fill(cell)
+        """Take the next run that waits, until none does.
+
+        When a limit of the whole is reached, only those that an earlier session began: they may lack
+        no more than their final check.
+        """
+        while (cell := next(self._waiting, None)) is not None:
+            if self._account.limit() is None or cell.run_id in self._begun:
+                await self._fill(cell)
 
     async def _fill(self, cell: Cell) -> None:
         """Work on one run. What is wrong with its problem ends it; a model out of reach sets it aside."""
