@@ -25,7 +25,7 @@ from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
-from stark.promotion import winner
+from stark.promotion import best_so_far
 from stark.report.phrases import duration, price, tokens
 from stark.search.tree import Tree
 
@@ -220,7 +220,7 @@ def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:
     """The best speedup of a run so far: the final check's, once there was one."""
     if tree is None:
         return None
-    best = winner(tree, checked) if checked else tree.best
+    best = best_so_far(tree, checked)
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)

@@ -85,11 +85,10 @@ def _view(asked: str, settings: Settings) -> RunView:
 
 
 def _source(view: RunView, attempt: int | None) -> str:
-    best = view.tree.best
-    if attempt is None and best is None:
-        raise UsageError(f"run {view.run.id} has no correct kernel; name an attempt")
-    node = best if attempt is None else node_of(view, attempt)
-    assert node is not None
+    node = view.best if attempt is None else node_of(view, attempt)
+    if node is None:
+        lacking = "that held in the final check" if view.promotions else "that is correct"
+        raise UsageError(f"run {view.run.id} has no kernel {lacking}; name an attempt")
     if node.candidate is None:
         raise UsageError(f"attempt {node.id} left no source: its reply was unusable")
     return node.candidate.source

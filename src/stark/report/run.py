@@ -37,7 +37,8 @@ def run_text(view: RunView, columns: int) -> RenderableType:
     """Everything about a run on one screen, or a few."""
     parts: list[RenderableType] = [header(view)]
     if view.reference is not None:
-        parts += ["", TreeTable(view.tree, view.run.problem.name).table(columns)]
+        tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
+        parts += ["", tree.table(columns)]
     if any(node.works for node in view.nodes):
         parts += ["", _leaders(view)]
     for attempt, found in view.promotions.items():
