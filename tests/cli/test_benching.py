@@ -10,7 +10,9 @@ from cli_samples import Stark
 
 from stark.cli.benching import numbers, report_folder
 from stark.cli.interrupt import Interrupted
-from stark.core.errors import UsageError
+from stark.core.errors import ProblemError, UsageError
+from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.languages import language
 from stark.testing.executor import FakeExecutor
 
@@ -108,6 +110,29 @@ def test_resume_needs_the_name_alone(
     assert 16 == len(executor.evaluated)
     assert "mine" == ended.document["bench"]["name"]
     assert [] == ended.document["bench"].get("cells", [])
+
+
+def test_a_refused_problem_is_named_and_its_runs_have_ended(
+    stark: Stark, bench: list[str], executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = executor.describe
+
+    async def describe(problem: Problem) -> Reference:
+        if problem.name == "two":
+            raise ProblemError("two: line 3: forward raised")
+        return await measure(problem)
+
+    monkeypatch.setattr(executor, "describe", describe)
+
+    ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
+
+    assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
+    said = "refused: two, for the reasons that the report notes; mend the files"
+    for each in (ended, again):
+        assert (1, True) == (each.code, said in each.err), each.err
+        assert "out of reach" not in each.err and "unfinished" not in each.err
+    assert 8 == len(executor.evaluated)
+    assert "4 of 4 runs have ended" in stark("bench", "list").out
 
 
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from stark.bench.account import Account
+from stark.bench.results import REFUSED
 from stark.bench.shared import ModelDoor, SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import ModelUnreachable, ProblemError
@@ -49,8 +50,8 @@ class BenchWatch(Protocol):
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The places whose runs have not ended. One that ended without an attempt is tried again."""
-    ended = {s.id for s in store.summaries() if s.ended_reason is not None and s.attempts}
+    """The places whose runs have not ended. One whose problem was refused has: only another file helps it."""
+    ended = {s.id for s in store.summaries() if s.ended_reason is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
 
@@ -111,7 +112,7 @@ class BenchSession:
         try:
             reason = await self._optimize(cell)
         except ProblemError as error:
-            reason = f"the problem cannot be used: {error}"
+            reason = f"{REFUSED}: {error}"
             self._store.end_run(cell.run_id, reason)
         except ModelUnreachable as error:
             self._unreachable += 1

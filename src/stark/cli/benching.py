@@ -163,18 +163,24 @@ def _work(
     way: Way,
     settings: Settings,
 ) -> int:
-    """Work until all runs have ended or a limit is reached, then report; 0 if all have ended."""
+    """Work until all runs have ended or a limit is reached, then report; 0 if all have ended and no problem was refused."""
     with _told_how_to_go_on(bench, settings):
         limit = run_interruptibly(_drive(bench, store, executor, models, way))
     folder = way.output or report_folder(settings.store, bench.name)
-    _tell(make_report(store, bench), folder, way.as_json)
-    waiting = unfinished(store, bench)
-    if not waiting:
-        return 0
-    reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
-    said = f"{reason}; {len(waiting)} runs are unfinished; `{_go_on(bench, settings)}` goes on"
-    consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
-    return 1
+    made = make_report(store, bench)
+    _tell(made, folder, way.as_json)
+    lacking = []
+    if made.refused:
+        lacking.append(
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend the files and begin a "
+            "bench with them, which takes over the runs of all other problems"
+        )
+    if waiting := len(unfinished(store, bench)):
+        reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
+        lacking.append(f"{reason}; {waiting} runs are unfinished; {_go_on(bench, settings)}")
+    for said in lacking:
+        consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
+    return 1 if lacking else 0
 
 
 async def _drive(
@@ -223,12 +229,12 @@ def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
     try:
         yield
     except StarkError as stop:
-        stop.add_note(f"all finished attempts are stored; `{_go_on(bench, settings)}` goes on")
+        stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}")
         raise
 
 
 def _go_on(bench: Bench, settings: Settings) -> str:
-    """The command that goes on with a bench of this store."""
+    """Which command goes on with a bench of this store."""
     default = Settings.model_fields["store"].default
     where = "" if settings.store == default else f" --store {settings.store}"
-    return f"stark bench resume {bench.name}{where}"
+    return f"`stark bench resume {bench.name}{where}` goes on"
