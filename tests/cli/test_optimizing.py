@@ -14,6 +14,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
+from stark.store import Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU, ROOFLINE, correct
 
@@ -246,14 +247,42 @@ def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExe
     assert (2, True) == (ended.code, "leave out --replay" in ended.err)
 
 
-def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
-    script = f"""
+SCRIPT = """
 import sys
-import stark.cli.optimizing
+import stark.cli.benching, stark.cli.optimizing
 from stark.cli.app import main
+from stark.store import Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU
-stark.cli.optimizing.open_executor = lambda *_: FakeExecutor(device=CPU)
+for module in (stark.cli.benching, stark.cli.optimizing):
+    module.open_executor = lambda *_: FakeExecutor(device=CPU)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [THREE, ["bench", "folder", "problem.py", *THREE[2:4], *THREE[8:], "--name", "mine"]],
+    ids=["optimize", "bench"],
+)
+def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", f"{SCRIPT}sys.exit(main({arguments!r}))"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=workplace
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(60)
+
+    assert "" == said
+    assert process.returncode in (0, 1)
+    with Store.open(f"sqlite:///{workplace}/.stark/stark.db") as store:
+        assert ["3 attempts made"] == [run.ended_reason for run in store.summaries()]
+
+
+def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
+    script = f"""{SCRIPT}
 code = main({[*THREE, "--json"]!r})
 print([name for name in ("torch", "pydantic_ai") if name in sys.modules], file=sys.stderr)
 sys.exit(code)

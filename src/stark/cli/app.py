@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -280,5 +281,6 @@ def _budget(
 
 
 def _say(*lines: str) -> None:
-    for line in lines:
-        typer.echo(line, err=True)
+    with suppress(BrokenPipeError):  # nobody reads any more
+        for line in lines:
+            typer.echo(line, err=True)

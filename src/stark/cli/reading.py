@@ -46,7 +46,7 @@ def show_run(
         if console.is_terminal:
             console.print(python(source))
         else:
-            console.file.write(source)
+            consoles.write(source)
     elif attempt is not None:
         node = node_of(view, attempt)
         if as_json:
