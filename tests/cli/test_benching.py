@@ -170,6 +170,8 @@ def test_an_interruption_says_how_to_go_on(
             "--total-dollars should",
         ),
         (("kernelbench", "--model", "exec:x"), "give a checkout with"),
+        (("folder", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
+        (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
         (("kernelbench", "--level", "one"), "--level is 'one'; write numbers and spans"),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),

@@ -65,6 +65,21 @@ def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: 
     assert not (workplace / ".stark" / "kernels").exists()
 
 
+def test_an_output_that_cannot_be_written_is_refused_first(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    ended = stark(*THREE, "--output", "/proc/x/kernel.py")
+
+    assert (2, True) == (ended.code, "nothing can be written to /proc/x" in ended.err)
+    assert "There are no runs yet" in stark("runs").out
+
+    stark(*OPTIMIZE, "--attempts", "1")
+    ended = stark("resume", "--attempts", "3", "--output", "/proc/x/kernel.py")
+
+    assert 2 == ended.code
+    assert 1 == len(executor.evaluated)
+
+
 def test_without_a_correct_kernel_the_exit_code_is_1(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark(*OPTIMIZE, "--attempts", "1")
 

@@ -24,6 +24,7 @@ from stark.bench.tables import Sheet, head, sheets
 from stark.cli import consoles
 from stark.cli.bench_live import open_bench_progress
 from stark.cli.interrupt import run_interruptibly
+from stark.cli.places import check_folder
 from stark.cli.requests import Course, chosen_language, kernel_path, limits, role_models
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
@@ -58,6 +59,8 @@ def begin(
     settings: Settings,
 ) -> int:
     """Work on a new bench, or on the same one again; returns the exit code."""
+    if way.output is not None:
+        check_folder(way.output)
     terms = Terms(
         language=chosen_language(settings).name,
         models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},
@@ -80,6 +83,8 @@ def begin(
 
 def resume(name: str, way: Way, settings: Settings) -> int:
     """Go on with a bench, with the changed limits if there are any; returns the exit code."""
+    if way.output is not None:
+        check_folder(way.output)
     with Store.open(settings.store) as store:
         bench = store.bench(name)
         bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})

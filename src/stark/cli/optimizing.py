@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
+from stark.cli.places import check_file
 from stark.cli.requests import Course, chosen_stop, limits, new_run, replayed_run
 from stark.cli.session import Session
 from stark.cli.settings import Settings
@@ -34,6 +35,8 @@ def optimize(
     """Begin a run and work on it; returns the exit code."""
     if problem is None and replay is None:
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
+    if output is not None:
+        check_file(output)
     executor = open_executor(settings.executor, limits(settings))
     loaded = None if problem is None else load(problem, settings.kernelbench)
     recording = None if replay is None else read_recording(replay)
@@ -66,6 +69,8 @@ def resume(
 
     `stop` is for this session; the run as it is stored keeps its own.
     """
+    if output is not None:
+        check_file(output)
     with Store.open(settings.store) as store:
         run = store.run(run_id)
         executor = open_executor(run.executor, limits(settings))
