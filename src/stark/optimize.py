@@ -64,16 +64,19 @@ async def optimize(
     """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it.
 
     `shared_limit` tells the limit that several runs have reached together. It keeps new attempts
-    from beginning, and a run that it stops has not ended: it waits to be resumed.
+    from beginning, and a run that it stops has not ended: it waits to be resumed. A new run is stored
+    once nothing refuses it any more, so that none is left that could never go on.
     """
     _check_start(run)
     with store.exclusive(run.id):
-        store.reopen_run(run.id)
         reference = store.reference(run.id)
         if reference is None:
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
+            if not store.holds(run.id):
+                store.create_run(run)
             store.set_reference(run.id, reference)
+        store.reopen_run(run.id)
         session = _Session(run, strategy, store, executor, replies, watch, reference, shared_limit)
         reason = await session.work()
         if session.own_limit() or not shared_limit():

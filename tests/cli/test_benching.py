@@ -127,7 +127,7 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
 
     assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
-    said = "refused: two, for the reasons that the report notes; mend the files"
+    said = "refused: two, for the reasons that the report notes; mend that and begin"
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
         assert "out of reach" not in each.err and "unfinished" not in each.err
@@ -157,6 +157,16 @@ def test_an_interruption_says_how_to_go_on(
 
     assert 130 == ended.code
     assert "`stark bench resume mine --store sqlite:///elsewhere.db` goes on" in ended.err
+
+
+def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--language", "triton")
+
+    assert 2 == ended.code
+    assert "triton kernels do not run on the judge's Invented CPU" in ended.err
+    assert "resume" not in ended.err
 
 
 @pytest.mark.parametrize(

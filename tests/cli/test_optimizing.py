@@ -11,7 +11,7 @@ import pytest
 from cli_samples import OPTIMIZE, Stark, verdict
 
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError
+from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.store import Store
@@ -167,6 +167,7 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     assert 2 == ended.code
     assert "error: the command behind exec:exit ended with status 3" in ended.err
     assert "0 attempts are stored (0 correct); `stark resume problem-" in ended.err
+    assert "` goes on, once that is mended or with another --model" in ended.err
 
     assert 0 == stark("resume", "--attempts", "2", "--model", "exec:sh model.sh").code
 
@@ -183,6 +184,33 @@ def test_a_limit_that_holds_no_prompt_is_refused(stark: Stark, executor: FakeExe
 
     assert 2 == ended.code
     assert "begin with a larger --window-tokens" in ended.err
+    assert "There are no runs yet" in stark("runs").out
+
+
+def test_a_language_that_the_judge_cannot_run_leaves_no_run(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    stark(*OPTIMIZE, "--attempts", "1")
+    ended = stark(*THREE, "--language", "triton")
+
+    assert 2 == ended.code
+    assert "triton kernels do not run on the judge's Invented CPU" in ended.err
+    assert "resume" not in ended.err
+    assert 1 == len(stark("runs", "--json").document)
+
+
+def test_a_judge_that_cannot_start_leaves_nothing_to_resume(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise JudgeUnavailable("the judge could not start")
+
+    monkeypatch.setattr(executor, "describe", fail)
+    ended = stark(*THREE)
+
+    assert 2 == ended.code
+    assert "nothing was begun, so nothing is stored; give the same command again" in ended.err
+    assert "There are no runs yet" in stark("runs").out
 
 
 def test_a_refused_problem_is_not_to_be_resumed(
@@ -195,6 +223,7 @@ def test_a_refused_problem_is_not_to_be_resumed(
     ended = stark(*THREE)
 
     assert (2, "error: the reference is random\n") == (ended.code, ended.err)
+    assert "There are no runs yet" in stark("runs").out
 
 
 def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) -> None:

@@ -44,6 +44,13 @@ def test_a_run_is_read_as_it_was_stored(store: Store) -> None:
     assert samples.run() == store.run(RUN)
 
 
+def test_a_run_is_held_under_its_exact_id(store: Store) -> None:
+    assert not store.holds(RUN)
+    store.create_run(samples.run())
+    assert store.holds(RUN)
+    assert not store.holds(RUN[:-1])
+
+
 def test_a_run_id_is_taken_once(store: Store) -> None:
     store.create_run(samples.run())
     with pytest.raises(StoreError, match=f"storing run {RUN} contradicts what is stored"):

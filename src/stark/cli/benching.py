@@ -177,8 +177,8 @@ def _work(
     lacking = []
     if made.refused:
         lacking.append(
-            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend the files and begin a "
-            "bench with them, which takes over the runs of all other problems"
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin a "
+            "bench again, which takes over the runs of all other problems"
         )
     if waiting := len(unfinished(store, bench)):
         reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
@@ -234,7 +234,8 @@ def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
     try:
         yield
     except StarkError as stop:
-        stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}")
+        if not isinstance(stop, UsageError):  # which no resuming mends
+            stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}")
         raise
 
 

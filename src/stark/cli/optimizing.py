@@ -51,7 +51,6 @@ def optimize(
             assert loaded is not None
             run, chosen = new_run(loaded, settings, seed, taken, course)
             replies = LiveReplies.open(run.models)
-        store.create_run(run)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
 
 

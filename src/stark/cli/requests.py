@@ -1,6 +1,6 @@
 """From what a person wrote to what the loop takes: problem, language, models, budget, run.
 
-Everything that can be refused is refused here, before anything is stored, started or paid.
+What can be refused without a judge is refused here or when a run begins, before anything is stored or paid.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.requests import kernel_path
-from stark.core.errors import ProblemError, StarkError, StoreError
+from stark.core.errors import ModelRefused, StarkError, StoreError, UsageError
 from stark.core.evaluation import Correct
 from stark.core.run import Run
 from stark.evaluator.executors import Executor
@@ -114,12 +114,20 @@ def _told_how_to_go_on(store: Store, run: Run) -> Iterator[None]:
     try:
         yield
     except StarkError as stop:
-        if not isinstance(stop, ProblemError):  # which no resuming mends
-            nodes = store.nodes(run.id)
-            correct = sum(node.works for node in nodes)
-            replay = " --replay FILE" if is_replay(run) else ""
-            stop.add_note(
-                f"{len(nodes)} attempts are stored ({correct} correct); "
-                f"`stark resume {run.id}{replay}` goes on"
-            )
+        if not isinstance(stop, UsageError):  # which no resuming mends
+            stop.add_note(_how_to_go_on(store, run, stop))
         raise
+
+
+def _how_to_go_on(store: Store, run: Run, stop: StarkError) -> str:
+    if not store.holds(run.id):
+        return "nothing was begun, so nothing is stored; give the same command again"
+    nodes = store.nodes(run.id)
+    correct = sum(node.works for node in nodes)
+    replay = " --replay FILE" if is_replay(run) else ""
+    refused = isinstance(stop, ModelRefused)
+    mended = ", once that is mended or with another --model" if refused else ""
+    return (
+        f"{len(nodes)} attempts are stored ({correct} correct); "
+        f"`stark resume {run.id}{replay}` goes on{mended}"
+    )

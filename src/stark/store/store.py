@@ -104,6 +104,12 @@ class Store:
             body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
         return codec.read_run(found, body, budget, source)
 
+    def holds(self, run_id: str) -> bool:
+        """Whether there is a run of this exact id."""
+        query = select(RunRow.id).where(RunRow.id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.scalar(query) is not None
+
     def summaries(self) -> list[RunSummary]:
         """Every run in short, the newest first."""
         with self._database.reading("reading the runs") as connection:
