@@ -241,6 +241,28 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 3 == len(executor.evaluated)
 
 
+def test_a_replay_refuses_the_flags_that_it_does_not_take(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    stark(*THREE)
+    stark("record", "last", "run.json")
+    executor.evaluated.clear()
+
+    several = stark("optimize", "--replay", "run.json", "--attempts", "1", "--model", "foo:bar")
+    one = stark("optimize", "--replay", "run.json", "--language", "cuda")
+
+    assert (2, 2) == (several.code, one.code)
+    assert "takes no --model, --attempts; leave them out, or leave out --replay" in several.err
+    assert "takes no --language; leave it out" in one.err
+    assert 0 == len(executor.evaluated)
+    assert 1 == len(stark("runs", "--json").document)
+
+    stark("optimize", "--replay", "run.json")
+    ended = stark("resume", "last", "--replay", "run.json", "--code-model", "foo:bar")
+
+    assert (2, True) == (ended.code, "takes no --code-model" in ended.err)
+
+
 def test_a_recording_without_its_problem_is_replayed_with_the_file(
     stark: Stark, executor: FakeExecutor
 ) -> None:

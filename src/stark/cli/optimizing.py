@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stark.cli.places import check_file
-from stark.cli.requests import Course, chosen_stop, limits, new_run, replayed_run
+from stark.cli.requests import (
+    Course,
+    chosen_stop,
+    limits,
+    new_run,
+    refuse_beside_replay,
+    replayed_run,
+)
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
@@ -99,6 +106,8 @@ def _taken_up(
             raise UsageError(
                 f"run {run.id} follows a recording; go on with `stark resume {run.id} --replay FILE`"
             )
+        others = (role for role, model in models.items() if model is not None)
+        refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in others)
         recording = read_recording(replay)
         if recording.left_out == run.problem.digest:
             recording = recording.with_problem(run.problem)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -30,6 +30,17 @@ NO_MODEL = (
     "no model is given: write `--model anthropic:NAME` (or openai:, google:, openrouter:, ollama:NAME, "
     "exec:COMMAND), set STARK_MODEL, or try `make demo`, which replays a recorded run without any model"
 )
+
+BESIDE_REPLAY = (
+    "problem",
+    "--replay",
+    "--executor",
+    "--kernelbench",
+    "--output",
+    "--store",
+    "--json",
+)
+"""What a replay takes: all that a recording says nothing of."""
 
 
 class Requested(NamedTuple):
@@ -142,6 +153,15 @@ def replayed_run(
         }
     )
     return Requested(run, strategy(original.strategy))
+
+
+def refuse_beside_replay(options: Iterable[str]) -> None:
+    """Raises UsageError for options that say what a recording says already."""
+    if said := [option for option in options if option not in BESIDE_REPLAY]:
+        them = "it" if len(said) == 1 else "them"
+        raise UsageError(
+            f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
+        )
 
 
 def recorded_attempts(recording: Recording) -> int:
