@@ -109,6 +109,36 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     assert 3 == len(executor.evaluated)
 
 
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("--attempts", "2"), "--attempts 2 is less than the 3 attempts that run problem-"),
+        (("--minutes", "1e-9"), "--minutes 1e-09 is less than the "),
+    ],
+)
+def test_resume_refuses_a_limit_below_what_is_used(
+    stark: Stark, executor: FakeExecutor, limit: tuple[str, str], said: str
+) -> None:
+    stark(*THREE)
+
+    ended = stark("resume", "last", *limit)
+
+    assert (2, True) == (ended.code, said in ended.err), ended.err
+    assert {"attempts": 3, "minutes": None}.items() <= stark("show", "--json").document["run"][
+        "budget"
+    ].items()
+
+
+def test_resume_tells_the_models_that_it_asks(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*OPTIMIZE, "--attempts", "1")
+
+    ended = stark("resume", "--attempts", "3", "--code-model", "exec[other]:sh model.sh")
+
+    models = "exec[scripted]:sh model.sh (plan, debug); exec[other]:sh model.sh (code)"
+    assert 2 == ended.out.count(models), ended.out
+    assert 0 == stark("resume").code
+
+
 def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecutor) -> None:
     stark(*THREE)
 

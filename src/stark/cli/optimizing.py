@@ -18,8 +18,8 @@ from stark.cli.requests import (
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
-from stark.core.run import RoleModel, Run
-from stark.core.usage import Budget
+from stark.core.run import Run
+from stark.core.usage import Budget, Usage
 from stark.evaluator.executors import Executor, open_executor
 from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
@@ -73,15 +73,16 @@ def resume(
 ) -> int:
     """Go on with a run, with the changed limits and models if there are any; returns the exit code.
 
-    `stop` is for this session; the run as it is stored keeps its own.
+    `stop` and `models` are for this session; the run as it is stored keeps its own.
     """
     if output is not None:
         check_file(output)
     with Store.open(settings.store) as store:
-        run = store.run(run_id)
+        run = _with_models(store.run(run_id), models)
         executor = open_executor(run.executor, limits(settings))
-        chosen, replies, executor = _taken_up(run, replay, models, executor)
+        chosen, replies, executor = _taken_up(run, replay, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
+        _refuse_less_than_used(store, run.id, changed)
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
         if stop is not None:
             run = run.model_copy(update={"stop": chosen_stop(stop)})
@@ -97,7 +98,7 @@ def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Repli
 
 
 def _taken_up(
-    run: Run, replay: Path | None, models: Mapping[str, str | None], executor: Executor
+    run: Run, replay: Path | None, executor: Executor
 ) -> tuple[Strategy, Replies, Executor]:
     """How an earlier run goes on: a replay only with a recording of its problem, another never."""
     chosen = strategy(run.strategy)
@@ -106,8 +107,6 @@ def _taken_up(
             raise UsageError(
                 f"run {run.id} follows a recording; go on with `stark resume {run.id} --replay FILE`"
             )
-        others = (role for role, model in models.items() if model is not None)
-        refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in others)
         recording = read_recording(replay)
         if recording.left_out == run.problem.digest:
             recording = recording.with_problem(run.problem)
@@ -121,14 +120,33 @@ def _taken_up(
         raise UsageError(
             f"run {run.id} asks live models and follows no recording; leave out --replay"
         )
-    return chosen, LiveReplies.open(_other_models(run.models, models)), executor
+    return chosen, LiveReplies.open(run.models), executor
 
 
-def _other_models(
-    models: Mapping[str, RoleModel], flags: Mapping[str, str | None]
-) -> dict[str, RoleModel]:
-    """The run's own models but for those that `flags` replace, by role or, under `all`, for every role."""
-    return {
-        role: entry.model_copy(update={"model": flags.get(role) or flags.get("all") or entry.model})
-        for role, entry in models.items()
+def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
+    """The run with the models that `flags` name for a role or, under `all`, for every role. Raises UsageError for a replay."""
+    given = {role: model for role, model in flags.items() if model is not None}
+    if is_replay(run):
+        refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in given)
+    models = {
+        role: entry.model_copy(update={"model": given.get(role) or given.get("all") or entry.model})
+        for role, entry in run.models.items()
     }
+    return run.model_copy(update={"models": models})
+
+
+def _refuse_less_than_used(store: Store, run_id: str, limits: Mapping[str, float]) -> None:
+    """Raise UsageError for a new limit below what the run has used already."""
+    spent = sum((call.reply.usage for call in store.calls(run_id)), Usage())
+    used = {
+        "attempts": len(store.selections(run_id)),
+        "tokens": spent.tokens or 0,
+        "dollars": spent.dollars or 0.0,
+        "minutes": store.elapsed_s(run_id) / 60,
+    }
+    for name, limit in limits.items():
+        if limit < used[name]:
+            raise UsageError(
+                f"--{name} {limit:g} is less than the {used[name]:.7g} {name} that run {run_id} has used; limits count "
+                "from its beginning, so give a larger one"
+            )

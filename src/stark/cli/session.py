@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,8 @@ class Session:
         """Work until a limit is reached, then say what came of it; returns the exit code."""
         with _told_how_to_go_on(self._store, run):
             ended = run_interruptibly(self._optimize(run, strategy, executor, replies))
-        view = RunView.of_store(self._store, run.id)
+        # With the models that were asked, which need not be those that the run began with.
+        view = dataclasses.replace(RunView.of_store(self._store, run.id), run=run)
         path = self._write_kernel(view, output)
         if self._as_json:
             written = None if path is None else str(path)
