@@ -182,6 +182,7 @@ def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
         (("kernelbench", "--model", "exec:x"), "give a checkout with"),
         (("folder", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
         (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
+        (("folder", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
         (("kernelbench", "--level", "one"), "--level is 'one'; write numbers and spans"),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),
