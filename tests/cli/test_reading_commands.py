@@ -125,7 +125,8 @@ def test_show_reads_a_recording(stark: Stark) -> None:
 
     read = stark("show", "out/run.json").out.splitlines()
 
-    # A recording keeps the model's name, and not the command behind it.
+    # A recording keeps the model's name and not the command behind it, and does not say why the run ended.
+    assert "ended: 3 attempts made" == stored.pop().rstrip()
     named = [line for line in stored if line.startswith("models")]
     assert ["models     exec[scripted]:sh model.sh (plan, code, debug)"] == [
         *map(str.rstrip, named)
@@ -134,6 +135,19 @@ def test_show_reads_a_recording(stark: Stark) -> None:
         line for line in read if not line.startswith("models")
     ]
     assert "models     exec[scripted] (plan, code, debug)" in [*map(str.rstrip, read)]
+
+
+def test_a_recording_that_is_missing_or_none(stark: Stark) -> None:
+    Path("broken.json").write_text("{")
+    Path("other.json").write_text("{}")
+
+    said = {name: stark("show", name).err for name in ("nope.json", "broken.json", "other.json")}
+
+    assert "the recording nope.json cannot be read: No such file or directory" in said["nope.json"]
+    assert "broken.json is no recording, since it is not JSON; make" in said["broken.json"]
+    assert (
+        "other.json is no recording of this version of STARK; make one with" in said["other.json"]
+    )
 
 
 def test_an_attempt_that_is_not_there(stark: Stark) -> None:

@@ -78,7 +78,7 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
 def _view(asked: str, settings: Settings) -> RunView:
     """A run of the store, or the one in a recording's file."""
     path = Path(asked)
-    if path.name.endswith((".json", ".json.gz")) and path.is_file():
+    if path.name.endswith((".json", ".json.gz")):
         return RunView.of_recording(read_recording(path))
     with Store.open(settings.store) as store:
         return RunView.of_store(store, asked)

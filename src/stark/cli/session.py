@@ -46,33 +46,32 @@ class Session:
     ) -> int:
         """Work until a limit is reached, then say what came of it; returns the exit code."""
         with _told_how_to_go_on(self._store, run):
-            ended = run_interruptibly(self._optimize(run, strategy, executor, replies))
+            run_interruptibly(self._optimize(run, strategy, executor, replies))
         # With the models that were asked, which need not be those that the run began with.
         view = dataclasses.replace(RunView.of_store(self._store, run.id), run=run)
         path = self._write_kernel(view, output)
         if self._as_json:
             written = None if path is None else str(path)
-            consoles.print_json(run_document(view) | {"ended": ended, "kernel": written})
+            consoles.print_json(run_document(view) | {"kernel": written})
         else:
-            self._tell(view, ended, path)
+            self._tell(view, path)
         return 0 if path is not None else 1
 
     async def _optimize(
         self, run: Run, strategy: Strategy, executor: Executor, replies: Replies
-    ) -> str:
+    ) -> None:
         console = consoles.progress(self._as_json)
         earlier_s = self._store.elapsed_s(run.id)
         if is_replay(run):
             console.print(Text(f"In this run {replay_line(run)}."))
         try:
             async with open_progress(console, run, earlier_s) as watch:
-                _, ended = await optimize(run, strategy, self._store, executor, replies, watch)
+                await optimize(run, strategy, self._store, executor, replies, watch)
         except asyncio.CancelledError:
             console.print("ending what is in flight; Ctrl-C once more ends at once")
             raise
         finally:
             await executor.close()
-        return ended
 
     def _write_kernel(self, view: RunView, output: Path | None) -> Path | None:
         best = view.winner
@@ -89,10 +88,10 @@ class Session:
             ) from error
         return path
 
-    def _tell(self, view: RunView, ended: str, path: Path | None) -> None:
+    def _tell(self, view: RunView, path: Path | None) -> None:
         say = self._results.print
         say(run_text(view, self._results.width))
-        say(f"ended: {ended}\n")
+        say()
         best = view.winner
         if best is None or path is None:
             found = "None of the fastest kernels held in the final check."

@@ -43,7 +43,8 @@ def run_text(view: RunView, columns: int) -> RenderableType:
         parts += ["", _leaders(view)]
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    return Group(*parts, "", _counts(view), *_spent(view))
+    ended = () if view.ended is None else (Text(f"ended: {view.ended}"),)
+    return Group(*parts, "", _counts(view), *_spent(view), *ended)
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:

@@ -36,6 +36,9 @@ class RunView:
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """What the final check found, by attempt."""
 
+    ended: str | None = None
+    """Why it ended; None while it goes on, and of a recording, which does not say."""
+
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> RunView:
         """The run of that id, prefix or `last`. Raises UsageError when none is meant, or several."""
@@ -46,6 +49,7 @@ class RunView:
             tuple(store.nodes(run.id)),
             tuple(store.calls(run.id)),
             store.promotions(run.id),
+            store.ended_reason(run.id),
         )
 
     @classmethod

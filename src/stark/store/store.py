@@ -138,6 +138,12 @@ class Store:
         """Note that the run goes on."""
         self._change_run(run_id, ended_reason=None)
 
+    def ended_reason(self, run_id: str) -> str | None:
+        """Why the run ended; None while it goes on or waits to be resumed."""
+        query = select(RunRow.ended_reason).where(RunRow.id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.scalar(query)
+
     def elapsed_s(self, run_id: str) -> float:
         """The active time of the run when its last node was stored."""
         query = select(func.max(NodeRow.elapsed_s)).where(NodeRow.run_id == run_id)
