@@ -105,7 +105,7 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     ended = stark("resume", "last", "--attempts", "3")
 
     assert 0 == ended.code
-    assert "goes on after 1 attempts" in ended.out
+    assert "goes on after 1 attempt" in ended.out
     assert 3 == len(executor.evaluated)
 
 
@@ -185,7 +185,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 
     assert 130 == stopped.code
     assert executors[0].closed
-    assert f"1 attempts are stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
+    assert f"1 attempt is stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
     assert "error" not in stopped.err
     assert 0 == resumed.code
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out

@@ -92,6 +92,7 @@ def test_a_reference_is_none_until_it_is_set(store: Store) -> None:
 def test_a_run_goes_on_with_a_larger_budget(store: Store) -> None:
     store.create_run(samples.run())
     store.end_run(RUN, "30 attempts made")
+    assert "30 attempts made" == store.ended_reason(RUN)
     assert [summary.ended_reason for summary in store.summaries()] == ["30 attempts made"]
     larger = Budget(attempts=50, minutes=10)
     store.set_budget(RUN, larger)

@@ -28,6 +28,7 @@ from stark.cli.places import check_folder
 from stark.cli.requests import Course, chosen_language, kernel_path, limits, role_models
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
+from stark.core.counted import counted
 from stark.core.errors import StarkError, UsageError
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
@@ -182,7 +183,8 @@ def _work(
         )
     if waiting := len(unfinished(store, bench)):
         reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
-        lacking.append(f"{reason}; {waiting} runs are unfinished; {_go_on(bench, settings)}")
+        left = f"{counted(waiting, 'run')} {'is' if waiting == 1 else 'are'} unfinished"
+        lacking.append(f"{reason}; {left}; {_go_on(bench, settings)}")
     for said in lacking:
         consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
     return 1 if lacking else 0

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.cli.redrawn import Redrawn, spinning
+from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -87,7 +88,7 @@ class PlainLines:
         for warning in reference.warnings:
             self._say(f"warning: {warning}")
         if tree.nodes:
-            self._say(f"goes on after {len(tree.nodes)} attempts")
+            self._say(f"goes on after {counted(len(tree.nodes), 'attempt')}")
 
     def began(self, attempt: int, selection: Selection) -> None:
         """Say from where."""

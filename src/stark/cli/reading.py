@@ -8,6 +8,7 @@ from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.settings import Settings
+from stark.core.counted import counted
 from stark.core.errors import UsageError
 from stark.recording import read_recording, record, write_recording
 from stark.report.document import node_document, run_document
@@ -70,7 +71,7 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
         write_recording(recording, path)
     except OSError as error:
         raise UsageError(f"the recording cannot be written to {path}: {error.strerror}") from error
-    said = f"{path}: {len(recording.nodes)} attempts of run {recording.run.id}"
+    said = f"{path}: {counted(len(recording.nodes), 'attempt')} of run {recording.run.id}"
     consoles.results().print(Text(said), soft_wrap=True)
     return 0
 

@@ -14,6 +14,7 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.requests import kernel_path
+from stark.core.counted import counted
 from stark.core.errors import ModelRefused, StarkError, StoreError, UsageError
 from stark.core.evaluation import Correct
 from stark.core.run import Run
@@ -129,6 +130,6 @@ def _how_to_go_on(store: Store, run: Run, stop: StarkError) -> str:
     refused = isinstance(stop, ModelRefused)
     mended = ", once that is mended or with another --model" if refused else ""
     return (
-        f"{len(nodes)} attempts are stored ({correct} correct); "
+        f"{counted(len(nodes), 'attempt')} {'is' if len(nodes) == 1 else 'are'} stored ({correct} correct); "
         f"`stark resume {run.id}{replay}` goes on{mended}"
     )

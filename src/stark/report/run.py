@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stark.core.counted import counted
 from stark.core.evaluation import STATUSES, Correct
 from stark.core.run import Run
 from stark.core.usage import RoleUsage
@@ -172,12 +173,12 @@ def _leaders(view: RunView) -> Table:
 
 def _counts(view: RunView) -> Text:
     """How the attempts ended, and what debug made of the failed ones."""
-    counted = Counter[str](node.evaluation.status for node in view.nodes)
-    text = Text(f"{len(view.nodes)} attempt{'' if len(view.nodes) == 1 else 's'}: ")
+    found = Counter[str](node.evaluation.status for node in view.nodes)
+    text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
     parts = [
-        Text(f"{counted[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
+        Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
         for name in STATUSES
-        if counted[name]
+        if found[name]
     ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
     taken, mended = failures_repaired(view.nodes)
