@@ -183,6 +183,7 @@ def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
         (("folder", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
         (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
         (("folder", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
+        (("folder", "small", "--model", "exec:x", "--store", "sqlite://"), "name a file, such as"),
         (("kernelbench", "--level", "one"), "--level is 'one'; write numbers and spans"),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),

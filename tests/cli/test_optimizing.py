@@ -65,6 +65,16 @@ def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: 
     assert not (workplace / ".stark" / "kernels").exists()
 
 
+@pytest.mark.parametrize("store", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_store_that_would_be_gone_is_refused(
+    stark: Stark, executor: FakeExecutor, store: str
+) -> None:
+    ended = stark(*THREE, "--store", store)
+
+    assert (2, True) == (ended.code, f"the store {store} is in memory" in ended.err)
+    assert 0 == len(executor.evaluated)
+
+
 def test_an_output_that_cannot_be_written_is_refused_first(
     stark: Stark, executor: FakeExecutor
 ) -> None:

@@ -25,7 +25,14 @@ from stark.cli import consoles
 from stark.cli.bench_live import open_bench_progress
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_folder
-from stark.cli.requests import Course, chosen_language, kernel_path, limits, role_models
+from stark.cli.requests import (
+    Course,
+    chosen_language,
+    kernel_path,
+    limits,
+    refuse_fleeting,
+    role_models,
+)
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
 from stark.core.counted import counted
@@ -62,6 +69,7 @@ def begin(
     """Work on a new bench, or on the same one again; returns the exit code."""
     if way.output is not None:
         check_folder(way.output)
+    refuse_fleeting(settings.store)
     terms = Terms(
         language=chosen_language(settings).name,
         models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},

@@ -13,6 +13,7 @@ from stark.cli.requests import (
     limits,
     new_run,
     refuse_beside_replay,
+    refuse_fleeting,
     replayed_run,
 )
 from stark.cli.session import Session
@@ -44,6 +45,7 @@ def optimize(
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
     if output is not None:
         check_file(output)
+    refuse_fleeting(settings.store)
     executor = open_executor(settings.executor, limits(settings))
     loaded = None if problem is None else load(problem, settings.kernelbench)
     recording = None if replay is None else read_recording(replay)

@@ -219,6 +219,16 @@ def new_id(problem: Problem, taken: Collection[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
+def refuse_fleeting(store: str) -> None:
+    """Raises UsageError for a store in memory: nothing in it could be shown or resumed when the command has ended."""
+    scheme, _, path = store.partition("://")
+    if scheme.startswith("sqlite") and (path in ("", "/") or ":memory:" in path):
+        raise UsageError(
+            f"the store {store} is in memory and would be gone when the command ends; name a file, such as "
+            "sqlite:///runs.db"
+        )
+
+
 def kernel_path(store: str, run_id: str) -> Path:
     """Where a run's kernel goes: beside the store, under a name that Python can import."""
     scheme, _, path = store.partition(":///")
