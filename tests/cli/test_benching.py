@@ -127,7 +127,7 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
 
     assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
-    said = "refused: two, for the reasons that the report notes; mend that and begin"
+    said = "refused: two, for the reasons that the report notes; mend that and begin another"
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
         assert "out of reach" not in each.err and "unfinished" not in each.err
@@ -167,6 +167,24 @@ def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
     assert 2 == ended.code
     assert "triton kernels do not run on the judge's Invented CPU" in ended.err
     assert "resume" not in ended.err
+
+
+def test_what_no_compiler_writes_is_refused_before_the_bench_is_stored(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--language", "cuda", "--start", "compiler")
+
+    assert (2, True) == (ended.code, "torch.compile writes no cuda kernels" in ended.err)
+    assert "There are no benches yet" in stark("bench", "list").out
+
+
+def test_a_model_that_refuses_has_to_be_mended_before_the_bench_goes_on(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--model", "exec:exit 3")
+
+    assert 2 == ended.code
+    assert "` goes on, once that is mended" in ended.err
 
 
 @pytest.mark.parametrize(

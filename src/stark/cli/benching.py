@@ -36,9 +36,10 @@ from stark.cli.requests import (
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
 from stark.core.counted import counted
-from stark.core.errors import StarkError, UsageError
+from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
+from stark.optimize import check_compiler
 from stark.store import Store
 from stark.strategies import strategy
 
@@ -80,6 +81,7 @@ def begin(
         window_tokens=course.window_tokens,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
+    check_compiler(runs[0])  # of one language and one start, as all of them are
     bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
     models = ModelDoor(way.model_slots)
     for chosen in terms.models.values():
@@ -186,8 +188,8 @@ def _work(
     lacking = []
     if made.refused:
         lacking.append(
-            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin a "
-            "bench again, which takes over the runs of all other problems"
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin "
+            "another bench, which takes over the runs of all other problems"
         )
     if waiting := len(unfinished(store, bench)):
         reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
@@ -245,7 +247,8 @@ def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
         yield
     except StarkError as stop:
         if not isinstance(stop, UsageError):  # which no resuming mends
-            stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}")
+            mended = ", once that is mended" if isinstance(stop, ModelRefused) else ""
+            stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}{mended}")
         raise
 
 
