@@ -207,12 +207,19 @@ async def test_a_compressed_recording_is_smaller_and_the_same_every_time(
     assert "is damaged" in refusal(packed)
 
 
-@pytest.mark.parametrize("text", ["", "not JSON", "{}", "[1]", '{"format": 1}', "\udcff"])
-def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        *((text, "since it is not JSON") for text in ("", "not JSON", "\udcff")),
+        *((text, "of this version of STARK") for text in ("{}", "[1]", '{"format": 1}')),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
-    assert "is no recording of this version of STARK" in refusal(path)
+    assert f"{path} is no recording" in refusal(path)
+    assert f"{said}; make one with" in refusal(path)
 
 
 @pytest.mark.parametrize("changes", [{"format": 2}, {"extra": 1}, {"run": {}}, {"calls": None}])

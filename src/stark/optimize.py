@@ -64,16 +64,20 @@ async def optimize(
     """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it.
 
     `shared_limit` tells the limit that several runs have reached together. It keeps new attempts
-    from beginning, and a run that it stops has not ended: it waits to be resumed.
+    from beginning, and a run that it stops has not ended: it waits to be resumed. A new run is stored
+    once nothing refuses it any more, so that none is left that could never go on.
     """
-    _check_start(run)
+    check_compiler(run)
+    _check_length(run)
     with store.exclusive(run.id):
-        store.reopen_run(run.id)
         reference = store.reference(run.id)
         if reference is None:
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
+            if not store.holds(run.id):
+                store.create_run(run)
             store.set_reference(run.id, reference)
+        store.reopen_run(run.id)
         session = _Session(run, strategy, store, executor, replies, watch, reference, shared_limit)
         reason = await session.work()
         if session.own_limit() or not shared_limit():
@@ -82,13 +86,17 @@ async def optimize(
         return session.tree, reason
 
 
-def _check_start(run: Run) -> None:
-    """Refuse a run that could not begin as it is to."""
+def check_compiler(run: Run) -> None:
+    """Refuse a run that is to begin with what the compiler cannot write."""
     if run.start == "compiler" and not language(run.language).has_compiler:
         raise UsageError(
             f"torch.compile writes no {run.language} kernels; leave out --start compiler, or choose the language "
             "triton for a GPU or cpp for the CPU"
         )
+
+
+def _check_length(run: Run) -> None:
+    """Refuse a problem that no prompt could hold."""
     least = least_tokens(run.problem, language(run.language))
     if least > run.window_tokens:
         raise ProblemError(

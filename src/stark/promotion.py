@@ -56,6 +56,11 @@ async def promote(
         watch.promoted(node, evaluation)
 
 
+def best_so_far(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:
+    """What a run has to show: the winner once there was a final check, until then the fastest of the search."""
+    return winner(tree, checked) if checked else tree.best
+
+
 def winner(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:
     """The fastest node that held in the final check, with that check's evaluation; None if none did."""
     held = [

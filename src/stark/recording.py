@@ -185,7 +185,8 @@ def read_recording(path: Path) -> Recording:
     except OSError as error:
         raise RecordingError(f"the recording {path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
+        is_json = error.errors(include_input=False)[0]["type"] != "json_invalid"
+        why = " of this version of STARK" if is_json else ", since it is not JSON"
         raise RecordingError(
-            f"{path} is no recording of this version of STARK ({error.error_count()} faults); "
-            "make one with `stark record RUN FILE`"
+            f"{path} is no recording{why}; make one with `stark record RUN FILE`"
         ) from error

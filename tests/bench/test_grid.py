@@ -88,6 +88,21 @@ def test_another_bench_cannot_take_the_name(store: Store) -> None:
         samples.new_bench(store, seeds=2, name="mine")
 
 
+@pytest.mark.parametrize("name", ["../x/y", "/x", "a b", ".hidden", "..", "a\n", ""])
+def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a bench"):
+        lay_out(SUITE, (1,), samples.terms(30), name)
+
+
+def test_a_default_name_holds_what_a_name_may_hold() -> None:
+    odd = Suite(".my problems (2)", SUITE.members[:1])
+
+    bench, _ = lay_out(odd, (1,), samples.terms(30))
+
+    assert bench.name.startswith("my-problems-2--")
+    assert bench.name == lay_out(odd, (1,), samples.terms(30), bench.name)[0].name
+
+
 def test_runs_keep_the_names_that_they_had_before_there_was_a_choice() -> None:
     _, (run, *_) = lay_out(SUITE, (1,), samples.terms(30))
 

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import bench_samples as samples
 import pytest
 
+from stark.bench.grid import enter, lay_out
 from stark.bench.running import unfinished
 from stark.bench.shared import ModelDoor
+from stark.bench.suite import folders
 from stark.core.call import Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelUnreachable, ProblemError, StarkError
@@ -131,7 +133,7 @@ async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -
     await samples.work(store, bench, executor=Counting("moving_average"), watch=watch)
 
     bad = [cell for cell in bench.cells if cell.problem == "moving_average"]
-    assert bad == unfinished(store, bench), "it is tried again in the next session"
+    assert [] == unfinished(store, bench), "nothing can be done for it until the file changes"
     for cell in bad:
         assert "the problem cannot be used: moving_average: line 3" in watch.reasons[cell.run_id]
     report = samples.report_of(store)
@@ -196,6 +198,33 @@ async def test_what_a_session_cannot_go_on_with_is_raised_as_it_is(store: Store)
     assert executor.closed
     await samples.work(store, bench, 4)
     assert [] == unfinished(store, bench)
+
+
+class DyingAtTheEnd(FakeExecutor):
+    """Judges all attempts, and is gone when the first final check is asked of it."""
+
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        if effort == "promote":
+            raise JudgeUnavailable("the judge died 3 times")
+        return await super().evaluate(problem, candidate, effort)
+
+
+async def test_a_bench_that_ended_in_its_last_final_check_can_be_finished(store: Store) -> None:
+    models = {"stark": samples.terms(12).models["stark"]}
+    suite = folders([samples.EXAMPLES / "moving_average.py"])
+    bench = enter(store, *lay_out(suite, [1], samples.terms(12, models=models)))
+    with pytest.raises(JudgeUnavailable):
+        await samples.work(store, bench, executor=DyingAtTheEnd())
+    door, model = samples.door()
+
+    limit = await samples.work(store, bench, models=door)
+
+    assert "12 attempts made by the whole bench" == limit
+    assert [] == unfinished(store, bench)
+    assert [] == model.asked
+    assert store.promotions(bench.cells[0].run_id)
 
 
 async def test_only_so_many_questions_are_asked_at_once(store: Store) -> None:

@@ -53,7 +53,7 @@ def test_the_screen_shows_runs_in_flight_and_what_is_spent(console: Console) -> 
 
     assert "own-1a2b  40 problems x stark x 1 seed, 30 attempts each" in text
     assert "problem1  stark 1  1/30  2.00x vs eager" in text and "planning 0:00" in text
-    assert "1 runs in flight: 1 attempts with a model, 0 with a judge" in text
+    assert "1 run in flight: 1 attempt with a model, 0 with a judge" in text
     assert (
         "3 of 40 runs · 0 of 1,200 attempts · 0 % correct · 1,234 tokens · $1.50 of $50.00" in text
     )

@@ -10,7 +10,9 @@ from cli_samples import Stark
 
 from stark.cli.benching import numbers, report_folder
 from stark.cli.interrupt import Interrupted
-from stark.core.errors import UsageError
+from stark.core.errors import ProblemError, UsageError
+from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.languages import language
 from stark.testing.executor import FakeExecutor
 
@@ -110,6 +112,29 @@ def test_resume_needs_the_name_alone(
     assert [] == ended.document["bench"].get("cells", [])
 
 
+def test_a_refused_problem_is_named_and_its_runs_have_ended(
+    stark: Stark, bench: list[str], executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = executor.describe
+
+    async def describe(problem: Problem) -> Reference:
+        if problem.name == "two":
+            raise ProblemError("two: line 3: forward raised")
+        return await measure(problem)
+
+    monkeypatch.setattr(executor, "describe", describe)
+
+    ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
+
+    assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
+    said = "refused: two, for the reasons that the report notes; mend that and begin another"
+    for each in (ended, again):
+        assert (1, True) == (each.code, said in each.err), each.err
+        assert "out of reach" not in each.err and "unfinished" not in each.err
+    assert 8 == len(executor.evaluated)
+    assert "4 of 4 runs have ended" in stark("bench", "list").out
+
+
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:
     runs = stark(*bench, "--json").document["runs"]
 
@@ -134,6 +159,34 @@ def test_an_interruption_says_how_to_go_on(
     assert "`stark bench resume mine --store sqlite:///elsewhere.db` goes on" in ended.err
 
 
+def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--language", "triton")
+
+    assert 2 == ended.code
+    assert "triton kernels do not run on the judge's Invented CPU" in ended.err
+    assert "resume" not in ended.err
+
+
+def test_what_no_compiler_writes_is_refused_before_the_bench_is_stored(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--language", "cuda", "--start", "compiler")
+
+    assert (2, True) == (ended.code, "torch.compile writes no cuda kernels" in ended.err)
+    assert "There are no benches yet" in stark("bench", "list").out
+
+
+def test_a_model_that_refuses_has_to_be_mended_before_the_bench_goes_on(
+    stark: Stark, bench: list[str]
+) -> None:
+    ended = stark(*bench, "--model", "exec:exit 3")
+
+    assert 2 == ended.code
+    assert "` goes on, once that is mended" in ended.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -145,6 +198,10 @@ def test_an_interruption_says_how_to_go_on(
             "--total-dollars should",
         ),
         (("kernelbench", "--model", "exec:x"), "give a checkout with"),
+        (("folder", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
+        (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
+        (("folder", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
+        (("folder", "small", "--model", "exec:x", "--store", "sqlite://"), "name a file, such as"),
         (("kernelbench", "--level", "one"), "--level is 'one'; write numbers and spans"),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),

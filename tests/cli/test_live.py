@@ -13,7 +13,7 @@ from stark.core.run import RoleModel, Run
 from stark.core.usage import Budget, Usage
 from stark.search.tree import Tree
 from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import EAGER_MS, failing, working
+from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
 
 RUN = Run(
     id="softmax-12ab",
@@ -76,6 +76,19 @@ async def test_a_tall_tree_is_folded_to_the_screen(console: Console) -> None:
     assert len(drawn.splitlines()) <= console.height
     assert "3 code" in drawn and "40 debug" in drawn and "├─ 1 code" in drawn
     assert "more folded away" in drawn
+
+
+async def test_the_star_goes_to_what_held_in_the_final_check(console: Console) -> None:
+    tree = Tree.replay(EAGER_MS, [working(1), working(2, latency_ms=EAGER_MS / 3)])
+    screen = await started(console, tree)
+    screen.promoted(tree.node(2), failure("incorrect"))
+    screen.promoted(tree.node(1), correct(EAGER_MS / 1.8))
+
+    drawn = screen_of(console, screen)
+
+    (starred,) = (line for line in drawn.splitlines() if "★ best" in line)
+    assert "1 code" in starred
+    assert "best  1.80x vs eager" in drawn
 
 
 @pytest.mark.parametrize("kind", [LiveScreen, PlainLines])

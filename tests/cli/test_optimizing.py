@@ -11,9 +11,10 @@ import pytest
 from cli_samples import OPTIMIZE, Stark, verdict
 
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError
+from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
+from stark.store import Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU, ROOFLINE, correct
 
@@ -64,6 +65,31 @@ def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: 
     assert not (workplace / ".stark" / "kernels").exists()
 
 
+@pytest.mark.parametrize("store", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_store_that_would_be_gone_is_refused(
+    stark: Stark, executor: FakeExecutor, store: str
+) -> None:
+    ended = stark(*THREE, "--store", store)
+
+    assert (2, True) == (ended.code, f"the store {store} is in memory" in ended.err)
+    assert 0 == len(executor.evaluated)
+
+
+def test_an_output_that_cannot_be_written_is_refused_first(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    ended = stark(*THREE, "--output", "/proc/x/kernel.py")
+
+    assert (2, True) == (ended.code, "nothing can be written to /proc/x" in ended.err)
+    assert "There are no runs yet" in stark("runs").out
+
+    stark(*OPTIMIZE, "--attempts", "1")
+    ended = stark("resume", "--attempts", "3", "--output", "/proc/x/kernel.py")
+
+    assert 2 == ended.code
+    assert 1 == len(executor.evaluated)
+
+
 def test_without_a_correct_kernel_the_exit_code_is_1(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark(*OPTIMIZE, "--attempts", "1")
 
@@ -89,8 +115,38 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     ended = stark("resume", "last", "--attempts", "3")
 
     assert 0 == ended.code
-    assert "goes on after 1 attempts" in ended.out
+    assert "goes on after 1 attempt" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (("--attempts", "2"), "--attempts 2 is less than the 3 attempts that run problem-"),
+        (("--minutes", "1e-9"), "--minutes 1e-09 is less than the "),
+    ],
+)
+def test_resume_refuses_a_limit_below_what_is_used(
+    stark: Stark, executor: FakeExecutor, limit: tuple[str, str], said: str
+) -> None:
+    stark(*THREE)
+
+    ended = stark("resume", "last", *limit)
+
+    assert (2, True) == (ended.code, said in ended.err), ended.err
+    assert {"attempts": 3, "minutes": None}.items() <= stark("show", "--json").document["run"][
+        "budget"
+    ].items()
+
+
+def test_resume_tells_the_models_that_it_asks(stark: Stark, executor: FakeExecutor) -> None:
+    stark(*OPTIMIZE, "--attempts", "1")
+
+    ended = stark("resume", "--attempts", "3", "--code-model", "exec[other]:sh model.sh")
+
+    models = "exec[scripted]:sh model.sh (plan, debug); exec[other]:sh model.sh (code)"
+    assert 2 == ended.out.count(models), ended.out
+    assert 0 == stark("resume").code
 
 
 def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecutor) -> None:
@@ -139,7 +195,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 
     assert 130 == stopped.code
     assert executors[0].closed
-    assert f"1 attempts are stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
+    assert f"1 attempt is stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
     assert "error" not in stopped.err
     assert 0 == resumed.code
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
@@ -151,6 +207,7 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     assert 2 == ended.code
     assert "error: the command behind exec:exit ended with status 3" in ended.err
     assert "0 attempts are stored (0 correct); `stark resume problem-" in ended.err
+    assert "` goes on, once that is mended or with another --model" in ended.err
 
     assert 0 == stark("resume", "--attempts", "2", "--model", "exec:sh model.sh").code
 
@@ -167,6 +224,33 @@ def test_a_limit_that_holds_no_prompt_is_refused(stark: Stark, executor: FakeExe
 
     assert 2 == ended.code
     assert "begin with a larger --window-tokens" in ended.err
+    assert "There are no runs yet" in stark("runs").out
+
+
+def test_a_language_that_the_judge_cannot_run_leaves_no_run(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    stark(*OPTIMIZE, "--attempts", "1")
+    ended = stark(*THREE, "--language", "triton")
+
+    assert 2 == ended.code
+    assert "triton kernels do not run on the judge's Invented CPU" in ended.err
+    assert "resume" not in ended.err
+    assert 1 == len(stark("runs", "--json").document)
+
+
+def test_a_judge_that_cannot_start_leaves_nothing_to_resume(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise JudgeUnavailable("the judge could not start")
+
+    monkeypatch.setattr(executor, "describe", fail)
+    ended = stark(*THREE)
+
+    assert 2 == ended.code
+    assert "nothing was begun, so nothing is stored; give the same command again" in ended.err
+    assert "There are no runs yet" in stark("runs").out
 
 
 def test_a_refused_problem_is_not_to_be_resumed(
@@ -179,6 +263,7 @@ def test_a_refused_problem_is_not_to_be_resumed(
     ended = stark(*THREE)
 
     assert (2, "error: the reference is random\n") == (ended.code, ended.err)
+    assert "There are no runs yet" in stark("runs").out
 
 
 def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) -> None:
@@ -194,6 +279,28 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert "recorded:scripted" in ended.out
     assert "5 recorded replies; no model was asked and nothing paid" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+def test_a_replay_refuses_the_flags_that_it_does_not_take(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    stark(*THREE)
+    stark("record", "last", "run.json")
+    executor.evaluated.clear()
+
+    several = stark("optimize", "--replay", "run.json", "--attempts", "1", "--model", "foo:bar")
+    one = stark("optimize", "--replay", "run.json", "--language", "cuda")
+
+    assert (2, 2) == (several.code, one.code)
+    assert "takes no --model, --attempts; leave them out, or leave out --replay" in several.err
+    assert "takes no --language; leave it out" in one.err
+    assert 0 == len(executor.evaluated)
+    assert 1 == len(stark("runs", "--json").document)
+
+    stark("optimize", "--replay", "run.json")
+    ended = stark("resume", "last", "--replay", "run.json", "--code-model", "foo:bar")
+
+    assert (2, True) == (ended.code, "takes no --code-model" in ended.err)
 
 
 def test_a_recording_without_its_problem_is_replayed_with_the_file(
@@ -246,14 +353,42 @@ def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExe
     assert (2, True) == (ended.code, "leave out --replay" in ended.err)
 
 
-def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
-    script = f"""
+SCRIPT = """
 import sys
-import stark.cli.optimizing
+import stark.cli.benching, stark.cli.optimizing
 from stark.cli.app import main
+from stark.store import Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU
-stark.cli.optimizing.open_executor = lambda *_: FakeExecutor(device=CPU)
+for module in (stark.cli.benching, stark.cli.optimizing):
+    module.open_executor = lambda *_: FakeExecutor(device=CPU)
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [THREE, ["bench", "folder", "problem.py", *THREE[2:4], *THREE[8:], "--name", "mine"]],
+    ids=["optimize", "bench"],
+)
+def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[str]) -> None:
+    command = [sys.executable, "-c", f"{SCRIPT}sys.exit(main({arguments!r}))"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=workplace
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(60)
+
+    assert "" == said
+    assert process.returncode in (0, 1)
+    with Store.open(f"sqlite:///{workplace}/.stark/stark.db") as store:
+        assert ["3 attempts made"] == [run.ended_reason for run in store.summaries()]
+
+
+def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
+    script = f"""{SCRIPT}
 code = main({[*THREE, "--json"]!r})
 print([name for name in ("torch", "pydantic_ai") if name in sys.modules], file=sys.stderr)
 sys.exit(code)

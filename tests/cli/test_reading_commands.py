@@ -1,9 +1,15 @@
 from __future__ import annotations
 
-import pytest
-from cli_samples import BETTER, OPTIMIZE, Stark, candidate_source
+from pathlib import Path
 
+import pytest
+from cli_samples import BETTER, GOOD, OPTIMIZE, Stark, candidate_source
+
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Effort, Evaluation
+from stark.core.problem import Problem
 from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import correct, failure
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +74,44 @@ def test_show_source_is_the_best_candidates(stark: Stark) -> None:
     assert candidate_source(BETTER) == stark("show", "--source").out
 
 
+def test_what_won_the_final_check_is_starred_and_printed(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judge = executor.evaluate
+
+    async def evaluate(
+        problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        if effort == "promote" and BETTER in candidate.source:
+            return failure("incorrect")
+        return await judge(problem, candidate, effort)
+
+    monkeypatch.setattr(executor, "evaluate", evaluate)
+    Path("count").unlink()
+    ended = stark(*OPTIMIZE, "--attempts", "3", "--output", "kernel.py")
+    (starred,) = (line.split() for line in stark("show").out.splitlines() if "★ best" in line)
+
+    assert 0 == ended.code
+    assert "2" in starred[:4]
+    assert candidate_source(GOOD) == stark("show", "--source").out
+    assert "# good" in Path("kernel.py").read_text()
+    assert 2 == stark("show", "--json").document["best"]
+
+
+def test_without_a_winner_there_is_no_source(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def evaluate(*asked: object) -> Evaluation:
+        return failure("incorrect") if "promote" in asked else correct(0.25)
+
+    monkeypatch.setattr(executor, "evaluate", evaluate)
+    stark(*OPTIMIZE, "--attempts", "1")
+    ended = stark("show", "--source")
+
+    assert "★" not in stark("show").out
+    assert (2, True) == (ended.code, "has no kernel that held in the final check" in ended.err)
+
+
 def test_show_attempt_as_json_holds_its_calls(stark: Stark) -> None:
     document = stark("show", "last", "3", "--json").document
 
@@ -81,7 +125,8 @@ def test_show_reads_a_recording(stark: Stark) -> None:
 
     read = stark("show", "out/run.json").out.splitlines()
 
-    # A recording keeps the model's name, and not the command behind it.
+    # A recording keeps the model's name and not the command behind it, and does not say why the run ended.
+    assert "ended: 3 attempts made" == stored.pop().rstrip()
     named = [line for line in stored if line.startswith("models")]
     assert ["models     exec[scripted]:sh model.sh (plan, code, debug)"] == [
         *map(str.rstrip, named)
@@ -90,6 +135,19 @@ def test_show_reads_a_recording(stark: Stark) -> None:
         line for line in read if not line.startswith("models")
     ]
     assert "models     exec[scripted] (plan, code, debug)" in [*map(str.rstrip, read)]
+
+
+def test_a_recording_that_is_missing_or_none(stark: Stark) -> None:
+    Path("broken.json").write_text("{")
+    Path("other.json").write_text("{}")
+
+    said = {name: stark("show", name).err for name in ("nope.json", "broken.json", "other.json")}
+
+    assert "the recording nope.json cannot be read: No such file or directory" in said["nope.json"]
+    assert "broken.json is no recording, since it is not JSON; make" in said["broken.json"]
+    assert (
+        "other.json is no recording of this version of STARK; make one with" in said["other.json"]
+    )
 
 
 def test_an_attempt_that_is_not_there(stark: Stark) -> None:

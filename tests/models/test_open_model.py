@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +56,17 @@ def test_what_cannot_be_read_is_answered_with_the_forms(spec: str) -> None:
 def test_a_missing_or_broken_address_is_wrong_use(spec: str) -> None:
     with pytest.raises(UsageError, match="does not say where the model is"):
         open_model(spec)
+
+
+def test_the_path_of_no_program_is_refused(tmp_path: Path) -> None:
+    for spec in ("exec:/no/such --fast", f"exec[mine]:KEY=1 {tmp_path}/file", f"exec:{tmp_path}/"):
+        (tmp_path / "file").touch(mode=0o644)
+        with pytest.raises(UsageError, match="which is no program; correct the path"):
+            open_model(spec)
+
+    (tmp_path / "file").chmod(0o755)
+    assert "exec:file" == open_model(f"exec:{tmp_path}/file").name
+    assert "exec:no-such" == open_model("exec:no-such").name, "the shell may know it"
 
 
 def test_only_a_command_takes_a_label() -> None:

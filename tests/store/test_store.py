@@ -44,6 +44,13 @@ def test_a_run_is_read_as_it_was_stored(store: Store) -> None:
     assert samples.run() == store.run(RUN)
 
 
+def test_a_run_is_held_under_its_exact_id(store: Store) -> None:
+    assert not store.holds(RUN)
+    store.create_run(samples.run())
+    assert store.holds(RUN)
+    assert not store.holds(RUN[:-1])
+
+
 def test_a_run_id_is_taken_once(store: Store) -> None:
     store.create_run(samples.run())
     with pytest.raises(StoreError, match=f"storing run {RUN} contradicts what is stored"):
@@ -85,6 +92,7 @@ def test_a_reference_is_none_until_it_is_set(store: Store) -> None:
 def test_a_run_goes_on_with_a_larger_budget(store: Store) -> None:
     store.create_run(samples.run())
     store.end_run(RUN, "30 attempts made")
+    assert "30 attempts made" == store.ended_reason(RUN)
     assert [summary.ended_reason for summary in store.summaries()] == ["30 attempts made"]
     larger = Budget(attempts=50, minutes=10)
     store.set_budget(RUN, larger)

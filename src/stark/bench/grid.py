@@ -6,6 +6,7 @@ again finds its runs in the store, and two benches share the runs that they have
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,7 +50,10 @@ def lay_out(
     """The bench and its runs; the default name follows from the runs, the default budget from theirs.
 
     All runs of a problem stand next to each other, since a judge keeps a prepared problem for a while.
+    Raises UsageError for a name that cannot name a folder.
     """
+    if name is not None:
+        _check_name(name)
     now = datetime.now(UTC)
     placed = [
         (member, _run(member, strategy, seed, terms, now))
@@ -66,7 +70,7 @@ def lay_out(
         for member, run in placed
     )
     bench = Bench(
-        name=name or f"{suite.name}-{digest(*(cell.run_id for cell in cells))[:4]}",
+        name=name or f"{_plain(suite.name)}-{digest(*(cell.run_id for cell in cells))[:4]}",
         created=now,
         cells=cells,
         attempts=terms.budget.attempts,
@@ -91,6 +95,19 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
         )
     store.set_bench_budget(bench.name, bench.budget)
     return stored.model_copy(update={"budget": bench.budget})
+
+
+def _plain(name: str) -> str:
+    """A folder's name without what a bench's name cannot have."""
+    return re.sub(r"[^\w.-]+", "-", name).lstrip(".") or "bench"
+
+
+def _check_name(name: str) -> None:
+    """A report's folder has the bench's name, and must lie where reports lie."""
+    if not re.fullmatch(r"[\w-][\w.-]*", name):
+        raise UsageError(
+            f"--name {name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
+        )
 
 
 def _places(suite: Suite, terms: Terms, seeds: Sequence[int]) -> Iterator[tuple[Member, str, int]]:

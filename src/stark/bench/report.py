@@ -34,6 +34,11 @@ class Report:
         return tuple(result for result in self.results if result.ended)
 
     @property
+    def refused(self) -> list[str]:
+        """The problems that cannot be used, in the order of the grid."""
+        return list(dict.fromkeys(one.cell.problem for one in self.results if one.refused))
+
+    @property
     def notes(self) -> list[str]:
         """What a reader should know before the numbers."""
         notes = [
@@ -50,8 +55,8 @@ class Report:
             )
         unusable = {
             f"{result.cell.problem}: {result.outcome.ended_reason}"
-            for result in self.ended
-            if not result.outcome.attempts
+            for result in self.results
+            if result.refused
         }
         return [*notes, *sorted(unusable)]
 

@@ -12,6 +12,9 @@ from stark.store import Outcome, Store
 ALL_LEVELS = "all"
 """Stands for the whole suite where it has several levels."""
 
+REFUSED = "the problem cannot be used"
+"""How the reason begins by which a run ended whose problem was refused."""
+
 
 class Result(NamedTuple):
     """One place of the grid and its run."""
@@ -23,6 +26,11 @@ class Result(NamedTuple):
     def ended(self) -> bool:
         """Whether the run used its budget up, or showed that its problem cannot be used. Only such runs are compared."""
         return self.outcome.ended_reason is not None
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because its problem cannot be used."""
+        return self.ended and str(self.outcome.ended_reason).startswith(REFUSED)
 
     @property
     def best(self) -> Correct | None:

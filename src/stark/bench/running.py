@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from stark.bench.account import Account
+from stark.bench.results import REFUSED
 from stark.bench.shared import ModelDoor, SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import ModelUnreachable, ProblemError
@@ -49,8 +50,8 @@ class BenchWatch(Protocol):
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The places whose runs have not ended. One that ended without an attempt is tried again."""
-    ended = {s.id for s in store.summaries() if s.ended_reason is not None and s.attempts}
+    """The places whose runs have not ended. One whose problem was refused has: only another file helps it."""
+    ended = {s.id for s in store.summaries() if s.ended_reason is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
 
@@ -72,6 +73,7 @@ class BenchSession:
         self._parallel = parallel
         self._account = Account.of_store(store, bench)
         self._waiting: Iterator[Cell] = iter(())
+        self._begun = {summary.id for summary in store.summaries() if summary.attempts}
         self._unreachable = 0
         """Runs in a row that no model answered."""
 
@@ -96,19 +98,21 @@ class BenchSession:
         return self._account.limit()
 
     async def _work_through(self) -> None:
-        """Take the next run that waits, until none does."""
-        while not self._account.limit():
-            cell = next(self._waiting, None)
-            if cell is None:
-                return
-            await self._fill(cell)
+        """Take the next run that waits, until none does.
+
+        When a limit of the whole is reached, only those that an earlier session began: they may lack
+        no more than their final check.
+        """
+        while (cell := next(self._waiting, None)) is not None:
+            if self._account.limit() is None or cell.run_id in self._begun:
+                await self._fill(cell)
 
     async def _fill(self, cell: Cell) -> None:
         """Work on one run. What is wrong with its problem ends it; a model out of reach sets it aside."""
         try:
             reason = await self._optimize(cell)
         except ProblemError as error:
-            reason = f"the problem cannot be used: {error}"
+            reason = f"{REFUSED}: {error}"
             self._store.end_run(cell.run_id, reason)
         except ModelUnreachable as error:
             self._unreachable += 1

@@ -14,6 +14,7 @@ from stark.bench.compare import Difference
 from stark.bench.metrics import FAST_PS, Against, Summary
 from stark.bench.report import Report
 from stark.core.bench import Bench
+from stark.core.counted import counted
 from stark.core.usage import BYTES_PER_TOKEN
 
 NOT_MEASURED = "not measured"
@@ -62,8 +63,8 @@ def head(bench: Bench) -> str:
     strategies = dict.fromkeys(cell.strategy for cell in bench.cells)
     seeds = len({cell.seed for cell in bench.cells})
     return (
-        f"{problems} problems x {', '.join(strategies)} x {seeds} seed{'' if seeds == 1 else 's'}, "
-        f"{bench.attempts} attempts each"
+        f"{counted(problems, 'problem')} x {', '.join(strategies)} x {counted(seeds, 'seed')}, "
+        f"{counted(bench.attempts, 'attempt')} each"
     )
 
 

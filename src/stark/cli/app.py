@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -72,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @app.command()
 def optimize(
+    context: typer.Context,
     problem: Annotated[
         str | None,
         typer.Argument(help="A KernelBench-style Python file, or level1/23 in a checkout."),
@@ -111,9 +113,11 @@ def optimize(
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.optimizing import optimize as begin
-    from stark.cli.requests import course
+    from stark.cli.requests import course, refuse_beside_replay
     from stark.cli.settings import load_settings
 
+    if replay is not None:
+        refuse_beside_replay(_options(context))
     settings = load_settings(
         {
             "model": model,
@@ -289,6 +293,17 @@ def _budget(
     return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
 
 
+def _options(context: typer.Context) -> list[str]:
+    """The options that stand on the command line."""
+    given = []
+    for parameter in context.command.params:
+        source = parameter.name and context.get_parameter_source(parameter.name)
+        if source and source.name == "COMMANDLINE":
+            given.append(parameter.opts[0])
+    return given
+
+
 def _say(*lines: str) -> None:
-    for line in lines:
-        typer.echo(line, err=True)
+    with suppress(BrokenPipeError):  # nobody reads any more
+        for line in lines:
+            typer.echo(line, err=True)

@@ -23,9 +23,10 @@ from stark.bench.tables import head
 from stark.cli.live import STEP_WORDS
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
+from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
-from stark.promotion import winner
+from stark.promotion import best_so_far
 from stark.report.phrases import duration, price, tokens
 from stark.search.tree import Tree
 
@@ -62,7 +63,8 @@ class BenchLines:
         self._ended, self._runs = ended, len(bench.cells)
         self._say(f"bench {bench.name}: {head(bench)}")
         if account.finished:
-            self._say(f"goes on after {ended} runs and {account.finished:,} attempts")
+            before = f"{counted(ended, 'run')} and {counted(account.finished, 'attempt')}"
+            self._say(f"goes on after {before}")
 
     def began(self, cell: Cell, tree: Tree) -> None:
         """Its end is what is said."""
@@ -183,7 +185,8 @@ class BenchScreen(Redrawn):
             return Text("starting judges and measuring references", "dim")
         steps = Counter(step for one in self._in_flight.values() for step in one.steps.values())
         judged = steps.pop("judge", 0)
-        said = f"{len(self._in_flight)} runs in flight: {steps.total()} attempts with a model, {judged} with a judge"
+        asking = counted(steps.total(), "attempt")
+        said = f"{counted(len(self._in_flight), 'run')} in flight: {asking} with a model, {judged} with a judge"
         return Text(said, "dim", no_wrap=True, overflow="ellipsis")
 
     def _spent(self, bench: Bench, account: Account) -> Table:
@@ -220,7 +223,7 @@ def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:
     """The best speedup of a run so far: the final check's, once there was one."""
     if tree is None:
         return None
-    best = winner(tree, checked) if checked else tree.best
+    best = best_so_far(tree, checked)
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)

@@ -24,12 +24,22 @@ from stark.bench.tables import Sheet, head, sheets
 from stark.cli import consoles
 from stark.cli.bench_live import open_bench_progress
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.requests import Course, chosen_language, kernel_path, limits, role_models
+from stark.cli.places import check_folder
+from stark.cli.requests import (
+    Course,
+    chosen_language,
+    kernel_path,
+    limits,
+    refuse_fleeting,
+    role_models,
+)
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
-from stark.core.errors import StarkError, UsageError
+from stark.core.counted import counted
+from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
+from stark.optimize import check_compiler
 from stark.store import Store
 from stark.strategies import strategy
 
@@ -58,6 +68,9 @@ def begin(
     settings: Settings,
 ) -> int:
     """Work on a new bench, or on the same one again; returns the exit code."""
+    if way.output is not None:
+        check_folder(way.output)
+    refuse_fleeting(settings.store)
     terms = Terms(
         language=chosen_language(settings).name,
         models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},
@@ -68,6 +81,7 @@ def begin(
         window_tokens=course.window_tokens,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
+    check_compiler(runs[0])  # of one language and one start, as all of them are
     bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
     models = ModelDoor(way.model_slots)
     for chosen in terms.models.values():
@@ -80,6 +94,8 @@ def begin(
 
 def resume(name: str, way: Way, settings: Settings) -> int:
     """Go on with a bench, with the changed limits if there are any; returns the exit code."""
+    if way.output is not None:
+        check_folder(way.output)
     with Store.open(settings.store) as store:
         bench = store.bench(name)
         bench = bench.model_copy(update={"budget": _changed(bench.budget, way.total)})
@@ -163,18 +179,25 @@ def _work(
     way: Way,
     settings: Settings,
 ) -> int:
-    """Work until all runs have ended or a limit is reached, then report; 0 if all have ended."""
+    """Work until all runs have ended or a limit is reached, then report; 0 if all have ended and no problem was refused."""
     with _told_how_to_go_on(bench, settings):
         limit = run_interruptibly(_drive(bench, store, executor, models, way))
     folder = way.output or report_folder(settings.store, bench.name)
-    _tell(make_report(store, bench), folder, way.as_json)
-    waiting = unfinished(store, bench)
-    if not waiting:
-        return 0
-    reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
-    said = f"{reason}; {len(waiting)} runs are unfinished; `{_go_on(bench, settings)}` goes on"
-    consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
-    return 1
+    made = make_report(store, bench)
+    _tell(made, folder, way.as_json)
+    lacking = []
+    if made.refused:
+        lacking.append(
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin "
+            "another bench, which takes over the runs of all other problems"
+        )
+    if waiting := len(unfinished(store, bench)):
+        reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
+        left = f"{counted(waiting, 'run')} {'is' if waiting == 1 else 'are'} unfinished"
+        lacking.append(f"{reason}; {left}; {_go_on(bench, settings)}")
+    for said in lacking:
+        consoles.progress(for_program=True).print(Text(said), soft_wrap=True)
+    return 1 if lacking else 0
 
 
 async def _drive(
@@ -223,12 +246,14 @@ def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
     try:
         yield
     except StarkError as stop:
-        stop.add_note(f"all finished attempts are stored; `{_go_on(bench, settings)}` goes on")
+        if not isinstance(stop, UsageError):  # which no resuming mends
+            mended = ", once that is mended" if isinstance(stop, ModelRefused) else ""
+            stop.add_note(f"all finished attempts are stored; {_go_on(bench, settings)}{mended}")
         raise
 
 
 def _go_on(bench: Bench, settings: Settings) -> str:
-    """The command that goes on with a bench of this store."""
+    """Which command goes on with a bench of this store."""
     default = Settings.model_fields["store"].default
     where = "" if settings.store == default else f" --store {settings.store}"
-    return f"stark bench resume {bench.name}{where}"
+    return f"`stark bench resume {bench.name}{where}` goes on"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 
@@ -25,12 +26,35 @@ def progress(for_program: bool) -> Console:
 
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
-    json.dump(document, sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def write(text: str) -> None:
+    """A text as it is on standard output."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _write_nowhere(sys.stdout)
+
+
+class _Enduring(Console):
+    """Goes on where nobody reads any more, as after `| head`; Rich itself would end whatever is at work."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _write_nowhere(self.file)
+
+
+def _write_nowhere(stream: IO[str]) -> None:
+    """From now on, what is still to be flushed included."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _console(stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console = _Enduring(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = PIPED
     elif console.width > WIDEST:

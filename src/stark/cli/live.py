@@ -15,12 +15,14 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.cli.redrawn import Redrawn, spinning
+from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
 from stark.optimize import Watch
+from stark.promotion import best_so_far
 from stark.report.phrases import (
     checked,
     duration,
@@ -86,7 +88,7 @@ class PlainLines:
         for warning in reference.warnings:
             self._say(f"warning: {warning}")
         if tree.nodes:
-            self._say(f"goes on after {len(tree.nodes)} attempts")
+            self._say(f"goes on after {counted(len(tree.nodes), 'attempt')}")
 
     def began(self, attempt: int, selection: Selection) -> None:
         """Say from where."""
@@ -135,6 +137,7 @@ class LiveScreen(Redrawn):
         self._usage = Usage()
         self._steps: dict[int, tuple[str, float]] = {}
         self._checking: tuple[str, float] | None = None
+        self._checked: dict[int, Evaluation] = {}
         self._began_s = time.monotonic()
         self._earlier_s = earlier_s
 
@@ -164,8 +167,9 @@ class LiveScreen(Redrawn):
         self._checking = (f"final check of attempt {node.id}", time.monotonic())
 
     def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        """The result is told when the screen is gone."""
+        """From now on this counts, and not what the search measured."""
         self._checking = None
+        self._checked[node.id] = evaluation
 
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
@@ -190,6 +194,7 @@ class LiveScreen(Redrawn):
                 attempt: spinning(STEP_WORDS.get(step, step), since_s)
                 for attempt, (step, since_s) in self._steps.items()
             },
+            checked=self._checked,
             most_lines=max(3, self._console.height - FRAME_LINES),
         )
         return Group(
@@ -206,9 +211,10 @@ class LiveScreen(Redrawn):
     def _best(self, tree: Tree) -> Text:
         if self._checking is not None:
             return spinning(*self._checking)
-        best = tree.best
+        best = best_so_far(tree, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
-            return Text("no correct kernel yet", "dim")
+            said = "no kernel held in the final check" if self._checked else "no correct kernel yet"
+            return Text(said, "dim")
         said = f"best  {best.evaluation.speedup_vs('eager')}, attempt {best.id}"
         line = Text(said, "green", no_wrap=True, overflow="ellipsis")
         return line.append(f"  {idea(best)}", "dim")

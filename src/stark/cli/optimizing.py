@@ -6,12 +6,21 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from stark.cli.requests import Course, chosen_stop, limits, new_run, replayed_run
+from stark.cli.places import check_file
+from stark.cli.requests import (
+    Course,
+    chosen_stop,
+    limits,
+    new_run,
+    refuse_beside_replay,
+    refuse_fleeting,
+    replayed_run,
+)
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
-from stark.core.run import RoleModel, Run
-from stark.core.usage import Budget
+from stark.core.run import Run
+from stark.core.usage import Budget, Usage
 from stark.evaluator.executors import Executor, open_executor
 from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
@@ -34,6 +43,9 @@ def optimize(
     """Begin a run and work on it; returns the exit code."""
     if problem is None and replay is None:
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
+    if output is not None:
+        check_file(output)
+    refuse_fleeting(settings.store)
     executor = open_executor(settings.executor, limits(settings))
     loaded = None if problem is None else load(problem, settings.kernelbench)
     recording = None if replay is None else read_recording(replay)
@@ -48,7 +60,6 @@ def optimize(
             assert loaded is not None
             run, chosen = new_run(loaded, settings, seed, taken, course)
             replies = LiveReplies.open(run.models)
-        store.create_run(run)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
 
 
@@ -64,13 +75,16 @@ def resume(
 ) -> int:
     """Go on with a run, with the changed limits and models if there are any; returns the exit code.
 
-    `stop` is for this session; the run as it is stored keeps its own.
+    `stop` and `models` are for this session; the run as it is stored keeps its own.
     """
+    if output is not None:
+        check_file(output)
     with Store.open(settings.store) as store:
-        run = store.run(run_id)
+        run = _with_models(store.run(run_id), models)
         executor = open_executor(run.executor, limits(settings))
-        chosen, replies, executor = _taken_up(run, replay, models, executor)
+        chosen, replies, executor = _taken_up(run, replay, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
+        _refuse_less_than_used(store, run.id, changed)
         run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
         if stop is not None:
             run = run.model_copy(update={"stop": chosen_stop(stop)})
@@ -86,7 +100,7 @@ def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Repli
 
 
 def _taken_up(
-    run: Run, replay: Path | None, models: Mapping[str, str | None], executor: Executor
+    run: Run, replay: Path | None, executor: Executor
 ) -> tuple[Strategy, Replies, Executor]:
     """How an earlier run goes on: a replay only with a recording of its problem, another never."""
     chosen = strategy(run.strategy)
@@ -108,14 +122,33 @@ def _taken_up(
         raise UsageError(
             f"run {run.id} asks live models and follows no recording; leave out --replay"
         )
-    return chosen, LiveReplies.open(_other_models(run.models, models)), executor
+    return chosen, LiveReplies.open(run.models), executor
 
 
-def _other_models(
-    models: Mapping[str, RoleModel], flags: Mapping[str, str | None]
-) -> dict[str, RoleModel]:
-    """The run's own models but for those that `flags` replace, by role or, under `all`, for every role."""
-    return {
-        role: entry.model_copy(update={"model": flags.get(role) or flags.get("all") or entry.model})
-        for role, entry in models.items()
+def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
+    """The run with the models that `flags` name for a role or, under `all`, for every role. Raises UsageError for a replay."""
+    given = {role: model for role, model in flags.items() if model is not None}
+    if is_replay(run):
+        refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in given)
+    models = {
+        role: entry.model_copy(update={"model": given.get(role) or given.get("all") or entry.model})
+        for role, entry in run.models.items()
     }
+    return run.model_copy(update={"models": models})
+
+
+def _refuse_less_than_used(store: Store, run_id: str, limits: Mapping[str, float]) -> None:
+    """Raise UsageError for a new limit below what the run has used already."""
+    spent = sum((call.reply.usage for call in store.calls(run_id)), Usage())
+    used = {
+        "attempts": len(store.selections(run_id)),
+        "tokens": spent.tokens or 0,
+        "dollars": spent.dollars or 0.0,
+        "minutes": store.elapsed_s(run_id) / 60,
+    }
+    for name, limit in limits.items():
+        if limit < used[name]:
+            raise UsageError(
+                f"--{name} {limit:g} is less than the {used[name]:.7g} {name} that run {run_id} has used; limits count "
+                "from its beginning, so give a larger one"
+            )

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.settings import Settings
+from stark.core.counted import counted
 from stark.core.errors import UsageError
 from stark.recording import read_recording, record, write_recording
 from stark.report.document import node_document, run_document
@@ -46,7 +47,7 @@ def show_run(
         if console.is_terminal:
             console.print(python(source))
         else:
-            console.file.write(source)
+            consoles.write(source)
     elif attempt is not None:
         node = node_of(view, attempt)
         if as_json:
@@ -70,7 +71,7 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
         write_recording(recording, path)
     except OSError as error:
         raise UsageError(f"the recording cannot be written to {path}: {error.strerror}") from error
-    said = f"{path}: {len(recording.nodes)} attempts of run {recording.run.id}"
+    said = f"{path}: {counted(len(recording.nodes), 'attempt')} of run {recording.run.id}"
     consoles.results().print(Text(said), soft_wrap=True)
     return 0
 
@@ -78,18 +79,17 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
 def _view(asked: str, settings: Settings) -> RunView:
     """A run of the store, or the one in a recording's file."""
     path = Path(asked)
-    if path.name.endswith((".json", ".json.gz")) and path.is_file():
+    if path.name.endswith((".json", ".json.gz")):
         return RunView.of_recording(read_recording(path))
     with Store.open(settings.store) as store:
         return RunView.of_store(store, asked)
 
 
 def _source(view: RunView, attempt: int | None) -> str:
-    best = view.tree.best
-    if attempt is None and best is None:
-        raise UsageError(f"run {view.run.id} has no correct kernel; name an attempt")
-    node = best if attempt is None else node_of(view, attempt)
-    assert node is not None
+    node = view.best if attempt is None else node_of(view, attempt)
+    if node is None:
+        lacking = "that held in the final check" if view.promotions else "that is correct"
+        raise UsageError(f"run {view.run.id} has no kernel {lacking}; name an attempt")
     if node.candidate is None:
         raise UsageError(f"attempt {node.id} left no source: its reply was unusable")
     return node.candidate.source

@@ -1,13 +1,13 @@
 """From what a person wrote to what the loop takes: problem, language, models, budget, run.
 
-Everything that can be refused is refused here, before anything is stored, started or paid.
+What can be refused without a judge is refused here or when a run begins, before anything is stored or paid.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -30,6 +30,17 @@ NO_MODEL = (
     "no model is given: write `--model anthropic:NAME` (or openai:, google:, openrouter:, ollama:NAME, "
     "exec:COMMAND), set STARK_MODEL, or try `make demo`, which replays a recorded run without any model"
 )
+
+BESIDE_REPLAY = (
+    "problem",
+    "--replay",
+    "--executor",
+    "--kernelbench",
+    "--output",
+    "--store",
+    "--json",
+)
+"""What a replay takes: all that a recording says nothing of."""
 
 
 class Requested(NamedTuple):
@@ -144,6 +155,15 @@ def replayed_run(
     return Requested(run, strategy(original.strategy))
 
 
+def refuse_beside_replay(options: Iterable[str]) -> None:
+    """Raises UsageError for options that say what a recording says already."""
+    if said := [option for option in options if option not in BESIDE_REPLAY]:
+        them = "it" if len(said) == 1 else "them"
+        raise UsageError(
+            f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
+        )
+
+
 def recorded_attempts(recording: Recording) -> int:
     """How many attempts can be followed: those before the first gap that an interruption left."""
     attempts = next(n for n in count(1) if n not in recording.selections) - 1
@@ -197,6 +217,16 @@ def new_id(problem: Problem, taken: Collection[str]) -> str:
     """The problem's name and four hexadecimal digits, as none in `taken`."""
     candidates = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
     return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def refuse_fleeting(store: str) -> None:
+    """Raises UsageError for a store in memory: nothing in it could be shown or resumed when the command has ended."""
+    scheme, _, path = store.partition("://")
+    if scheme.startswith("sqlite") and (path in ("", "/") or ":memory:" in path):
+        raise UsageError(
+            f"the store {store} is in memory and would be gone when the command ends; name a file, such as "
+            "sqlite:///runs.db"
+        )
 
 
 def kernel_path(store: str, run_id: str) -> Path:

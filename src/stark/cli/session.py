@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,8 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.requests import kernel_path
-from stark.core.errors import ProblemError, StarkError, StoreError
+from stark.core.counted import counted
+from stark.core.errors import ModelRefused, StarkError, StoreError, UsageError
 from stark.core.evaluation import Correct
 from stark.core.run import Run
 from stark.evaluator.executors import Executor
@@ -45,32 +47,32 @@ class Session:
     ) -> int:
         """Work until a limit is reached, then say what came of it; returns the exit code."""
         with _told_how_to_go_on(self._store, run):
-            ended = run_interruptibly(self._optimize(run, strategy, executor, replies))
-        view = RunView.of_store(self._store, run.id)
+            run_interruptibly(self._optimize(run, strategy, executor, replies))
+        # With the models that were asked, which need not be those that the run began with.
+        view = dataclasses.replace(RunView.of_store(self._store, run.id), run=run)
         path = self._write_kernel(view, output)
         if self._as_json:
             written = None if path is None else str(path)
-            consoles.print_json(run_document(view) | {"ended": ended, "kernel": written})
+            consoles.print_json(run_document(view) | {"kernel": written})
         else:
-            self._tell(view, ended, path)
+            self._tell(view, path)
         return 0 if path is not None else 1
 
     async def _optimize(
         self, run: Run, strategy: Strategy, executor: Executor, replies: Replies
-    ) -> str:
+    ) -> None:
         console = consoles.progress(self._as_json)
         earlier_s = self._store.elapsed_s(run.id)
         if is_replay(run):
             console.print(Text(f"In this run {replay_line(run)}."))
         try:
             async with open_progress(console, run, earlier_s) as watch:
-                _, ended = await optimize(run, strategy, self._store, executor, replies, watch)
+                await optimize(run, strategy, self._store, executor, replies, watch)
         except asyncio.CancelledError:
             console.print("ending what is in flight; Ctrl-C once more ends at once")
             raise
         finally:
             await executor.close()
-        return ended
 
     def _write_kernel(self, view: RunView, output: Path | None) -> Path | None:
         best = view.winner
@@ -87,10 +89,10 @@ class Session:
             ) from error
         return path
 
-    def _tell(self, view: RunView, ended: str, path: Path | None) -> None:
+    def _tell(self, view: RunView, path: Path | None) -> None:
         say = self._results.print
         say(run_text(view, self._results.width))
-        say(f"ended: {ended}\n")
+        say()
         best = view.winner
         if best is None or path is None:
             found = "None of the fastest kernels held in the final check."
@@ -114,12 +116,20 @@ def _told_how_to_go_on(store: Store, run: Run) -> Iterator[None]:
     try:
         yield
     except StarkError as stop:
-        if not isinstance(stop, ProblemError):  # which no resuming mends
-            nodes = store.nodes(run.id)
-            correct = sum(node.works for node in nodes)
-            replay = " --replay FILE" if is_replay(run) else ""
-            stop.add_note(
-                f"{len(nodes)} attempts are stored ({correct} correct); "
-                f"`stark resume {run.id}{replay}` goes on"
-            )
+        if not isinstance(stop, UsageError):  # which no resuming mends
+            stop.add_note(_how_to_go_on(store, run, stop))
         raise
+
+
+def _how_to_go_on(store: Store, run: Run, stop: StarkError) -> str:
+    if not store.holds(run.id):
+        return "nothing was begun, so nothing is stored; give the same command again"
+    nodes = store.nodes(run.id)
+    correct = sum(node.works for node in nodes)
+    replay = " --replay FILE" if is_replay(run) else ""
+    refused = isinstance(stop, ModelRefused)
+    mended = ", once that is mended or with another --model" if refused else ""
+    return (
+        f"{counted(len(nodes), 'attempt')} {'is' if len(nodes) == 1 else 'are'} stored ({correct} correct); "
+        f"`stark resume {run.id}{replay}` goes on{mended}"
+    )

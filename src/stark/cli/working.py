@@ -10,6 +10,7 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.requests import limits
 from stark.cli.settings import Settings
+from stark.core.counted import counted
 from stark.core.errors import UsageError
 from stark.evaluator.executors import open_executor, require_requests, serve_folder
 from stark.evaluator.executors.stdio import StdioExecutor
@@ -36,5 +37,5 @@ def work(folder: Path, once: bool, settings: Settings) -> int:
 
     say(f"serving {folder} with {settings.executor}")
     answered = run_interruptibly(serve())
-    say(f"answered {answered} requests; nothing waits")
+    say(f"answered {counted(answered, 'request')}; nothing waits")
     return 0

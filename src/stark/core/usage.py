@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import Field
 
 from stark.core.base import Frozen
+from stark.core.counted import counted
 
 Number = TypeVar("Number", int, float)
 
@@ -51,7 +52,7 @@ class Budget(Frozen):
     def exhausted_by(self, attempts: int, usage: Usage, minutes: float) -> str | None:
         """The limit that is reached, in words, or None. An unknown price never reaches one."""
         if attempts >= self.attempts:
-            return f"{self.attempts} attempts made"
+            return f"{counted(self.attempts, 'attempt')} made"
         if self.tokens is not None and (usage.tokens or 0) >= self.tokens:
             return f"{usage.tokens:,} of {self.tokens:,} tokens used"
         if self.dollars is not None and (usage.dollars or 0.0) >= self.dollars:

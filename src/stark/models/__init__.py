@@ -47,8 +47,9 @@ def key_variables() -> dict[str, tuple[str, ...]]:
 
 
 def _open_command(command: str, label: str | None) -> Model:
-    from stark.models.command import CommandModel
+    from stark.models.command import CommandModel, check_program
 
+    check_program(command)
     return CommandModel(command, label)
 
 

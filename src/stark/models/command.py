@@ -15,6 +15,7 @@ import asyncio
 import os
 import re
 import shlex
+import shutil
 import signal
 import time
 from contextlib import suppress
@@ -62,7 +63,7 @@ class CommandModel:
         Raises UsageError for a command that has no first word.
         """
         self._command = command
-        self._model = label or _program(command)
+        self._model = label or PurePath(_program(command)).name
         self._timeout_s = timeout_s
 
     @property
@@ -149,6 +150,18 @@ class CommandModel:
         return process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 
 
+def check_program(command: str) -> None:
+    """Raise UsageError where a command starts with the path of no program.
+
+    A name without a path is left to the shell, which knows more of them than we do.
+    """
+    program = _program(command)
+    if re.fullmatch(r"[\w.+-]*/[\w.+/-]*", program) and shutil.which(program) is None:
+        raise UsageError(
+            f"exec: names {program}, which is no program; correct the path, or make the file executable"
+        )
+
+
 def as_text(messages: tuple[Message, ...]) -> str:
     """A conversation as one text: instructions and question alone, or every turn under a heading."""
     if [message.speaker for message in messages] in (["user"], ["system", "user"]):
@@ -158,7 +171,7 @@ def as_text(messages: tuple[Message, ...]) -> str:
 
 
 def _program(command: str) -> str:
-    """The name of the program that a shell command starts with, after any `VARIABLE=value`."""
+    """The program that a shell command starts with as it is written there, after any `VARIABLE=value`."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
@@ -166,9 +179,8 @@ def _program(command: str) -> str:
     except ValueError as error:
         raise UsageError(f"the command {command!r} is no shell command ({error})") from error
     for word in words:
-        name = PurePath(word).name
-        if re.search(r"\w", name) and not re.match(r"[A-Za-z_]\w*=", word):
-            return name
+        if re.search(r"\w", PurePath(word).name) and not re.match(r"[A-Za-z_]\w*=", word):
+            return word
     raise UsageError("exec: is followed by no command: write exec:COMMAND or exec[NAME]:COMMAND")
 
 

@@ -29,6 +29,7 @@ def run_document(view: RunView) -> Document:
         "attempts": [
             attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
         ],
+        "ended": view.ended,
         "best": None if winner is None else winner.id,
         "final_checks": {
             attempt: evaluation_summary(found) for attempt, found in view.promotions.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.evaluation import evidence as evidence_of
 from stark.core.measurement import Measurement
@@ -114,7 +115,7 @@ def replay_line(run: Run) -> str:
 
 def budget_line(budget: Budget) -> str:
     """The limits there are."""
-    limits = [f"{budget.attempts} attempts"]
+    limits = [counted(budget.attempts, "attempt")]
     if budget.tokens is not None:
         limits.append(f"{budget.tokens:,} tokens")
     if budget.dollars is not None:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stark.core.counted import counted
 from stark.core.evaluation import STATUSES, Correct
 from stark.core.run import Run
 from stark.core.usage import RoleUsage
@@ -37,12 +38,14 @@ def run_text(view: RunView, columns: int) -> RenderableType:
     """Everything about a run on one screen, or a few."""
     parts: list[RenderableType] = [header(view)]
     if view.reference is not None:
-        parts += ["", TreeTable(view.tree, view.run.problem.name).table(columns)]
+        tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
+        parts += ["", tree.table(columns)]
     if any(node.works for node in view.nodes):
         parts += ["", _leaders(view)]
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    return Group(*parts, "", _counts(view), *_spent(view))
+    ended = () if view.ended is None else (Text(f"ended: {view.ended}"),)
+    return Group(*parts, "", _counts(view), *_spent(view), *ended)
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:
@@ -170,12 +173,12 @@ def _leaders(view: RunView) -> Table:
 
 def _counts(view: RunView) -> Text:
     """How the attempts ended, and what debug made of the failed ones."""
-    counted = Counter[str](node.evaluation.status for node in view.nodes)
-    text = Text(f"{len(view.nodes)} attempt{'' if len(view.nodes) == 1 else 's'}: ")
+    found = Counter[str](node.evaluation.status for node in view.nodes)
+    text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
     parts = [
-        Text(f"{counted[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
+        Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
         for name in STATUSES
-        if counted[name]
+        if found[name]
     ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
     taken, mended = failures_repaired(view.nodes)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT
+from stark.promotion import best_so_far
 from stark.report.phrases import STATUS_STYLES, evidence, idea, milliseconds, status
 from stark.search.tree import Tree
 
@@ -30,6 +31,9 @@ class TreeTable:
     title: str
     steps: Mapping[int, Text] = field(default_factory=dict)
     """What each attempt in flight is at."""
+
+    checked: Mapping[int, Evaluation] = field(default_factory=dict)
+    """What the final check found, by attempt: the star goes to what held in it."""
 
     most_lines: int | None = None
     """Fold what does not fit into so many lines."""
@@ -58,7 +62,7 @@ class TreeTable:
             step = self.steps.get(id, Text("waiting", "dim"))
             return branch + Text(f"{id} {action}", "cyan"), step, "", "", ""
         node = self.tree.node(id)
-        best = self.tree.best
+        best = best_so_far(self.tree, self.checked)
         name = branch + Text(f"{id} {node.role}", "default")
         state = Text(status(node.evaluation), STATUS_STYLES[node.evaluation.status])
         note = (idea(node) if node.works else evidence(node.evaluation)) if with_idea else ""
@@ -88,7 +92,7 @@ class TreeTable:
         everything = {node.id for node in self.tree.nodes} | set(self.tree.pending)
         if self.most_lines is None or len(everything) < self.most_lines:
             return everything
-        best = self.tree.best
+        best = best_so_far(self.tree, self.checked)
         wanted = [*self.tree.pending, *([best.id] if best else []), *sorted(everything)[::-1]]
         shown: set[int] = set()
         for id in wanted:

@@ -12,7 +12,7 @@ from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import RoleUsage, Usage
-from stark.promotion import winner
+from stark.promotion import best_so_far, winner
 from stark.recording import Recording
 from stark.report.spending import roles_of
 from stark.search.tree import Tree
@@ -36,6 +36,9 @@ class RunView:
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """What the final check found, by attempt."""
 
+    ended: str | None = None
+    """Why it ended; None while it goes on, and of a recording, which does not say."""
+
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> RunView:
         """The run of that id, prefix or `last`. Raises UsageError when none is meant, or several."""
@@ -46,6 +49,7 @@ class RunView:
             tuple(store.nodes(run.id)),
             tuple(store.calls(run.id)),
             store.promotions(run.id),
+            store.ended_reason(run.id),
         )
 
     @classmethod
@@ -69,6 +73,11 @@ class RunView:
     def winner(self) -> Node | None:
         """The fastest attempt that held in the final check, with what that check measured."""
         return winner(self.tree, self.promotions)
+
+    @cached_property
+    def best(self) -> Node | None:
+        """The winner; of a run without a final check the fastest of the search."""
+        return best_so_far(self.tree, self.promotions)
 
     @cached_property
     def usage(self) -> Usage:

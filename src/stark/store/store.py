@@ -104,6 +104,12 @@ class Store:
             body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
         return codec.read_run(found, body, budget, source)
 
+    def holds(self, run_id: str) -> bool:
+        """Whether there is a run of this exact id."""
+        query = select(RunRow.id).where(RunRow.id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.scalar(query) is not None
+
     def summaries(self) -> list[RunSummary]:
         """Every run in short, the newest first."""
         with self._database.reading("reading the runs") as connection:
@@ -131,6 +137,12 @@ class Store:
     def reopen_run(self, run_id: str) -> None:
         """Note that the run goes on."""
         self._change_run(run_id, ended_reason=None)
+
+    def ended_reason(self, run_id: str) -> str | None:
+        """Why the run ended; None while it goes on or waits to be resumed."""
+        query = select(RunRow.ended_reason).where(RunRow.id == run_id)
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.scalar(query)
 
     def elapsed_s(self, run_id: str) -> float:
         """The active time of the run when its last node was stored."""

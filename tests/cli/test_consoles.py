@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from stark.cli import consoles
+
+
+def test_nobody_who_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+        console = consoles.results()
+
+        console.print("one")
+        console.print("two")
+        consoles.results().print("three")
+
+
+def test_a_document_that_nobody_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr("sys.stdout", stream)
+
+        consoles.print_json({"one": 1})
