@@ -72,8 +72,9 @@ class TimedContents:
         self._chance = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Look at the last round, at its blocks by chance, then forget its inputs: nobody gets any of them again."""
+        """Look at the last round, at results of its blocks by chance, then forget its inputs: nobody gets any of them again."""
         if last is not None:
+            self._look_at_inputs(last)
             self._glance_alone(last)
             if self._chance.random() < GLANCED_SHARE:
                 self._glance(last)
@@ -125,6 +126,7 @@ class TimedContents:
 
     def end(self, last: Round) -> None:
         """Look at the last round, and hold one of its results against the oracle."""
+        self._look_at_inputs(last)
         self._glance_alone(last)
         self._glance(last)
         slot, block = self._chance.choice(last.blocks[0].slots), last.blocks[0]
@@ -136,14 +138,20 @@ class TimedContents:
         """On a CPU, of the calls that precede a block."""
         return self._prepared.slots - 1
 
+    def _look_at_inputs(self, last: Round) -> None:
+        """End the evaluation where the candidate wrote into an input that the reference leaves alone."""
+        for call, slot in enumerate(last.blocks[0].slots):
+            if self._prepared.shared.changed_input(self._holds[slot], slot) is not None:
+                self._read(0, call, last.blocks[0])
+                self._ask_oracle(slot, last.blocks[0])
+
     def _glance(self, last: Round) -> None:
         """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
         for call, slot in enumerate(last.blocks[0].slots):
             for place in (0, 1):
                 self._read(place, call, last.blocks[place])
             ours, theirs = (shared.results(slot) for _, shared in self._programs[:2])
-            changed = self._prepared.shared.changed_input(self._holds[slot], slot)
-            if changed is not None or not self._agree(ours, theirs):
+            if not self._agree(ours, theirs):
                 self._ask_oracle(slot, last.blocks[0])
 
     def _glance_alone(self, last: Round) -> None:
