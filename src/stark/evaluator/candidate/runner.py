@@ -57,6 +57,7 @@ class Runner:
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
+        self.returned_before: list[list[object]] = []
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
@@ -211,12 +212,14 @@ class Runner:
         """One call on each of the named slots, in their order.
 
         On a CPU the results stay where they are and the answer says where, for the judge to read; on
-        a GPU they are copied to the slots' outputs. With `empty` nothing is called, only answered.
+        a GPU they are copied to the slots' outputs. With `empty` nothing is called, only answered. Results stay until
+        after the next request: the judge may read them then.
         """
         slots: list[int] = request["slots"]
         if self.device.type == "cuda":
             return {"times_ms": self._time_on_device(slots), "at": [], "odd": self._odd()}
         if not request["empty"]:
+            self.returned_before = self.returned
             self.returned = [self._written(self.model(*self.inputs[slot])) for slot in slots]
         at = [self._addresses(leaves) for leaves in self.returned]
         return {"times_ms": [], "at": at, "odd": self._odd()}

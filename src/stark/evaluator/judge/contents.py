@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -39,6 +40,15 @@ class Readable(Protocol):
         """Copy bytes of its memory to an address; false where it has none."""
 
 
+@dataclass(frozen=True)
+class Taken:
+    """What a call left that is not part of a block."""
+
+    drawn: Drawn
+    results: list[torch.Tensor]
+    block: Block
+
+
 class TimedContents:
     """The inputs of one candidate's timing window, the same for the candidate and all references.
 
@@ -66,8 +76,11 @@ class TimedContents:
         self._alone: list[Drawn] = []
         """What calls of this round have that are asked for one by one."""
 
-        self._left: dict[int, list[torch.Tensor]] = {}
-        """What the last of them left, of the candidate and of the first reference: out of reach of both."""
+        self._before: Drawn | None = None
+        """What the untimed call before this round's blocks has."""
+
+        self._taken: tuple[list[Taken], list[Taken]] = ([], [])
+        """What calls on the kept slot left this round, of the candidate and of the first reference."""
 
         self._chance = random.SystemRandom()
 
@@ -75,43 +88,44 @@ class TimedContents:
         """Look at the last round, at results of its blocks by chance, then forget its inputs: nobody gets any of them again."""
         if last is not None:
             self._look_at_inputs(last)
-            self._glance_alone(last)
+            self._look_at_taken()
             if self._chance.random() < GLANCED_SHARE:
                 self._glance(last)
         self._holds.clear()
         self._alone.clear()
-        self._left.clear()
-        if last is not None and not self._prepared.keeps_all:
-            return  # the untimed call has the same inputs all the time where drawing them takes long
-        drawn = next(self._inputs)
-        for _, shared in self._programs:
-            shared.fill_inputs(drawn, self._kept_slot)
+        self._before = None
+        for taken in self._taken:
+            taken.clear()
 
     def write_alone(self, place: int, number: int) -> None:
         """Write the inputs of the next call that is asked for by itself, the same for every program."""
         if number == len(self._alone):
             self._alone.append(next(self._inputs))
-        self._holds[self._kept_slot] = self._alone[number]
-        self._programs[place][1].fill_inputs(self._alone[number], self._kept_slot)
+        self._fill(place, self._kept_slot, self._alone[number])
 
-    def read_alone(self, place: int, block: Block) -> None:
-        """Take the results of the last of them: the program keeps them until it is asked for its block."""
+    def write(self, place: int, slots: list[int]) -> None:
+        """Write a program's inputs."""
+        if self._prepared.device.type == "cpu":
+            self._before = self._before or next(self._inputs)
+            self._fill(place, self._kept_slot, self._before)
+        for slot in slots:
+            self._fill(place, slot, self._holds.get(slot) or next(self._inputs))
+        self._prepared.settle()
+
+    def take(self, place: int, block: Block) -> None:
+        """Keep what a call on the kept slot left, out of the program's reach."""
         if place > 1:
             return
         self._read(place, 0, block)
         shared, slot = self._programs[place][1], self._kept_slot
-        self._left[place] = [result.clone() for result in shared.results(slot)]
+        results = [result.clone() for result in shared.results(slot)]
+        self._taken[place].append(Taken(self._holds[slot], results, block))
         if place == 0 and shared.changed_input(self._holds[slot], slot) is not None:
             self._ask_oracle(slot, block)
 
-    def write(self, place: int, slots: list[int]) -> None:
-        """Write a program's inputs."""
-        _, shared = self._programs[place]
-        for slot in slots:
-            if slot not in self._holds:
-                self._holds[slot] = next(self._inputs)
-            shared.fill_inputs(self._holds[slot], slot)
-        self._prepared.settle()
+    def _fill(self, place: int, slot: int, drawn: Drawn) -> None:
+        self._holds[slot] = drawn
+        self._programs[place][1].fill_inputs(drawn, slot)
 
     def wait(self, place: int, slots: list[int]) -> float:
         """Copy one result on a GPU and wait for the copy: whatever still runs there comes before it."""
@@ -127,11 +141,11 @@ class TimedContents:
     def end(self, last: Round) -> None:
         """Look at the last round, and hold one of its results against the oracle."""
         self._look_at_inputs(last)
-        self._glance_alone(last)
+        self._look_at_taken()
         self._glance(last)
-        slot, block = self._chance.choice(last.blocks[0].slots), last.blocks[0]
-        self._read(0, block.slots.index(slot), block)
-        self._ask_oracle(slot, block)
+        slot = self._chance.choice(last[0].slots)
+        self._read(0, last[0].slots.index(slot), last[0])
+        self._ask_oracle(slot, last[0])
 
     @property
     def _kept_slot(self) -> int:
@@ -140,27 +154,31 @@ class TimedContents:
 
     def _look_at_inputs(self, last: Round) -> None:
         """End the evaluation where the candidate wrote into an input that the reference leaves alone."""
-        for call, slot in enumerate(last.blocks[0].slots):
+        for call, slot in enumerate(last[0].slots):
             if self._prepared.shared.changed_input(self._holds[slot], slot) is not None:
-                self._read(0, call, last.blocks[0])
-                self._ask_oracle(slot, last.blocks[0])
+                self._read(0, call, last[0])
+                self._ask_oracle(slot, last[0])
+
+    def _look_at_taken(self) -> None:
+        """Hold what calls on the kept slot left against what the first reference's did; where they differ, ask the oracle."""
+        shared, slot = self._prepared.shared, self._kept_slot
+        for ours, theirs in zip(*self._taken, strict=True):
+            if not self._agree(ours.results, theirs.results):
+                for place, value in zip(shared.inputs[slot], ours.drawn.tensors, strict=True):
+                    place.copy_(value)
+                for result, value in zip(shared.results(slot), ours.results, strict=True):
+                    result.copy_(value)
+                self._holds[slot] = ours.drawn
+                self._ask_oracle(slot, ours.block)
 
     def _glance(self, last: Round) -> None:
-        """Hold all results of a round against the first reference's own; where they differ, ask the oracle."""
-        for call, slot in enumerate(last.blocks[0].slots):
+        """The same with all results of a round."""
+        for call, slot in enumerate(last[0].slots):
             for place in (0, 1):
-                self._read(place, call, last.blocks[place])
+                self._read(place, call, last[place])
             ours, theirs = (shared.results(slot) for _, shared in self._programs[:2])
             if not self._agree(ours, theirs):
-                self._ask_oracle(slot, last.blocks[0])
-
-    def _glance_alone(self, last: Round) -> None:
-        """The same for the last call that was asked for by itself."""
-        if last.alone and not self._agree(self._left[0], self._left[1]):
-            results = self._prepared.shared.results(self._kept_slot)
-            for result, left in zip(results, self._left[0], strict=True):
-                result.copy_(left)
-            self._ask_oracle(self._kept_slot, last.alone[0])
+                self._ask_oracle(slot, last[0])
 
     def _agree(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
         """Whether results of the candidate are as near the first reference's as right ones are."""

@@ -20,7 +20,7 @@ def program(
     events_ms: Sequence[float] = (),
     alone_ms: Sequence[float] = (),
 ) -> Timed:
-    """A program whose blocks were timed."""
+    """A program whose blocks were timed; each came with one more call."""
     rounds = len(blocks_ms)
     return Timed(
         child=None,  # type: ignore[arg-type]
@@ -115,9 +115,10 @@ def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
 
 
 def test_calls_that_are_worked_on_together_take_what_each_takes_by_itself() -> None:
-    reference = program([20.0] * 8, [0.5] * 8, alone_ms=[2.2] * 8)
-    batched = program([5.0] * 8, [0.5] * 8, alone_ms=[2.2, 9.0, 2.2, 9.0, 2.2, 2.2, 2.2, 2.2])
-    quick = program([5.0] * 8, [0.5] * 8, alone_ms=[0.7] * 8)
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
+    unsteady_ms = [2.2, 9.0, 2.2, 9.0, 2.2, 2.2, 2.2, 2.2]
+    batched = program([5.0] * 8, [1.0] * 8, alone_ms=unsteady_ms)  # late by nothing
+    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7] * 8)
 
     ours, _, warnings = window(batched, reference).verdict()
 

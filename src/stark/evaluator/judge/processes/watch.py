@@ -58,11 +58,6 @@ def waits_s(pid: int) -> dict[str, float]:
     return waits
 
 
-def own_wait_s() -> float:
-    """The same of the thread that asks; 0 where the kernel does not say."""
-    return _waited_s(Path("/proc/thread-self")) or 0.0
-
-
 def _waited_s(task: Path) -> float | None:
     with suppress(OSError, ValueError, IndexError):
         return int((task / "schedstat").read_text().split()[1]) / 1e9

@@ -1,8 +1,9 @@
 """Programs timed together in one window, and the checks on clocks that a candidate could bend.
 
 Every call of a timed block has inputs of its own, which are written while the candidate stands still, as it does whenever
-it is not itself timed. So nothing can be computed before the clock starts. Nor after it stops: on a CPU results are read out of
-the memory of the process that stands still; on a GPU, what the judge waits for them counts. On a CPU the judge's wall clock
+it is not itself timed. So nothing can be computed before the clock starts but in the untimed call that precedes a block on a CPU,
+whose time counts as far as it is not explained by that call, and whose result must be right. Nor after the clock stops: on a
+CPU results are read out of the memory of the process that stands still; on a GPU, what the judge waits for them counts. On a CPU the judge's wall clock
 is the clock, and some calls are asked for one by one as well, each on inputs that come when the one before has ended: who
 does a block's calls together is slower there. On a GPU each call is timed by device events in the running process,
 which hostile code could forge; the judge's own wall clock around each block bounds them.
@@ -24,7 +25,6 @@ from typing import Protocol
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.children import ChildFailed
-from stark.evaluator.judge.processes.watch import own_wait_s
 from stark.evaluator.judge.timing.window import FEWEST_ROUNDS, FEWEST_ROUNDS_WHEN_SLOW, Window
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
@@ -39,7 +39,7 @@ SPIN_S = 0.002
 """OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
 
 DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
-"""Share of a block that a thread, the judge's own as well, may wait for a core. Beyond it something else ran on the machine, or two of its
+"""Share of a block that a thread may wait for a core. Beyond it something else ran on the machine, or two of its
 threads shared a core; a round in which that befell a reference would make any candidate look faster. A GPU is given
 its work ahead and the median of a block's calls is taken, so there it takes half the block; builds go on beside it."""
 
@@ -84,8 +84,8 @@ class Timed:
     """The judge's wall clock around each whole block."""
 
     beside_ms: list[float] = field(default_factory=list)
-    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, and on
-    a GPU what the judge waited for results to reach its memory."""
+    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, on a CPU
+    in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
 
     alone_ms: list[float] = field(default_factory=list)
     """What a call took that was asked for by itself, in each round in which some were."""
@@ -117,16 +117,16 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def alone(self, calls: int, write: Callable[[int], None]) -> Block | None:
-        """Let it run for an untimed call, since another program ran last and left cold caches, and for some that are timed one by one.
+    def alone(self, calls: int, write: Callable[[int], None]) -> Block:
+        """Let it run for an untimed call and for some that are timed one by one.
 
         Before each of these, `write` is called with its number and brings new inputs into the slot that is kept for them.
         Returns the last of them.
         """
-        block, taken = None, []
+        taken = []
         self.child.resume()
         try:
-            self._time([self.slots - 1])
+            self._warm()
             with self._beside_it():
                 for number in range(calls):
                     write(number)
@@ -134,8 +134,7 @@ class Timed:
                     taken.append(wall_ms)
         finally:
             self.child.pause()
-        if taken:
-            self.alone_ms.append(median(taken))
+        self.alone_ms.append(median(taken))
         return block
 
     def sample(self, slots: list[int]) -> Block:
@@ -146,33 +145,33 @@ class Timed:
             self.event_ms.append(max(median(times), 1e-6))
         return block
 
-    def awake(self, slots: list[int]) -> Block:
-        """Let it run for one sample and no longer.
+    def awake(self, slots: list[int]) -> tuple[Block, Block | None]:
+        """Let it run for one sample and no longer; returns that and the untimed call before it.
 
         It may run from the moment that it is let go on, and its inputs lie ready by then. So all that is not its block
         is noted beside it, looking at its threads included. Those are looked at right before and after the block: to go
-        on and to stop, each of them needs a core for a moment, and the last of many waits long for it. While the judge's
-        own thread waits for one beside the block, its clock goes on.
+        on and to stop, each of them needs a core for a moment, and the last of many waits long for it.
         """
-        own_s, begin = [own_wait_s()], time.perf_counter()
+        begin = time.perf_counter()
         self.child.resume()
         try:
+            warm = self._warm()
             with self._beside_it():
                 before = self.child.waits_s()
-                own_s.append(own_wait_s())
                 block = self.sample(slots)
-                own_s.append(own_wait_s())
                 after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
-        waits_s = [after[task] - before.get(task, 0.0) for task in after]
-        # Not in the block: whoever wakes a thread on its own core waits there until that one is done.
-        waited_s = max([*waits_s, own_s[1] - own_s[0] + own_wait_s() - own_s[2]])
+        waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
         self.disturbed.append(
             1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
         )
         self.beside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
-        return block
+        return block, warm
+
+    def _warm(self) -> Block | None:
+        """One untimed call on a CPU: another program ran last and left cold caches."""
+        return self._time([self.slots - 1])[2] if self.device_kind == "cpu" else None
 
     def asking_ms(self, calls: int) -> float:
         """What a block costs the judge without the calls in it."""
@@ -217,13 +216,8 @@ class Block:
     """In what form results came that are not as they should be."""
 
 
-@dataclass(frozen=True)
-class Round:
-    """What all programs were timed on, the candidate first."""
-
-    blocks: Sequence[Block]
-    alone: Sequence[Block]
-    """On a CPU the last call of each that was asked for by itself; empty where none was."""
+Round = Sequence[Block]
+"""The blocks of all programs, the candidate's first."""
 
 
 class Contents(Protocol):
@@ -235,11 +229,11 @@ class Contents(Protocol):
     def write_alone(self, place: int, number: int) -> None:
         """Called before each of a program's calls that are asked for one by one: write its inputs."""
 
-    def read_alone(self, place: int, block: Block) -> None:
-        """Called after the last of them, while the program stands still and its results are where it says."""
+    def take(self, place: int, block: Block) -> None:
+        """Called after the last of them, and after the untimed call before a block with its block: results are where the program says."""
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Called before a program's block: write its inputs."""
+        """Called before a program's block: write its inputs, and on a CPU those of the untimed call."""
 
     def wait(self, place: int, slots: list[int]) -> float:
         """Called after a program's block: the milliseconds until its results had reached the judge's memory."""
@@ -256,8 +250,6 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
     while len(program.block_ms) < FEWEST_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
     ):
-        if program.device_kind == "cpu":
-            program.alone(0, lambda _: None)
         program.awake(list(range(calls)))
     program.child.resume()
     return Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
@@ -316,19 +308,20 @@ def _round(
     # As many that nobody knows which is the last, whose results are looked at.
     one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1) if calls > 1 else 0
     blocks: dict[int, Block] = {}
-    alone: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
-            last = program.alone(one_by_one, partial(contents.write_alone, place))
-            if last is not None:
-                contents.read_alone(place, last)
-                alone[place] = last
+            if one_by_one:
+                contents.take(
+                    place, program.alone(one_by_one, partial(contents.write_alone, place))
+                )
         contents.write(place, slots)
-        blocks[place] = program.awake(slots)
+        blocks[place], warm = program.awake(slots)
+        if warm is not None:
+            contents.take(place, warm)
         program.beside_ms[-1] += contents.wait(place, slots)
-    return Round([blocks[place] for place in sorted(blocks)], [alone[n] for n in sorted(alone)])
+    return [blocks[place] for place in sorted(blocks)]
 
 
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:
