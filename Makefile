@@ -4,7 +4,7 @@
 setup:
 	@scripts/setup
 
-demo: setup  ## optimize the examples with recorded replies; builds, checks and timings are live
+demo: setup  ## optimize an example with recorded replies; builds, checks and timings are live
 	@scripts/demo
 
 test: setup  ## all tests that this machine can run

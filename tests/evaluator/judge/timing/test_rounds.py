@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import random
 import time
@@ -160,7 +161,7 @@ def test_work_that_is_done_in_the_untimed_call_counts() -> None:
     assert any("before it was timed" in warning for warning in warnings)
 
 
-def test_who_does_the_calls_of_a_block_together_is_timed_by_those_that_come_one_by_one() -> None:
+def test_who_does_the_calls_of_a_block_together_is_found_by_those_that_come_one_by_one() -> None:
     candidate = Sleeper(0.0)
     ask = candidate.ask
 
@@ -172,7 +173,7 @@ def test_who_does_the_calls_of_a_block_together_is_timed_by_those_that_come_one_
 
     reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
 
-    assert 1.0 == pytest.approx(reference.latency_ms / ours.latency_ms, rel=0.2)
+    assert speedup("eager", reference, ours).low < 1.1
     assert any("asked for by itself" in warning for warning in warnings)
 
 
@@ -186,7 +187,8 @@ def test_the_calls_that_come_one_by_one_have_new_inputs_and_no_known_number() ->
     ours, theirs = ([number for at, number in numbers if at == place] for place in (0, 1))
     assert ours == theirs
     lasts = [number for number, then in zip(ours, [*ours[1:], 0], strict=True) if then == 0]
-    assert len(candidate.block_ms) == len(candidate.alone_ms) == len(lasts)
+    came = [not math.isnan(alone_ms) for alone_ms in candidate.alone_ms]
+    assert len(candidate.block_ms) == len(came) > sum(came) == len(lasts)
     assert len(set(lasts)) > 1
 
 

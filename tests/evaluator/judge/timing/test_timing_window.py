@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -31,7 +32,7 @@ def program(
         beside_ms=list(beside_ms),
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
-        alone_ms=list(alone_ms),
+        alone_ms=list(alone_ms) or [math.nan] * rounds,
     )
 
 
@@ -114,34 +115,18 @@ def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
     assert () == warnings
 
 
-def test_calls_that_are_worked_on_together_take_what_each_takes_by_itself() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
-    unsteady_ms = [2.2, 9.0, 2.2, 9.0, 2.2, 2.2, 2.2, 2.2]
-    batched = program([5.0] * 8, [1.0] * 8, alone_ms=unsteady_ms)  # late by nothing
-    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7] * 8)
+def test_calls_that_are_worked_on_together_assure_nothing() -> None:
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, math.nan] * 4)
+    unsteady_ms = [2.2, math.nan, 9.0, math.nan, 2.2, math.nan, 2.2, math.nan]
+    batched = program([5.0] * 8, [1.0] * 8, alone_ms=unsteady_ms)
+    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7, math.nan] * 4)
 
-    ours, _, warnings = window(batched, reference).verdict()
+    warnings = window(batched, reference).verdict()[2]
 
-    assert 1.98 == pytest.approx(ours.latency_ms, rel=0.01)
-    assert "a call that is asked for by itself takes 1.5 ms longer" in warnings[0]
-    assert lowest_speedup(batched, reference) < 1
+    assert "a call that is asked for by itself may take 1.5 ms longer" in warnings[0]
+    assert lowest_speedup(batched, reference) < 1.1
     assert lowest_speedup(quick, reference) > 3
     assert () == window(quick, reference).verdict()[2]
-
-
-@pytest.mark.parametrize("rounds", [4, 16])
-def test_what_may_have_been_worked_on_together_widens_the_interval(rounds: int) -> None:
-    reference = program([20.0] * rounds, [0.5] * rounds, alone_ms=[2.2] * rounds)
-    longer_ms = 2.2 if rounds == 4 else 1.2  # too few rounds, or too little of a call
-
-    candidate = program([10.0] * rounds, [0.5] * rounds, alone_ms=[longer_ms + 0.1] * rounds)
-
-    ours, _, warnings = window(candidate, reference).verdict()
-    assert 0.98 == pytest.approx(ours.latency_ms, rel=0.01)
-    assert () == warnings
-    steady = program([10.0] * rounds, [0.5] * rounds, alone_ms=[1.2] * rounds)
-    assert lowest_speedup(candidate, reference) <= lowest_speedup(steady, reference)
-    assert (lowest_speedup(candidate, reference) < 1) == (rounds == 4)
 
 
 def test_what_asking_costs_is_no_win() -> None:

@@ -46,6 +46,9 @@ its work ahead and the median of a block's calls is taken, so there it takes hal
 ALONE = 8
 """About how many calls of a round are asked for one by one on a CPU, of programs so quick that this takes less than their block."""
 
+ALONE_SHARE = 0.5
+"""Share of the rounds in which they are."""
+
 DISTURBED_ROUNDS = 2
 """How many times the rounds and the seconds are granted where rounds do not count."""
 
@@ -88,7 +91,7 @@ class Timed:
     in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
 
     alone_ms: list[float] = field(default_factory=list)
-    """What a call took that was asked for by itself, in each round in which some were."""
+    """What a call took that was asked for by itself, in each round; NaN where none was."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Whether a thread waited long for a core, in each block."""
@@ -134,7 +137,7 @@ class Timed:
                     taken.append(wall_ms)
         finally:
             self.child.pause()
-        self.alone_ms.append(median(taken))
+        self.alone_ms[-1] = median(taken)
         return block
 
     def sample(self, slots: list[int]) -> Block:
@@ -305,13 +308,16 @@ def _round(
 ) -> Round:
     """One sample of each, in random order."""
     slots = chance.sample(range(everyone[0].places), calls)
-    # As many that nobody knows which is the last, whose results are looked at.
-    one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1) if calls > 1 else 0
+    one_by_one = 0
+    if calls > 1 and chance.random() < ALONE_SHARE:
+        # As many that nobody knows which is the last, whose results are looked at.
+        one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
+            program.alone_ms.append(math.nan)
             if one_by_one:
                 contents.take(
                     place, program.alone(one_by_one, partial(contents.write_alone, place))

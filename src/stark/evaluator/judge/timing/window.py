@@ -36,8 +36,8 @@ UNMEASURABLE = 1000.0
 LATE_SHARE = 0.1
 """Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
 
-TOGETHER_SHARE, TOGETHER_MS = 0.25, 0.02
-"""How much longer a call may take by itself than in its block, beyond noise and what a reference's does, before that counts as time."""
+TOGETHER_SHARE = 0.5
+"""Share of a call that it may take longer by itself than in its block before that is told."""
 
 
 class Times(Protocol):
@@ -104,11 +104,11 @@ class Window:
                 f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was "
                 "done; that counts as its time"
             )
-        together = self._together()[0]
-        if together:
+        together = self._together_ms()
+        if together > TOGETHER_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
-                f"a call that is asked for by itself takes {together:.3g} ms longer than in a block of {self.calls}, "
-                "where they can be worked on together; that counts as its time"
+                f"a call that is asked for by itself may take {together:.3g} ms longer than in a block of {self.calls}, "
+                "where they can be worked on together: the interval is wide for that"
             )
         by_wall = forged is not None
         return (
@@ -134,7 +134,7 @@ class Window:
         ):  # the two clocks differ by less than proves a lie
             resolution_ms = max(resolution_ms, self._unexplained_ms())
         if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
-            perhaps_ms = self._lateness()[1] / self.calls + self._together()[1]
+            perhaps_ms = self._lateness()[1] / self.calls + self._together_ms()
             resolution_ms = max(resolution_ms, perhaps_ms)
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
@@ -152,7 +152,7 @@ class Window:
         overhead_ms = self._overhead_ms()
         more_ms = 0.0
         if program is self.candidate:
-            more_ms = self._late_ms() / self.calls + self._together()[0]
+            more_ms = self._late_ms() / self.calls
         gross = [block / self.calls for block in program.block_ms]
         return [(wall - overhead_ms if wall > overhead_ms else wall) + more_ms for wall in gross]
 
@@ -194,26 +194,23 @@ class Window:
             sure = sure and len(rounds) >= FEWEST_ROUNDS
         return (late, 0.0) if sure else (0.0, max(late, 0.0))
 
-    def _together(self) -> tuple[float, float]:
-        """How much longer a call of the candidate takes by itself than in its block, beyond what the first reference's does: surely, and perhaps.
+    def _together_ms(self) -> float:
+        """How much longer a call of the candidate may take by itself than in its block, beyond what the first reference's does.
 
         Of programs that work on each call by itself that is what waking up takes, and how unsteady it is, the reference tells:
         the candidate's own unrest excuses nothing.
         """
         first = next(iter(self.references.values()))
-        if not self.candidate.alone_ms:
-            return 0.0, 0.0
-        rounds = self._measured()[0]
+        come = [n for n, alone_ms in enumerate(first.alone_ms) if not math.isnan(alone_ms)]
+        rounds = [n for n in come if n in self._measured()[0]]
+        if not rounds:
+            return 0.0
         ours, theirs = (
             [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
             for program in (self.candidate, first)
         )
-        more, noise = median(ours) - median(theirs), math.sqrt(2 / len(rounds)) * _deviation(theirs)
-        each = median([self.candidate.block_ms[n] for n in rounds]) / self.calls
-        sure = more - 3 * noise > max(TOGETHER_SHARE * each, TOGETHER_MS)
-        if sure and len(rounds) >= FEWEST_ROUNDS:
-            return more, noise
-        return 0.0, max(0.0, more + noise)
+        noise = 2 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
+        return max(0.0, median(ours) - median(theirs) + noise)
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
