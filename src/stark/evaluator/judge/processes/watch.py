@@ -39,7 +39,7 @@ def use_of_tree(root: int) -> Use:
     while waiting and len(seen) < MOST_LOOKED_AT:
         place = Path(f"/proc/{waiting.pop()}")
         with suppress(OSError, ValueError):
-            memory += (_kilobytes(_OWN_PAGES, place, "status") or 0) << 10
+            memory += _kilobytes(_OWN_PAGES, place, "status") << 10
             for task in (place / "task").iterdir():
                 tasks += 1
                 found = {int(pid) for pid in (task / "children").read_text().split()} - seen
@@ -77,13 +77,13 @@ def exact_memory_bytes(use: Use) -> int:
     total = 0
     for pid in use.processes:
         try:
-            total += (_kilobytes(_OWN_SHARE, Path(f"/proc/{pid}"), "smaps_rollup") or 0) << 10
+            total += _kilobytes(_OWN_SHARE, Path(f"/proc/{pid}"), "smaps_rollup") << 10
         except PermissionError:
             return use.memory_bytes
     return total
 
 
-def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int | None:
+def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int:
     """What a process says there, or any of its threads: its first one may have ended, and says nothing then.
 
     Raises PermissionError.
@@ -97,4 +97,4 @@ def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int | None:
             continue
         if found:
             return sum(map(int, found))
-    return None
+    return 0

@@ -201,8 +201,8 @@ class Window:
         the candidate's own unrest excuses nothing.
         """
         first = next(iter(self.references.values()))
-        come = [n for n, alone_ms in enumerate(first.alone_ms) if not math.isnan(alone_ms)]
-        rounds = [n for n in come if n in self._measured()[0]]
+        measured = self._measured()[0] if first.alone_ms else ()
+        rounds = [n for n in measured if not math.isnan(first.alone_ms[n])]
         if not rounds:
             return 0.0
         ours, theirs = (
