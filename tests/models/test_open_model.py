@@ -21,7 +21,7 @@ from stark.models import FORMS, PROVIDERS, key_variables, open_model
         ("vllm:Qwen/Qwen3@http://gpu1:8000/v1", "vllm:Qwen/Qwen3"),
         ("llamacpp:any", "llamacpp:any"),
         ("openai-compatible:m@2025@https://host/v1", "openai-compatible:m@2025"),
-        ("exec:claude -p", "exec:claude"),
+        ("exec:cat -", "exec:cat"),
         ("exec[claude-code]:cd x && claude -p 'a: b'", "exec:claude-code"),
     ],
 )
@@ -66,7 +66,14 @@ def test_the_path_of_no_program_is_refused(tmp_path: Path) -> None:
 
     (tmp_path / "file").chmod(0o755)
     assert "exec:file" == open_model(f"exec:{tmp_path}/file").name
-    assert "exec:no-such" == open_model("exec:no-such").name, "the shell may know it"
+
+
+def test_a_name_that_the_shell_does_not_know_is_refused() -> None:
+    with pytest.raises(UsageError, match="names no-such, which is no program; install it"):
+        open_model("exec:no-such --fast")
+
+    for known in ("cat", "if", "eval", '"$AGENT"'):
+        assert open_model(f"exec[mine]:{known} x").name == "exec:mine"
 
 
 def test_only_a_command_takes_a_label() -> None:

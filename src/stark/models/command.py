@@ -17,6 +17,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path, PurePath
@@ -151,15 +152,21 @@ class CommandModel:
 
 
 def check_program(command: str) -> None:
-    """Raise UsageError where a command starts with the path of no program.
+    """Raise UsageError where a command starts with the path or the name of no program.
 
-    A name without a path is left to the shell, which knows more of them than we do.
+    The shell is asked for names, since it has commands of its own; what it would expand is left to it.
     """
     program = _program(command)
-    if re.fullmatch(r"[\w.+-]*/[\w.+/-]*", program) and shutil.which(program) is None:
-        raise UsageError(
-            f"exec: names {program}, which is no program; correct the path, or make the file executable"
-        )
+    if not re.fullmatch(r"[\w.+/][\w.+/-]*", program):
+        return
+    if "/" in program:
+        found, advice = shutil.which(program) is not None, "correct the path, or make the file executable"
+    else:
+        asked = ["/bin/sh", "-c", 'command -v "$1"', "sh", program]
+        found = subprocess.run(asked, capture_output=True, check=False).returncode == 0
+        advice = "install it, or write where it is"
+    if not found:
+        raise UsageError(f"exec: names {program}, which is no program; {advice}")
 
 
 def as_text(messages: tuple[Message, ...]) -> str:
