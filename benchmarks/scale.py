@@ -17,6 +17,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import RoleModel
+from stark.core.run import RoleModel, Run
 from stark.core.usage import Budget
 from stark.problems import load_all
 from stark.search.policies.base import Policy
@@ -64,7 +65,7 @@ class Slots:
         self._taken_s = self._full_s = 0.0
 
     @asynccontextmanager
-    async def one(self, seconds: float):
+    async def one(self, seconds: float) -> AsyncIterator[None]:
         """Take a slot for that long."""
         async with self._free:
             self._change(1)
@@ -164,6 +165,8 @@ class Lines:
 
     def attempted(self, cell: Cell, node: Node) -> None: ...
 
+    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None: ...
+
     def left(self, cell: Cell, reason: str, ended: bool) -> None:
         self.runs += 1
         if self.runs % 125 == 0:
@@ -233,7 +236,7 @@ def main() -> int:
         return measure(store, Path(folder), *lay_out(suite(asked.problems), (1,), terms))
 
 
-def measure(store: Store, folder: Path, bench: Bench, runs: list) -> int:
+def measure(store: Store, folder: Path, bench: Bench, runs: list[Run]) -> int:
     """Work on the bench, report, and hold the figures against their bounds."""
     enter(store, bench, runs)
     begun, cpu = time.perf_counter(), time.process_time()

@@ -60,7 +60,7 @@ def _texts() -> dict[str, list[str]]:
 def _claude(path: Path) -> tiktoken.Encoding:
     """Ranks are written as runs: a mark, the first rank, then the tokens in base64."""
     known = json.loads(path.read_text("utf-8"))
-    ranks = {}
+    ranks: dict[bytes, int] = {}
     for line in known["bpe_ranks"].split("\n"):
         _, first, *tokens = line.split(" ")
         ranks |= {base64.b64decode(token): int(first) + n for n, token in enumerate(tokens)}
