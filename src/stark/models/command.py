@@ -160,7 +160,10 @@ def check_program(command: str) -> None:
     if not re.fullmatch(r"[\w.+/][\w.+/-]*", program):
         return
     if "/" in program:
-        found, advice = shutil.which(program) is not None, "correct the path, or make the file executable"
+        found, advice = (
+            shutil.which(program) is not None,
+            "correct the path, or make the file executable",
+        )
     else:
         asked = ["/bin/sh", "-c", 'command -v "$1"', "sh", program]
         found = subprocess.run(asked, capture_output=True, check=False).returncode == 0
