@@ -91,17 +91,20 @@ async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) 
         asked, as_candidate("cpp", answering(asked, result, "torch.ones_like(x[:, :1])"))
     )
 
-    assert ["the problem is degenerate: the mean in every element would pass as its answer"] == [
-        *reference.warnings
-    ]
+    said = "the problem is degenerate: the mean in every element would pass as its answer"
     assert isinstance(found, Correct)
-    assert found.warnings[-1] == reference.warnings[0]
+    assert [said] == of_degeneracy(found.warnings) == of_degeneracy(reference.warnings)
 
 
 async def test_a_single_number_is_no_degenerate_output(executor: Executor) -> None:
     reference = await executor.describe(problem("x.square().mean()"))
 
-    assert () == reference.warnings
+    assert not of_degeneracy(reference.warnings)
+
+
+def of_degeneracy(warnings: tuple[str, ...]) -> list[str]:
+    """Those that do not depend on how busy the machine is."""
+    return [said for said in warnings if "degenerate" in said]
 
 
 REMEMBERS = """

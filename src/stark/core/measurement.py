@@ -27,8 +27,9 @@ class Measurement(Frozen):
     """Whether the device's last-level cache was overwritten before each call."""
 
     resolution_ms: float = Field(default=0.0, ge=0)
-    """How far two processes that run the same program may steadily differ, as the judge's own runs of the
-    reference against itself found. More samples do not average it away."""
+    """By how much the latency may be wrong in a way that more samples do not average away, in milliseconds: how far two
+    processes that run the same program steadily differ, what asking costs, and what clocks leave unexplained. A
+    thousand times the latency where it could not be measured."""
 
     @property
     def latency_ms(self) -> float:

@@ -15,11 +15,13 @@ from stark.core.measurement import Measurement  # noqa: E402
 from stark.evaluator.judge import server  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.problem.inputs import _Blaming  # noqa: E402
+from stark.evaluator.judge.problem.twin import ran_out  # noqa: E402
 from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
+from stark.evaluator.judge.room import Room  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
 from stark.evaluator.protocol import Limits  # noqa: E402
 from stark.testing.candidates import PROBLEM  # noqa: E402
-from stark.testing.nodes import measurement  # noqa: E402
+from stark.testing.nodes import DEVICE, measurement  # noqa: E402
 
 
 class Child:
@@ -77,10 +79,56 @@ def test_one_that_does_not_fit_on_the_device_is_refused(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(PreparedReference, "_new_set", full)
     prepared = object.__new__(PreparedReference)
-    prepared.problem = PROBLEM
+    prepared.problem, prepared.device = PROBLEM, torch.device("cpu")
 
     with pytest.raises(ProblemError, match="no memory for the max-autotune reference"):
         prepared.started("max-autotune", Limits())
+
+
+@pytest.mark.parametrize(
+    ("kind", "starts"),
+    [("out_of_memory", 2), ("crashed", 1)],
+    ids=["memory may be free the next time", "what fails fails again"],
+)
+def test_what_lacked_memory_is_started_anew(
+    kind: Any, starts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def fails(self: PreparedReference, name: str, limits: Limits) -> Any:
+        started.append(name)
+        raise ProblemError("it does not run") from ChildFailed(kind, "no")
+
+    monkeypatch.setattr(PreparedReference, "started", fails)
+    prepared = object.__new__(PreparedReference)
+    prepared._running = {}
+
+    for _ in range(2):
+        with pytest.raises(ProblemError, match="it does not run"):
+            prepared.running("compile", Limits())
+
+    assert starts == len(started)
+
+
+@pytest.mark.parametrize(("free_gb", "refused"), [(64, True), (66, False)])
+def test_a_compiled_reference_leaves_room_to_judge_beside_it(
+    free_gb: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = 6_440_000_000
+    room = Room(DEVICE, large, large, results=1, trials=6, draw_s=0.1, peak_bytes=3 * large)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_gb * 10**9, 141 * 10**9))
+    prepared: Any = object.__new__(PreparedReference)
+    prepared.problem, prepared.device, prepared.room = PROBLEM, torch.device("cuda"), room
+    prepared.shared = SimpleNamespace(arena=SimpleNamespace(size=2 * large))
+
+    try:
+        prepared._check_room_for("compile")
+        said = ""
+    except ProblemError as error:
+        assert ran_out(error)
+        said = str(error)
+
+    assert refused == ("the compile reference would need 65 GB" in said), said
 
 
 @pytest.mark.parametrize(("busy", "said"), [(0, 0), (2, 0), (9, 1)])
@@ -89,10 +137,9 @@ def test_a_reference_that_was_disturbed_is_timed_again(
 ) -> None:
     tried: list[object] = []
 
-    def timed(*_: object) -> Measurement:
+    def timed(*_: object) -> tuple[Measurement, bool]:
         tried.append(None)
-        unsure_ms = 2000.0 if len(tried) <= busy else 0.4
-        return measurement(2.0).model_copy(update={"resolution_ms": unsure_ms})
+        return measurement(2.0), len(tried) > busy
 
     monkeypatch.setattr("stark.evaluator.judge.prepared.time_alone", timed)
     prepared: Any = object.__new__(PreparedReference)

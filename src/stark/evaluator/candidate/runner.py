@@ -26,6 +26,7 @@ from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
+from stark.evaluator.candidate.shortage import is_shortage
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
@@ -58,6 +59,8 @@ class Runner:
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
         self.returned_before: list[list[object]] = []
+        """Kept alive, and nothing more: the judge may still read them."""
+
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
@@ -89,10 +92,8 @@ class Runner:
         """The boundary: whatever the program raises becomes the answer."""
         try:
             return {"ok": True, **work(request)}
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            return {"ok": False, "kind": "out_of_memory", "error": self._describe(error)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt are the program's too
-            kind = "out_of_memory" if _is_memory_error(error) else "raised"
+            kind = "out_of_memory" if is_shortage(error) else "raised"
             types = _types(error)[:MOST_TYPES]
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
@@ -372,15 +373,6 @@ def _types(error: BaseException) -> list[str]:
             break
         current = current.__cause__
     return [name[:LONGEST_TYPE] for name in found]
-
-
-def _is_memory_error(error: BaseException) -> bool:
-    text = str(error)
-    return (
-        "can't allocate memory" in text
-        or "std::bad_alloc" in text
-        or "CUDA error: out of memory" in text
-    )
 
 
 def _nothing_loaded(*_: object) -> None:

@@ -82,7 +82,6 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     """Load, verify and time a candidate whose build is ready. The caller holds the device."""
     child = _start(attempt, built, prepared)
     attempt.sandbox = child.layers
-    output = ""
     try:
         _load(attempt, child, built.source, prepared)
         verified = _verify(attempt, child, prepared)
@@ -109,14 +108,16 @@ def generalizes(
     for change, prepared in elsewhere:
         attempt = Attempt(request.model_copy(update={"effort": "search"}))
         child = _start(attempt, built, prepared)
-        tried += 1
         try:
             _load(attempt, child, built.source, prepared)
             _verify(attempt, child, prepared)
         except Verdict as verdict:
+            if isinstance(verdict.evaluation, OutOfMemory):
+                continue  # it may be the problem itself, which is there as well, that leaves too little
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
         finally:
             child.close()
+        tried += 1
     return (not failures if tried else None), tuple(failures)
 
 
@@ -326,7 +327,7 @@ def _time(
             random.SystemRandom(),
             TimedContents(prepared, child, list(running.values()), verified.budgets, check),
         )
-    doubts = implausible(candidate.latency_ms, references["eager"].latency_ms, prepared.roofline)
+    doubts = implausible(candidate.latency_ms, references[EAGER].latency_ms, prepared.roofline)
     if doubts:
         with _beside(attempt):
             _check_possible(candidate.latency_ms, prepared)

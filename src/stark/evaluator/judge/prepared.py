@@ -29,10 +29,11 @@ from stark.evaluator.judge.problem.roofline import (
     synchronize,
 )
 from stark.evaluator.judge.problem.signature import Signature
+from stark.evaluator.judge.problem.twin import ran_out
 from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
-from stark.evaluator.judge.running import EAGER, RunningReference, start_reference
+from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.rounds import Timed, time_alone
 from stark.evaluator.judge.trials import Trial, Trials
@@ -45,7 +46,9 @@ NOMINAL_TRIALS = 2
 RANDOM_LIMIT = 1e-2
 """Relative difference of two calls on the same input above which the reference counts as random."""
 
-TIMED_AGAIN = 3
+TIMES_TIMED = 3
+"""How often the reference is timed alone at most, where something disturbs it."""
+
 BUSY = "the machine was busy while the reference was timed alone, so its time is a guess; speedups are measured side by side"
 
 PROFILED = "profiled"
@@ -183,14 +186,15 @@ class PreparedReference:
     def running(self, name: str, limits: Limits) -> RunningReference:
         """A reference in a child of its own, loaded and warm, run by the same code as any candidate.
 
-        Raises ProblemError when it does not run, without trying again.
+        Raises ProblemError when it does not run; for want of memory it is tried again the next time, else it is not.
         """
         if name not in self._running:
             try:
-                started = self.started(name, limits)
+                self._running[name] = started = self.started(name, limits)
                 self._held.callback(started.close)
-                self._running[name] = started
             except ProblemError as error:
+                if ran_out(error):
+                    raise
                 self._running[name] = error
         running = self._running[name]
         if isinstance(running, ProblemError):
@@ -199,6 +203,8 @@ class PreparedReference:
 
     def started(self, name: str, limits: Limits) -> RunningReference:
         """A reference as `running` has it, but a new one, which the caller closes. Raises ProblemError."""
+        if name in COMPILED:
+            self._check_room_for(name)
         try:
             shared = self._new_set(name)
         except torch.OutOfMemoryError as error:
@@ -218,14 +224,26 @@ class PreparedReference:
             shared.arena.close()
             raise
 
+    def _check_room_for(self, name: str) -> None:
+        """Raises ProblemError where what a reference takes on a GPU would be lacking for the candidates' verdicts."""
+        if self.device.type == "cpu":
+            return
+        free, _ = torch.cuda.mem_get_info(self.device)
+        needed = self.room.beside_bytes(self.shared.arena.size)
+        if free < needed:
+            raise ProblemError(
+                f"{self.problem.name}: the {name} reference would need {needed / 1e9:.3g} GB with what is judged beside "
+                f"it, and {free / 1e9:.3g} GB of the device are free"
+            ) from torch.OutOfMemoryError("not tried")
+
     def least_ms(self) -> float:
         """The time below which no program can have written what one call computes; 0 where that cannot be said."""
         try:
-            one, other = map(self.trials.expected, self.trials.nominal)
+            drawn, elsewhere = map(self.trials.drawn, self.trials.nominal)
             fresh = fresh_bytes(
-                [output.eager for output in one.outputs],
-                [*one.drawn.tensors, *self.program.model.state_dict().values()],
-                [output.eager for output in other.outputs],
+                self.program.run(drawn),
+                [*drawn.tensors, *self.program.model.state_dict().values()],
+                self.program.run(elsewhere),
             )
         except torch.OutOfMemoryError:
             raise
@@ -255,10 +273,10 @@ class PreparedReference:
 
     def _timed(self, limits: Limits) -> tuple[Measurement, tuple[str, ...]]:
         """The reference's own latency, timed again while something else runs, and a sentence where that did not help."""
-        for _ in range(TIMED_AGAIN):
+        for _ in range(TIMES_TIMED):
             timed = Timed(self.running(EAGER, limits), self.device.type, limits.time_s, self.slots)
-            found = time_alone(timed, limits.timing_budget_s)
-            if found.resolution_ms < found.latency_ms:
+            found, steady = time_alone(timed, limits.timing_budget_s)
+            if steady:
                 return found, ()
         return found, (BUSY,)
 

@@ -72,6 +72,12 @@ class Room:
         between = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
         return WORKING * (self.expected_bytes + between)
 
+    def beside_bytes(self, shared_bytes: int) -> float:
+        """What one more running reference takes, with the expected values that the judge works out beside it."""
+        between = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
+        context = CONTEXT_BYTES[self.device.kind]
+        return shared_bytes + self.peak_bytes + context + self.expected_bytes + between
+
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into what may be kept."""

@@ -165,6 +165,9 @@ class Judge:
             preparing.result()
         with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
+            prepared.running(
+                EAGER, request.limits
+            )  # while no candidate is there to take the memory
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
@@ -222,6 +225,8 @@ class Judge:
 
     def _prepare(self, problem: Problem) -> PreparedReference:
         """The problem made ready. The caller holds the device."""
+        if not works(self.device):
+            raise RuntimeError("the device was lost before, by another problem")
         return self._shelf.take(
             problem,
             lambda: PreparedReference(problem, self.device, self.sheet, self.forkserver),

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.evaluator.judge.problem import impossible  # noqa: E402
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms  # noqa: E402
 
 _CHANCE = torch.Generator().manual_seed(
@@ -38,6 +39,19 @@ def test_what_need_not_be_written_does_not_count(
     result: torch.Tensor, elsewhere: torch.Tensor
 ) -> None:
     assert fresh_bytes([result], [X, WEIGHT], [elsewhere]) <= 8 * 16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int8])
+def test_values_are_told_apart_in_parts_as_in_one(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = [t.to(dtype) for t in (X * WEIGHT * 40, X * 40, Y * WEIGHT * 40)]
+    whole = fresh_bytes(*([t] for t in case))
+
+    monkeypatch.setattr(impossible, "PART_BYTES", 256)
+
+    assert whole > 0
+    assert whole == fresh_bytes(*([t] for t in case))
 
 
 def test_a_value_in_many_places_counts_once() -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge.problem import twin  # noqa: E402
 from stark.evaluator.judge.problem.inputs import Drawn, Program  # noqa: E402
+from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
 
 
 def program(body: str, folder: Path) -> Program:
@@ -100,4 +103,15 @@ def test_what_does_not_run_in_float64_is_not_tried_in_slices(tmp_path: Path) -> 
 def test_memory_errors_are_told_from_others() -> None:
     assert twin.ran_out(torch.OutOfMemoryError("x"))
     assert twin.ran_out(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert twin.ran_out(RuntimeError("CUDA error: out of memory"))
     assert not twin.ran_out(RuntimeError("expected float"))
+
+
+@pytest.mark.parametrize(("kind", "ran_out"), [("out_of_memory", True), ("crashed", False)])
+def test_a_reference_that_has_no_memory_in_its_own_process_is_known(
+    kind: Any, ran_out: bool
+) -> None:
+    refused = ProblemError("the eager reference does not run")
+    refused.__cause__ = ChildFailed(kind, "OutOfMemoryError: CUDA out of memory")
+
+    assert ran_out == twin.ran_out(refused)

@@ -28,6 +28,17 @@ def test_a_file_that_was_removed_counts_while_it_is_open_or_mapped(tmp_path: Pat
     assert nameless_bytes([1 << 30]) == 0
 
 
+def test_memory_that_processes_share_is_no_file() -> None:
+    own = [os.getpid()]
+    before = nameless_bytes(own)
+
+    descriptor = os.memfd_create("arena")
+    os.truncate(descriptor, SIZE)
+    with mmap.mmap(descriptor, SIZE), mmap.mmap(-1, SIZE):
+        assert before == nameless_bytes(own)
+    os.close(descriptor)
+
+
 def test_what_lies_elsewhere_counts_for_a_folder(tmp_path: Path) -> None:
     assert folders.excess(tmp_path, folders.MOST_BYTES) is None
     assert "more than 8.6 GB" == folders.excess(tmp_path, folders.MOST_BYTES + 1)

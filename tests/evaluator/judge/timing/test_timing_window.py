@@ -123,7 +123,10 @@ def test_calls_that_are_worked_on_together_assure_nothing() -> None:
 
     warnings = window(batched, reference).verdict()[2]
 
-    assert "a call that is asked for by itself may take 1.5 ms longer" in warnings[0]
+    assert (
+        "asked for one at a time, a call takes up to 1.5 ms longer than in a block of 10"
+        in warnings[0]
+    )
     assert lowest_speedup(batched, reference) < 1.1
     assert lowest_speedup(quick, reference) > 3
     assert () == window(quick, reference).verdict()[2]
@@ -147,6 +150,21 @@ def test_events_that_leave_out_a_part_of_the_time_are_no_win() -> None:
 
     assert lowest_speedup(on_device(0.7, 1.0, [0.0] * 16), reference) < 1.01
     assert lowest_speedup(on_device(0.7, 0.7, [0.0] * 16), reference) > 1.3
+
+
+def test_what_came_late_counts_as_time_on_the_clock_that_sees_it() -> None:
+    reference = on_device(1.0, 1.0, [0.0] * 16)
+    said = {}
+    for claimed_ms in (1.0, 0.5):
+        late = on_device(claimed_ms, 1.0, [0.0] * 16)
+        late.beside_ms = [5.0] * 16
+        ours, _, warnings = window(late, reference).verdict()
+        said[ours.clock] = (ours.latency_ms, warnings[-1].partition("; ")[2])
+
+    assert (1.0, "its interval is wider for that") == said["device_events"]
+    late_ms, counts = said["judge_wall"]
+    assert 1.49 == pytest.approx(late_ms)
+    assert "that counts as its time" == counts
 
 
 def test_events_of_a_short_call_cannot_claim_nothing() -> None:

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import torch
 
-from stark.evaluator.judge.verify.oracle import as_real
+from stark.evaluator.judge.verify.oracle import as_real, pieces
 
 SURELY = 2.0
 """How many times faster than the measured bandwidth writing may be. A copy, by which it is measured, reads as much as it
 writes, and on a CPU may read what it overwrites too."""
+
+PART_BYTES = 1 << 29
+"""About how much is sorted at once, which takes several times as much memory."""
+
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fresh_bytes(
@@ -24,12 +29,17 @@ def fresh_bytes(
 
     `results` are its own, `given` its inputs and weights, `elsewhere` the results of other inputs.
     """
+    own, had = ([as_real(t) for t in tensors] for tensors in (results, (*given, *elsewhere)))
+    parts = 1 + 2 * (sum(t.nbytes for t in (*own, *had)) // PART_BYTES)  # odd, see `_values`
     total = 0
-    known = [as_real(tensor) for tensor in (*given, *elsewhere)]
-    for dtype in {as_real(result).dtype for result in results}:
-        own = _values([as_real(result) for result in results], dtype)
-        had = _values(known, dtype)
-        total += int((~torch.isin(own, had, assume_unique=True)).sum()) * dtype.itemsize
+    for dtype in {result.dtype for result in own}:
+        for part in range(parts):
+            new = ~torch.isin(
+                _values(own, dtype, part, parts),
+                _values(had, dtype, part, parts),
+                assume_unique=True,
+            )
+            total += int(new.sum()) * dtype.itemsize
     return total
 
 
@@ -38,9 +48,17 @@ def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
     return max(fresh - cache_bytes, 0.0) / (SURELY * bandwidth_gb_s) / 1e6
 
 
-def _values(tensors: list[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
-    """The different values of a type in some tensors."""
-    found = [tensor.reshape(-1).unique() for tensor in tensors if tensor.dtype == dtype]
+def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
+    """The different values of a type in some tensors: those whose bits, as a number, leave `part` when divided by `parts`.
+
+    An odd number of parts shares out values of which half the bits are always zero, too.
+    """
+    found = [
+        piece[piece.view(_BITS[dtype.itemsize]) % parts == part].unique()
+        for tensor in tensors
+        if tensor.dtype == dtype
+        for (piece,) in pieces(tensor)
+    ]
     if not found:
         return torch.empty(0, dtype=dtype, device=tensors[0].device)
     values = torch.cat(found).unique()

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import torch
 
 from stark.core.errors import ProblemError
+from stark.evaluator.candidate.shortage import is_shortage
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.processes.children import ChildFailed
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
 
 WHOLE = 1
@@ -120,9 +122,9 @@ def ran_out(error: BaseException) -> bool:
     """Whether an error, or what it blames, says that memory did not suffice."""
     if isinstance(error, ProblemError) and error.__cause__ is not None:
         return ran_out(error.__cause__)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        "can't allocate memory" in str(error)
-    )
+    if isinstance(error, ChildFailed):
+        return error.kind == "out_of_memory"
+    return is_shortage(error)
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -221,7 +221,7 @@ class Child:
         self._began_with_bytes = 0
         self._runner_pid = pid
         self._folder_due = 0.0
-        self._processes: Iterable[int] = ()
+        self._processes: Collection[int] = ()
         self._standing: Standstill | None = None
         self._code: int | None = None
 

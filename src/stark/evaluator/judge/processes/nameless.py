@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _MAPPED = re.compile(
-    r"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ ([1-9]\d*) +(?!/memfd:).* \(deleted\)$",
+    r"^([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) \S+ ([1-9]\d*) +(?! |/memfd:|/dev/zero |/SYSV).* \(deleted\)$",
     re.MULTILINE,
 )
-"""In `/proc/PID/maps`: where a removed file is mapped, from which of its bytes on, and its number. What the judge shares is none."""
+"""In `/proc/PID/maps`: where a removed file is mapped, from which of its bytes on, and its number. Memory that processes
+share is named like one and is none: it counts where memory does."""
 
 
 def nameless_bytes(processes: Iterable[int]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Standstill:
     """When it was told to, on the clock of `time.perf_counter`: the last time, if anything of it ran after the first."""
 
 
-def stop(root: int, known: Iterable[int] = ()) -> Standstill:
+def stop(root: int, known: Collection[int] = ()) -> Standstill:
     """Stop a process and everything below it; `known` are told first, before anyone is looked for. Raises Restless."""
     _tell(known, signal.SIGSTOP)
     begin = since = time.perf_counter()

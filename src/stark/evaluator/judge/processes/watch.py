@@ -88,12 +88,16 @@ def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int:
 
     Raises PermissionError.
     """
-    for place in (process, *process.glob("task/*")):
+    try:
+        places = (process, *process.glob("task/*"))
+    except FileNotFoundError:
+        return 0  # it ended meanwhile, as any of them may
+    for place in places:
         try:
             found = fields.findall((place / name).read_text(errors="replace"))
         except PermissionError:
             raise
-        except OSError:  # it ended meanwhile
+        except OSError:
             continue
         if found:
             return sum(map(int, found))

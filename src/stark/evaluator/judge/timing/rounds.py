@@ -49,7 +49,7 @@ ALONE = 8
 ALONE_SHARE = 0.5
 """Share of the rounds in which they are."""
 
-DISTURBED_ROUNDS = 2
+PATIENCE = 3
 """How many times the rounds and the seconds are granted where rounds do not count."""
 
 
@@ -245,8 +245,8 @@ class Contents(Protocol):
         """Called after the last round."""
 
 
-def time_alone(program: Timed, budget_s: float) -> Measurement:
-    """The latency of one program by itself, on whatever its slots hold."""
+def time_alone(program: Timed, budget_s: float) -> tuple[Measurement, bool]:
+    """The latency of one program by itself, on whatever its slots hold, and whether enough rounds count."""
     calls = program.calls_for(program.warm_up())
     asking_ms = program.asking_ms(calls) if program.device_kind == "cpu" else 0.0
     deadline = time.monotonic() + budget_s
@@ -255,7 +255,8 @@ def time_alone(program: Timed, budget_s: float) -> Measurement:
     ):
         program.awake(list(range(calls)))
     program.child.resume()
-    return Window(program, {"": program}, calls, asking_ms).measurement(program, by_wall=False)
+    window = Window(program, {"": program}, calls, asking_ms)
+    return window.measurement(program, by_wall=False), window.measurable()
 
 
 def time_together(
@@ -290,14 +291,14 @@ def _rounds(
     """Sample until there is enough; returns the last round."""
     last: Round | None = None
     begin = time.monotonic()
-    for count in range(1, DISTURBED_ROUNDS * MOST_ROUNDS + 1):
+    for count in range(1, PATIENCE * MOST_ROUNDS + 1):
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
         over = (time.monotonic() - begin) / budget_s
         counted = len(window.counted())
         if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
             break
-        if count >= FEWEST_ROUNDS_WHEN_SLOW and over > 1 + DISTURBED_ROUNDS:
+        if count >= FEWEST_ROUNDS_WHEN_SLOW and over > PATIENCE:
             break
     assert last is not None
     return last
@@ -309,7 +310,7 @@ def _round(
     """One sample of each, in random order."""
     slots = chance.sample(range(everyone[0].places), calls)
     one_by_one = 0
-    if calls > 1 and chance.random() < ALONE_SHARE:
+    if everyone[0].device_kind == "cpu" and calls > 1 and chance.random() < ALONE_SHARE:
         # As many that nobody knows which is the last, whose results are looked at.
         one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
     blocks: dict[int, Block] = {}

@@ -31,7 +31,7 @@ FORGED_FACTOR, FORGED_MS = 1.5, 0.01
 """How far the wall clock may exceed what the device events claim, beyond its own noise, before the wall clock counts."""
 
 UNMEASURABLE = 1000.0
-"""What a reference that was always disturbed may be wrong by, in its own times."""
+"""What a time of which too few rounds count may be wrong by, in its own times."""
 
 LATE_SHARE = 0.1
 """Share of a block that its results may be late by, beyond noise, before the lateness counts as time."""
@@ -65,12 +65,16 @@ class Window:
     def counted(self) -> list[int]:
         """The rounds in which nobody was disturbed.
 
-        A candidate that nearly always waits does so by itself, having more threads than there are cores.
+        A candidate that waits in most of them does so by itself, having more threads than there are cores.
         """
         flags = [reference.disturbed for reference in self.references.values()]
         if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
             flags.append(self.candidate.disturbed)
         return [n for n, disturbed in enumerate(zip(*flags, strict=True)) if not any(disturbed)]
+
+    def measurable(self) -> bool:
+        """Whether enough rounds count."""
+        return self._measured()[1]
 
     def _measured(self) -> tuple[Sequence[int], bool]:
         """The rounds that are reported: those that count, or all and False where too few do."""
@@ -91,6 +95,7 @@ class Window:
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
         """The measurements, on the clock that can be believed."""
         forged = self._forged()
+        by_wall = forged is not None
         warnings = [] if forged is None else [forged]
         disturbed = len(self.candidate.block_ms) - len(self.counted())
         if disturbed > len(self.candidate.block_ms) / 2:
@@ -100,17 +105,17 @@ class Window:
             )
         late = self._late_ms()
         if late:
+            counts = by_wall or not self.candidate.event_ms
+            meaning = "that counts as its time" if counts else "its interval is wider for that"
             warnings.append(
-                f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was "
-                "done; that counts as its time"
+                f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was done; {meaning}"
             )
         together = self._together_ms()
         if together > TOGETHER_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
-                f"a call that is asked for by itself may take {together:.3g} ms longer than in a block of {self.calls}, "
-                "where they can be worked on together: the interval is wide for that"
+                f"asked for one at a time, a call takes up to {together:.3g} ms longer than in a block of {self.calls}, where "
+                "several can be done together; its interval is wider for that"
             )
-        by_wall = forged is not None
         return (
             self.measurement(self.candidate, by_wall),
             {name: self.measurement(one, by_wall) for name, one in self.references.items()},

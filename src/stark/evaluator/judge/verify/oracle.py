@@ -147,7 +147,7 @@ def measure(
     count = max(result.numel(), 1)
     squared_error = largest = 0.0
     unlike = 0
-    for ours, theirs in _pieces(result, oracle):
+    for ours, theirs in pieces(result, oracle):
         theirs = theirs.double()
         difference = (ours if ours.is_floating_point() else ours.double()) - theirs
         squares = float(torch.dot(difference, difference))
@@ -186,7 +186,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor, briefly: bool = Fals
         errors = measure(result, expected.oracle, expected.scale)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = (passes or not briefly) and all(
-        _close(ours, theirs, tolerance) for ours, theirs in _pieces(result, expected.eager)
+        _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
     )
     return Comparison(errors, allowed, budget, cap, close, passes)
 
@@ -245,10 +245,10 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 
 def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Float64 pieces of tensors of one size, made one at a time."""
-    return (tuple(piece.double() for piece in pieces) for pieces in _pieces(*tensors))
+    return (tuple(piece.double() for piece in pieces) for pieces in pieces(*tensors))
 
 
-def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Pieces of tensors of one size, as they are."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     size = CHUNKS[flat[0].device.type]
