@@ -75,7 +75,7 @@ class TimedContents:
         """What the slots of this round hold."""
 
         self._alone: list[Drawn] = []
-        """What calls of this round have that are asked for one by one."""
+        """What calls of this round have that are asked for one by one, and the untimed one before them."""
 
         self._before: Drawn | None = None
         """What the untimed call before this round's blocks has."""
