@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from stark.core.evaluation import Correct, Incorrect, Rejected
 from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.evaluator.executors import Executor, open_executor
 from stark.evaluator.protocol import Limits
 from stark.testing.candidates import PROBLEM, as_candidate
@@ -82,6 +83,11 @@ async def test_the_regime_of_a_failure_is_named(executor: Executor) -> None:
     assert found.error.startswith("with mixed inputs, output 0:")
 
 
+def degeneracies(said: Reference | Correct) -> list[str]:
+    """Warnings of these alone: a busy machine brings others."""
+    return [warning for warning in said.warnings if "degenerate" in warning]
+
+
 async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) -> None:
     result = "torch.softmax(x[:, :1], 1)"
     asked = problem(result)
@@ -91,17 +97,15 @@ async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) 
         asked, as_candidate("cpp", answering(asked, result, "torch.ones_like(x[:, :1])"))
     )
 
-    assert ["the problem is degenerate: the mean in every element would pass as its answer"] == [
-        *reference.warnings
-    ]
+    said = "the problem is degenerate: the mean in every element would pass as its answer"
     assert isinstance(found, Correct)
-    assert found.warnings[-1] == reference.warnings[0]
+    assert [said] == degeneracies(reference) == degeneracies(found)
 
 
 async def test_a_single_number_is_no_degenerate_output(executor: Executor) -> None:
     reference = await executor.describe(problem("x.square().mean()"))
 
-    assert () == reference.warnings
+    assert [] == degeneracies(reference)
 
 
 REMEMBERS = """
