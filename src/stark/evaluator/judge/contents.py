@@ -7,6 +7,7 @@ for other inputs is wrong, and the candidate cannot know which are looked at clo
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.rounds import Block, Round
-from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor
+from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor, as_real
 
 GLANCED_SHARE = 0.5
 """Share of the rounds of which all results are held against the reference's; the last one always is."""
@@ -74,7 +75,7 @@ class TimedContents:
         """What the slots of this round hold."""
 
         self._alone: list[Drawn] = []
-        """What calls of this round have that are asked for one by one."""
+        """What calls of this round have that are asked for one by one, and the untimed one before them."""
 
         self._before: Drawn | None = None
         """What the untimed call before this round's blocks has."""
@@ -210,15 +211,18 @@ def _addresses(at: object, call: int) -> list[int]:
 
 
 def _near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
-    """Whether two results agree up to rounding, in their own precision: quick, and never the last word."""
+    """Whether two results agree up to rounding, in their own precision or float32's: quick, and never the last word."""
+    ours, theirs = as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
         return torch.equal(ours, theirs)
     flat = ours.reshape(-1), theirs.reshape(-1)
+    precise = torch.promote_types(ours.dtype, torch.float32)
     wrong = size = 0.0
     chunk = CHUNKS[ours.device.type]
     for begin in range(0, ours.numel(), chunk):
-        mine, other = (piece[begin : begin + chunk].float() for piece in flat)
+        mine, other = (piece[begin : begin + chunk].to(precise) for piece in flat)
         difference = mine - other
         wrong += float(torch.dot(difference, difference))
         size += float(torch.dot(other, other))
-    return wrong <= limit * limit * size  # false for NaN
+    # False for NaN, and where squares are too large.
+    return wrong <= limit * limit * size < math.inf

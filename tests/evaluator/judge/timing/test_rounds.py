@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -191,6 +192,31 @@ def test_the_calls_that_come_one_by_one_have_new_inputs_and_no_known_number() ->
     came = [not math.isnan(alone_ms) for alone_ms in candidate.alone_ms]
     assert len(candidate.block_ms) == len(came) > sum(came) == len(lasts)
     assert len(set(lasts)) > 1
+
+
+def test_no_call_on_the_kept_slot_has_what_an_earlier_one_had() -> None:
+    contents, candidate, events = Noted(), Sleeper(0.0002), []
+    ask = candidate.ask
+
+    def noted(place: int, _: object) -> None:
+        if place == 0:
+            events.append(("written", candidate.stopped))
+
+    def asked(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        if request["slots"] == [50]:
+            events.append(("asked", False))
+        return ask(request, limit_s)
+
+    candidate.ask = asked  # type: ignore[method-assign]
+    contents.write = contents.write_alone = noted  # type: ignore[assignment, method-assign]
+
+    together(
+        Timed(Sleeper(0.0002), "cpu", 10.0, 51), Timed(candidate, "cpu", 10.0, 51), 0.3, contents
+    )
+
+    calls = [before for before, now in itertools.pairwise(events) if now[0] == "asked"]
+    assert {"written"} == {name for name, _ in calls}
+    assert {True, False} == {stopped for _, stopped in calls}
 
 
 def test_a_candidate_stands_still_but_for_its_own_samples() -> None:

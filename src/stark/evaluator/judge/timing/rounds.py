@@ -123,15 +123,16 @@ class Timed:
     def alone(self, calls: int, write: Callable[[int], None]) -> Block:
         """Let it run for an untimed call and for some that are timed one by one.
 
-        Before each of these, `write` is called with its number and brings new inputs into the slot that is kept for them.
-        Returns the last of them.
+        Before each, `write` is called with its number, 0 for the untimed one, and brings new inputs into the slot that is
+        kept for them. Returns the last of them.
         """
         taken = []
+        write(0)
         self.child.resume()
         try:
             self._warm()
             with self._beside_it():
-                for number in range(calls):
+                for number in range(1, calls + 1):
                     write(number)
                     _, wall_ms, block = self._time([self.slots - 1])
                     taken.append(wall_ms)
@@ -230,7 +231,7 @@ class Contents(Protocol):
         """Called before every round: may look at the last round's results; chooses the next inputs."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each of a program's calls that are asked for one by one: write its inputs."""
+        """Called before each of a program's calls that are asked for one by one, and the untimed one before them: write its inputs."""
 
     def take(self, place: int, block: Block) -> None:
         """Called after the last of them, and after the untimed call before a block with its block: results are where the program says."""
