@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, Subquery, and_, case, func, select
+from sqlalchemy import Row, Select, Subquery, and_, case, exists, func, select
 
 from stark.core.base import Frozen
 from stark.store.codec import read_budget
@@ -28,7 +28,8 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     latency_ms: float | None
-    """Of the fastest correct candidate, by the lower end of its speedup's interval; of the final check where there was one."""
+    """Of the fastest correct candidate, by the lower end of its speedup's interval. Where there was a final check it is
+    that check's, and None if nothing held in it."""
 
     speedup_vs_eager: float | None
     """Of that same candidate."""
@@ -49,6 +50,8 @@ def summaries_query() -> Select[Any]:
         .subquery()
     )
     ranked, checked = _ranked(NodeRow), _ranked(PromotionRow)
+    # Once there was a final check only what held counts, and nothing may have.
+    was_checked = exists().where(PromotionRow.run_id == RunRow.id)
     return (
         select(
             RunRow.id,
@@ -57,8 +60,10 @@ def summaries_query() -> Select[Any]:
             RunRow.ended_reason,
             func.coalesce(counted.c.attempts, 0).label("attempts"),
             func.coalesce(counted.c.correct, 0).label("correct"),
-            func.coalesce(checked.c.latency_ms, ranked.c.latency_ms).label("latency_ms"),
-            func.coalesce(checked.c.speedup_vs_eager, ranked.c.speedup_vs_eager).label(
+            case((was_checked, checked.c.latency_ms), else_=ranked.c.latency_ms).label(
+                "latency_ms"
+            ),
+            case((was_checked, checked.c.speedup_vs_eager), else_=ranked.c.speedup_vs_eager).label(
                 "speedup_vs_eager"
             ),
         )
