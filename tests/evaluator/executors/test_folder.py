@@ -215,10 +215,39 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         await waiting
 
 
-async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker(tmp_path: Path) -> None:
+async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker_and_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting = await ask(tmp_path, 1)
-    (tmp_path / "requests" / "gone.json").symlink_to(tmp_path / "nowhere")
+    (request,) = (tmp_path / "requests").glob("*.json")
+    claim, said = folder._claim, list[str]()
 
-    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=str)
-    assert "was withdrawn" == await folder._serve_one(tmp_path, "gone", Counting())
+    def claimed(path: Path) -> bool:
+        (tmp_path / "requests" / "gone.json").unlink(missing_ok=True)
+        return claim(path)
+
+    monkeypatch.setattr(folder, "_claim", claimed)
+    (tmp_path / "requests" / "gone.json").write_text("soon withdrawn")
+
+    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=said.append)
+
+    assert sorted(["gone was withdrawn", f"{request.stem} correct"]) == sorted(said)
     await asyncio.gather(*waiting)
+
+
+async def test_a_fault_of_the_judge_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    (waiting,) = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+
+    class Broken(Counting):
+        async def evaluate(
+            self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+        ) -> Evaluation:
+            raise FileNotFoundError("the judge's own")
+
+    with pytest.raises(FileNotFoundError, match="the judge's own"):
+        await asyncio.wait_for(serve_folder(tmp_path, Broken(), once=True, report=str), 10)
+
+    assert request.exists()
+    assert not (tmp_path / "claims" / request.stem).exists()
+    waiting.cancel()
