@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stark.core.errors import JudgeUnavailable, UsageError
-from stark.core.evaluation import Correct
-from stark.evaluator.executors import open_executor
+from stark.core.evaluation import Correct, TimedOut
+from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import Evaluate, Evaluated, Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 
@@ -43,6 +43,22 @@ async def test_a_judge_behind_any_command() -> None:
 
     assert "correct" == found.status
     await executor.close()
+
+
+async def test_a_request_is_answered_within_the_limits_that_it_came_with() -> None:
+    pytest.importorskip("torch")
+    judges = open_judges("local:cpu")
+    candidate = as_candidate("cpp", FAULTS["honest"][0] + "\n# never built before")
+    limits = Limits(build_s=0.001)
+
+    answer = await judges.answer(
+        Evaluate(id="", problem=PROBLEM, candidate=candidate, limits=limits)
+    )
+
+    assert isinstance(answer, Evaluated)
+    assert isinstance(answer.evaluation, TimedOut)
+    assert "build" == answer.evaluation.phase
+    await judges.close()
 
 
 async def test_a_judge_that_cannot_start_says_why() -> None:

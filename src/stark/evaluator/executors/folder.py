@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -23,7 +24,6 @@ from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, U
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors.base import Executor
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -155,6 +155,14 @@ class FolderExecutor:
         sys.stderr.flush()
 
 
+class Judges(Protocol):
+    """What a worker has requests answered by."""
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        """The answer to a request as it is, its limits included. Raises JudgeUnavailable."""
+        ...
+
+
 def require_requests(folder: Path) -> None:
     """Raises UsageError for a folder that no orchestrator has used."""
     if not (folder / "requests").is_dir():
@@ -164,10 +172,11 @@ def require_requests(folder: Path) -> None:
 
 
 async def serve_folder(
-    folder: Path, executor: Executor, once: bool, report: Callable[[str], None]
+    folder: Path, judges: Judges, once: bool, report: Callable[[str], None]
 ) -> int:
     """The worker's side: judge what waits in `folder`, several requests in flight; returns how many were answered.
 
+    Each is judged within the limits that came with it: who asks decides on them, and its id stands for them too.
     With `once` it returns when nothing waits any more, and after an answer has looked a while for what its receiver
     asks next; otherwise it goes on until it is cancelled.
     """
@@ -177,7 +186,7 @@ async def serve_folder(
     try:
         while True:
             for name in _waiting(folder, IN_FLIGHT - len(working), set(working)):
-                working[name] = asyncio.create_task(_serve_one(folder, name, executor))
+                working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
                     return answered
@@ -200,7 +209,7 @@ async def serve_folder(
             (folder / "claims" / name).unlink(missing_ok=True)
 
 
-async def _serve_one(folder: Path, name: str, executor: Executor) -> Answer | None:
+async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
     """Answer one request; None for one that was withdrawn meanwhile. The claim ends with it, however it ends."""
     path = folder / "requests" / f"{name}.json"
     try:
@@ -210,7 +219,7 @@ async def _serve_one(folder: Path, name: str, executor: Executor) -> Answer | No
             return None
         except ValidationError:
             return _refused(folder, name)
-        answer = await _answered(request, name, executor)
+        answer = (await judges.answer(request)).model_copy(update={"id": name})
         _write_result(folder, name, answer)
         return answer
     finally:
@@ -242,22 +251,6 @@ def _told(name: str, answer: Answer | None) -> str:
 
 def _write_result(folder: Path, name: str, answer: Answer) -> None:
     _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
-
-
-async def _answered(request: AnyRequest, name: str, executor: Executor) -> Answer:
-    try:
-        if isinstance(request, Describe):
-            reference = await executor.describe(request.problem)
-            return Described(id=name, reference=reference)
-        if isinstance(request, Compile):
-            candidate = await executor.compiled(request.problem, request.language)
-            return Compiled(id=name, candidate=candidate)
-        evaluation = await executor.evaluate(request.problem, request.candidate, request.effort)
-        return Evaluated(id=name, evaluation=evaluation)
-    except ProblemError as error:
-        return ProblemRefused(id=name, error=str(error))
-    except CompilerRefused as error:
-        return NotCompiled(id=name, reason=str(error))
 
 
 def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
