@@ -4,10 +4,12 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 
 import bench_samples as samples
 import pytest
 
+from stark.bench.account import Account
 from stark.bench.grid import enter, lay_out
 from stark.bench.running import unfinished
 from stark.bench.shared import ModelDoor
@@ -94,6 +96,23 @@ async def test_a_limit_of_the_whole_ends_the_session_and_leaves_runs_to_be_resum
     ended = {summary.id for summary in store.summaries() if summary.ended_reason}
     assert not ended & {cell.run_id for cell in left}
     assert all(not store.unfinished(cell.run_id) for cell in left)
+
+
+async def test_a_run_that_a_limit_of_the_whole_stopped_has_not_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = count()
+
+    def limit(account: Account) -> str | None:
+        """The total moves on while other runs pay."""
+        return f"{next(spent)} tokens" if account.finished >= 20 else None
+
+    monkeypatch.setattr(Account, "limit", limit)
+    bench, watch = samples.new_bench(store), samples.Quiet()
+
+    await samples.work(store, bench, watch=watch)
+
+    assert len(bench.cells) - len(unfinished(store, bench)) == watch.ended
 
 
 async def test_a_limit_counts_what_earlier_sessions_spent(store: Store) -> None:

@@ -121,7 +121,8 @@ class BenchSession:
             self._watch.left(cell, str(error), ended=False)
             return
         self._unreachable = 0
-        self._watch.left(cell, reason, ended=reason != self._account.limit())
+        ended = self._store.ended_reason(cell.run_id) is not None
+        self._watch.left(cell, reason, ended)
 
     async def _optimize(self, cell: Cell) -> str:
         run = self._store.run(cell.run_id)
