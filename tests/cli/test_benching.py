@@ -127,7 +127,10 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
 
     assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
-    said = "refused: two, for the reasons that the report notes; mend that and begin another"
+    said = (
+        "refused: two, for the reasons that the report notes; where the machine is mended `stark bench resume mine` goes on "
+        "and tries them again, and with a mended file begin another bench"
+    )
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
         assert "out of reach" not in each.err and "unfinished" not in each.err

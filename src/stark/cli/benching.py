@@ -188,8 +188,9 @@ def _work(
     lacking = []
     if made.refused:
         lacking.append(
-            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin "
-            "another bench, which takes over the runs of all other problems"
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; where the machine is mended "
+            f"{_go_on(bench, settings)} and tries them again, and with a mended file begin another bench, which takes over "
+            "the runs of all other problems"
         )
     if waiting := len(unfinished(store, bench)):
         reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, Select, Subquery, and_, case, exists, func, select
 
 from stark.core.base import Frozen
-from stark.store.codec import read_budget
+from stark.store.codec import is_refusal, read_budget
 from stark.store.schema import NodeRow, PromotionRow, RunRow
 
 
@@ -36,6 +36,11 @@ class RunSummary(Frozen):
 
     ended_reason: str | None
     """None while the run goes on or waits to be resumed."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because its problem cannot be used."""
+        return is_refusal(self.ended_reason)
 
 
 def summaries_query() -> Select[Any]:
