@@ -37,6 +37,7 @@ from stark.cli.options import (
     StoreOption,
     TokensOption,
     WindowOption,
+    budget_flags,
     by_default,
 )
 
@@ -122,7 +123,7 @@ def optimize(
         {
             "model": model,
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "strategy": strategy,
             "language": language,
             "executor": executor,
@@ -157,7 +158,7 @@ def resume(
     from stark.cli.optimizing import resume as go_on
     from stark.cli.settings import load_settings
 
-    budget = _budget(attempts, tokens, dollars, minutes)
+    budget = budget_flags(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
     models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
     raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
@@ -285,12 +286,6 @@ def options(
 
         typer.echo(__version__)
         raise typer.Exit
-
-
-def _budget(
-    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
-) -> dict[str, float | None]:
-    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
 
 
 def _options(context: typer.Context) -> list[str]:

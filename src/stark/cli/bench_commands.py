@@ -22,6 +22,7 @@ from stark.cli.options import (
     StoreOption,
     TokensOption,
     WindowOption,
+    budget_flags,
     by_default,
 )
 
@@ -124,7 +125,7 @@ def kernelbench(
         {
             "model": model,
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,
             "parallel": in_each,
@@ -137,7 +138,7 @@ def kernelbench(
         numbers(level, "--level"),
         None if problems is None else numbers(problems, "--problems"),
     )
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(
         begin(suite, strategy, seeds, course(start, None, window_tokens), name, way, settings)
@@ -185,14 +186,14 @@ def folder(
         {
             "model": model,
             "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,
             "parallel": in_each,
             "store": store,
         }
     )
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(
         begin(
@@ -219,7 +220,7 @@ def resume(
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
 
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(go_on(name, way, load_settings({"store": store})))
 
@@ -245,9 +246,3 @@ def list_benches(store: StoreOption = None, json: JsonOption = False) -> None:
     from stark.cli.settings import load_settings
 
     raise typer.Exit(tell(load_settings({"store": store}), json))
-
-
-def _budget(
-    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
-) -> dict[str, float | None]:
-    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}

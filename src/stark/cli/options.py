@@ -16,6 +16,13 @@ def by_default(value: str) -> str:
     return rf" \[default: {value}]"
 
 
+def budget_flags(
+    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
+) -> dict[str, float | None]:
+    """The limits that were given, by the names of a budget's fields."""
+    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
+
+
 ATTEMPTS_HELP = "End after so many evaluated candidates."
 STOP_HELP = (
     "`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
