@@ -138,6 +138,16 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     assert "4 of 4 runs have ended" in stark("bench", "list").out
 
 
+def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
+    stark: Stark, bench: list[str], executor: FakeExecutor
+) -> None:
+    refused = stark(*bench, "--strategy", "sampling,reflexion", "--plan-model", "exec:sh answer.sh")
+
+    assert 2 == refused.code
+    assert "the strategies sampling, reflexion have no plan role" in refused.err
+    assert 0 == stark(*bench, "--plan-model", "exec:sh answer.sh").code, "team-only has it"
+
+
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:
     runs = stark(*bench, "--json").document["runs"]
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from stark.cli import requests
-from stark.cli.requests import device_kind, kernel_path, new_id, role_models
+from stark.cli.requests import device_kind, kernel_path, new_id, refuse_unused_models, role_models
 from stark.cli.settings import load_settings
+from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.strategies import strategy
 
@@ -65,6 +66,20 @@ def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:
         role: entry.temperature for role, entry in models.items()
     }
     assert ["exec:all", "exec:all", "exec:debug"] == [entry.model for entry in models.values()]
+
+
+def test_a_role_that_no_strategy_has_takes_no_model() -> None:
+    refuse_unused_models({"plan": "exec:plan", "code": None}, ["sampling", "team-only"])
+    refuse_unused_models({"plan": None}, ["sampling"])
+
+    with pytest.raises(UsageError) as told:
+        refuse_unused_models({"plan": "exec:plan"}, ["sampling"])
+    assert "strategy sampling has no plan role; leave out --plan-model" == str(told.value)
+    with pytest.raises(UsageError) as told:
+        refuse_unused_models({"plan": "a:b", "debug": "a:b"}, ["sampling", "reflexion"])
+    assert (
+        "the strategies sampling, reflexion have no plan or debug role; leave out --plan-model, --debug-model"
+    ) == str(told.value)
 
 
 def test_a_run_keeps_the_policy_that_was_chosen() -> None:

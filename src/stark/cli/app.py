@@ -39,6 +39,7 @@ from stark.cli.options import (
     WindowOption,
     budget_flags,
     by_default,
+    role_flags,
 )
 
 app = typer.Typer(
@@ -114,15 +115,16 @@ def optimize(
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.optimizing import optimize as begin
-    from stark.cli.requests import course, refuse_beside_replay
+    from stark.cli.requests import course, refuse_beside_replay, refuse_unused_models
     from stark.cli.settings import load_settings
 
     if replay is not None:
         refuse_beside_replay(_options(context))
+    models = role_flags(plan_model, code_model, debug_model)
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
+            "models": models,
             "budget": budget_flags(attempts, tokens, dollars, minutes),
             "strategy": strategy,
             "language": language,
@@ -132,6 +134,7 @@ def optimize(
             "store": store,
         }
     )
+    refuse_unused_models(models, [settings.strategy])
     raise typer.Exit(
         begin(problem, settings, seed, course(start, stop, window_tokens), replay, output, json)
     )
@@ -160,7 +163,7 @@ def resume(
 
     budget = budget_flags(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
-    models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
+    models = {"all": model, **role_flags(plan_model, code_model, debug_model)}
     raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
 
 

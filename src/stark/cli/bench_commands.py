@@ -24,6 +24,7 @@ from stark.cli.options import (
     WindowOption,
     budget_flags,
     by_default,
+    role_flags,
 )
 
 bench = typer.Typer(
@@ -117,14 +118,16 @@ def kernelbench(
 ) -> None:
     """Problems of a KernelBench checkout. The same command again goes on where it stopped."""
     from stark.bench.suite import kernelbench as suite_of
-    from stark.cli.benching import Way, begin, numbers
-    from stark.cli.requests import course
+    from stark.cli.benching import Way, begin, names, numbers
+    from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
 
+    models = role_flags(plan_model, code_model, debug_model)
+    refuse_unused_models(models, names(strategy))
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
+            "models": models,
             "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,
@@ -178,14 +181,16 @@ def folder(
 ) -> None:
     """Problem files of one's own, by folder. The same command again goes on where it stopped."""
     from stark.bench.suite import folders
-    from stark.cli.benching import Way, begin
-    from stark.cli.requests import course
+    from stark.cli.benching import Way, begin, names
+    from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
 
+    models = role_flags(plan_model, code_model, debug_model)
+    refuse_unused_models(models, names(strategy))
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
+            "models": models,
             "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,

@@ -73,7 +73,7 @@ def begin(
     refuse_fleeting(settings.store)
     terms = Terms(
         language=chosen_language(settings).name,
-        models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},
+        models={one: role_models(settings, strategy(one).team.roles) for one in names(strategies)},
         executor=settings.executor,
         budget=Budget(**settings.budget.model_dump()),
         parallel=settings.parallel,
@@ -150,16 +150,17 @@ def numbers(written: str, option: str) -> list[int]:
     return list(found)
 
 
+def names(strategies: str) -> list[str]:
+    """The strategies in `stark,sampling`, each once, in the order written. Raises UsageError."""
+    written = [name.strip() for name in strategies.split(",") if name.strip()]
+    if not written:
+        raise UsageError("--strategy names no strategy; write one or more, separated by commas")
+    return list(dict.fromkeys(written))
+
+
 def report_folder(store: str, name: str) -> Path:
     """Where a bench's report goes: beside the store."""
     return kernel_path(store, name).parent.parent / "bench" / name
-
-
-def _names(strategies: str) -> list[str]:
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
-    if not names:
-        raise UsageError("--strategy names no strategy; write one or more, separated by commas")
-    return list(dict.fromkeys(names))
 
 
 def _changed(budget: Budget, total: Mapping[str, float | None]) -> Budget:

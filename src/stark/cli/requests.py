@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -161,6 +161,22 @@ def refuse_beside_replay(options: Iterable[str]) -> None:
         them = "it" if len(said) == 1 else "them"
         raise UsageError(
             f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
+        )
+
+
+def refuse_unused_models(flags: Mapping[str, str | None], strategies: Sequence[str]) -> None:
+    """Raises UsageError for a role's model that none of the strategies would ask.
+
+    `flags` holds what the command line gives, by role. What else sets a model may serve other strategies too.
+    """
+    roles = {role for name in strategies for role in strategy(name).team.roles}
+    unused = [role for role, model in flags.items() if model is not None and role not in roles]
+    if unused:
+        them = "strategy" if len(strategies) == 1 else "the strategies"
+        have = "has" if len(strategies) == 1 else "have"
+        options = ", ".join(f"--{role}-model" for role in unused)
+        raise UsageError(
+            f"{them} {', '.join(strategies)} {have} no {' or '.join(unused)} role; leave out {options}"
         )
 
 
