@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from stark.cli import requests
-from stark.cli.requests import device_kind, kernel_path, new_id, refuse_unused_models, role_models
+from stark.cli.requests import (
+    device_kind,
+    kernel_path,
+    new_id,
+    refuse_unused_models,
+    role_models,
+    store_folder,
+)
 from stark.cli.settings import load_settings
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
@@ -55,6 +62,22 @@ def test_hidden_devices_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_kernels_lie_beside_the_store(store: str, path: str) -> None:
     assert Path(path) == kernel_path(store, "relu-12ab")
+
+
+@pytest.mark.parametrize(
+    ("store", "folder"),
+    [
+        ("sqlite:///runs.db", "."),
+        ("sqlite:////data/runs.db?timeout=5&note=a/b", "/data"),
+        ("sqlite://", None),
+        ("sqlite:///", None),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///file::memory:", None),
+        ("postgresql+psycopg://box/stark", None),
+    ],
+)
+def test_where_a_store_lies(store: str, folder: str | None) -> None:
+    assert (None if folder is None else Path(folder)) == store_folder(store)
 
 
 def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:

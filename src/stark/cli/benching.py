@@ -27,8 +27,8 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_folder
 from stark.cli.requests import (
     Course,
+    beside,
     chosen_language,
-    kernel_path,
     limits,
     refuse_fleeting,
     role_models,
@@ -159,8 +159,8 @@ def names(strategies: str) -> list[str]:
 
 
 def report_folder(store: str, name: str) -> Path:
-    """Where a bench's report goes: beside the store."""
-    return kernel_path(store, name).parent.parent / "bench" / name
+    """Where a bench's report goes."""
+    return beside(store) / "bench" / name
 
 
 def _changed(budget: Budget, total: Mapping[str, float | None]) -> Budget:

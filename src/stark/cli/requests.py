@@ -237,17 +237,26 @@ def new_id(problem: Problem, taken: Collection[str]) -> str:
 
 def refuse_fleeting(store: str) -> None:
     """Raises UsageError for a store in memory: nothing in it could be shown or resumed when the command has ended."""
-    scheme, _, path = store.partition("://")
-    if scheme.startswith("sqlite") and (path in ("", "/") or ":memory:" in path):
+    if store.startswith("sqlite") and store_folder(store) is None:
         raise UsageError(
             f"the store {store} is in memory and would be gone when the command ends; name a file, such as "
             "sqlite:///runs.db"
         )
 
 
+def store_folder(store: str) -> Path | None:
+    """The folder that a store's file lies in; None for one in memory, or with a server."""
+    scheme, _, rest = store.partition("://")
+    path = rest.removeprefix("/").partition("?")[0]
+    on_disk = scheme.startswith("sqlite") and path != "" and ":memory:" not in path
+    return Path(path).parent if on_disk else None
+
+
+def beside(store: str) -> Path:
+    """Where results go unless told otherwise: beside the store, or in `.stark`."""
+    return store_folder(store) or Path(".stark")
+
+
 def kernel_path(store: str, run_id: str) -> Path:
-    """Where a run's kernel goes: beside the store, under a name that Python can import."""
-    scheme, _, path = store.partition(":///")
-    on_disk = scheme.startswith("sqlite") and path not in ("", ":memory:")
-    folder = Path(path).parent if on_disk else Path(".stark")
-    return folder / "kernels" / f"{run_id.replace('-', '_')}.py"
+    """Where a run's kernel goes, under a name that Python can import."""
+    return beside(store) / "kernels" / f"{run_id.replace('-', '_')}.py"
