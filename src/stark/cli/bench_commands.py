@@ -220,7 +220,7 @@ def resume(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a bench: finish what was interrupted, or spend a larger budget."""
+    """Go on with a bench: finish what was interrupted, try again what was refused, or spend a larger budget."""
     from stark.cli.benching import Way
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
