@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.errors import JudgeUnavailable, UsageError
-from stark.core.evaluation import Correct, TimedOut
+from stark.core.evaluation import Correct
 from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.protocol import Evaluate, Evaluated, Limits
@@ -48,16 +48,19 @@ async def test_a_judge_behind_any_command() -> None:
 async def test_a_request_is_answered_within_the_limits_that_it_came_with() -> None:
     pytest.importorskip("torch")
     judges = open_judges("local:cpu")
-    candidate = as_candidate("cpp", FAULTS["honest"][0] + "\n# never built before")
-    limits = Limits(build_s=0.001)
+    talkative = as_candidate("cpp", FAULTS["honest"][0] + "\nprint('said' * 1000)\n")
+    kept: list[int] = []
 
-    answer = await judges.answer(
-        Evaluate(id="", problem=PROBLEM, candidate=candidate, limits=limits)
-    )
+    for output_kb in (1, 64):
+        limits = Limits(timing_budget_s=0.1, output_kb=output_kb)
+        answer = await judges.answer(
+            Evaluate(id="", problem=PROBLEM, candidate=talkative, limits=limits)
+        )
+        assert isinstance(answer, Evaluated)
+        kept.append(len(answer.evaluation.output))
 
-    assert isinstance(answer, Evaluated)
-    assert isinstance(answer.evaluation, TimedOut)
-    assert "build" == answer.evaluation.phase
+    short, whole = kept
+    assert short < 2000 < 4000 <= whole
     await judges.close()
 
 
