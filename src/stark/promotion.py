@@ -18,7 +18,7 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 2
-"""How many leaders are checked at most; the check goes on while the next one may still be faster."""
+"""How many of the fastest are checked at most, beside what PyTorch's compiler wrote."""
 
 
 class Watcher(Protocol):
@@ -36,7 +36,8 @@ async def promote(
 ) -> None:
     """Check the leaders, fastest first, until no other could be faster than one that held; each is stored.
 
-    What PyTorch's compiler wrote is always among them: no run that began with it ends below it.
+    What PyTorch's compiler wrote comes last, if it is no leader. It is checked unless one that held is already at least as
+    fast as the search measured it: so no run that began with it ends below that.
     """
     checked = store.promotions(run_id)
     leaders = leaderboard(tree, MOST_CHECKED)

@@ -17,10 +17,12 @@ import pytest
 from bench_samples import attempt, kernel, result
 
 from stark.bench.files import write_report
+from stark.bench.grid import enter, lay_out
 from stark.bench.metrics import geomean
 from stark.bench.plots import plots
 from stark.bench.report import Report, make_report
 from stark.bench.results import Result
+from stark.bench.suite import folders
 from stark.bench.tables import markdown, sheets
 from stark.core.bench import Bench
 from stark.core.errors import UsageError
@@ -90,6 +92,18 @@ async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Stor
     assert 0 < ended < 24
     assert f"{ended} of 24 runs have ended; the others do not count" == report.notes[0]
     assert ended == sum(one.runs for one in report.summaries)
+
+
+async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
+    models = {"sampling": samples.terms(1).models["sampling"]}
+    suite = folders([samples.EXAMPLES / "moving_average.py"])
+    notes = []
+    for seeds in ([1], [1, 2]):
+        bench = enter(store, *lay_out(suite, seeds, samples.terms(1, models=models)))
+        await samples.work(store, bench)
+        notes.append(make_report(store, bench).notes[0])
+
+    assert ["its run has ended", "all 2 runs have ended"] == notes
 
 
 def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first() -> None:

@@ -4,11 +4,14 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 
 import bench_samples as samples
 import pytest
 
+from stark.bench.account import Account
 from stark.bench.grid import enter, lay_out
+from stark.bench.report import make_report
 from stark.bench.running import unfinished
 from stark.bench.shared import ModelDoor
 from stark.bench.suite import folders
@@ -96,6 +99,23 @@ async def test_a_limit_of_the_whole_ends_the_session_and_leaves_runs_to_be_resum
     assert all(not store.unfinished(cell.run_id) for cell in left)
 
 
+async def test_a_run_that_a_limit_of_the_whole_stopped_has_not_ended(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent = count()
+
+    def limit(account: Account) -> str | None:
+        """The total moves on while other runs pay."""
+        return f"{next(spent)} tokens" if account.finished >= 20 else None
+
+    monkeypatch.setattr(Account, "limit", limit)
+    bench, watch = samples.new_bench(store), samples.Quiet()
+
+    await samples.work(store, bench, watch=watch)
+
+    assert len(bench.cells) - len(unfinished(store, bench)) == watch.ended
+
+
 async def test_a_limit_counts_what_earlier_sessions_spent(store: Store) -> None:
     bench = samples.new_bench(store, budget=Budget(attempts=20))
     await samples.work(store, bench)
@@ -133,12 +153,54 @@ async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -
     await samples.work(store, bench, executor=Counting("moving_average"), watch=watch)
 
     bad = [cell for cell in bench.cells if cell.problem == "moving_average"]
-    assert [] == unfinished(store, bench), "nothing can be done for it until the file changes"
+    assert [] == unfinished(store, bench), "they have ended, if not well"
     for cell in bad:
         assert "the problem cannot be used: moving_average: line 3" in watch.reasons[cell.run_id]
     report = samples.report_of(store)
     assert [8, 8, 8] == [one["runs"] for one in report["summaries"]], "it counts as failed"
     assert any(note.startswith("moving_average: the problem") for note in report["notes"])
+
+
+async def test_what_was_refused_is_tried_again_by_the_next_session(store: Store) -> None:
+    bench, watch = samples.new_bench(store), samples.Quiet()
+    models, model = samples.door()
+    await samples.work(store, bench, executor=Counting("moving_average"))
+    still = Counting("moving_average")
+
+    await samples.work(store, bench, executor=still, models=models)
+
+    assert {"moving_average": 1} == still.described
+    assert [] == model.asked
+    assert [] == unfinished(store, bench), "they have ended once more"
+
+    await samples.work(store, bench, watch=watch)
+
+    assert {"6 attempts made"} == set(watch.reasons.values())
+    assert len(bench.cells) == watch.ended
+    assert not make_report(store, bench).refused
+
+
+class RefusedLate(FakeExecutor):
+    """Measures every reference, and finds in the final check that the problem cannot be used."""
+
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        if effort == "promote":
+            raise ProblemError("out of memory")
+        return await super().evaluate(problem, candidate, effort)
+
+
+async def test_a_run_may_be_refused_after_its_reference_was_measured(store: Store) -> None:
+    bench = samples.new_bench(store)
+    await samples.work(store, bench, executor=RefusedLate())
+    assert 8 == len(make_report(store, bench).refused)
+    models, model = samples.door()
+
+    await samples.work(store, bench, models=models)
+
+    assert [] == make_report(store, bench).refused
+    assert [] == model.asked, "nothing is paid twice"
 
 
 class Unreachable:

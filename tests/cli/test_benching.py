@@ -127,12 +127,25 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
 
     assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
-    said = "refused: two, for the reasons that the report notes; mend that and begin another"
+    said = (
+        "refused: two, for the reasons that the report notes; where the machine is mended `stark bench resume mine` goes on "
+        "and tries them again, and with a mended file begin another bench"
+    )
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
         assert "out of reach" not in each.err and "unfinished" not in each.err
     assert 8 == len(executor.evaluated)
     assert "4 of 4 runs have ended" in stark("bench", "list").out
+
+
+def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
+    stark: Stark, bench: list[str], executor: FakeExecutor
+) -> None:
+    refused = stark(*bench, "--strategy", "sampling,reflexion", "--plan-model", "exec:sh answer.sh")
+
+    assert 2 == refused.code
+    assert "the strategies sampling, reflexion have no plan role" in refused.err
+    assert 0 == stark(*bench, "--plan-model", "exec:sh answer.sh").code, "team-only has it"
 
 
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:

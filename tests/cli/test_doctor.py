@@ -26,6 +26,15 @@ def test_keys_are_told_and_never_printed(stark: Stark, monkeypatch: pytest.Monke
     assert "the-secret" not in ended.out + ended.err
 
 
+def test_one_of_a_thing_is_no_plural(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _: {0})
+
+    findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
+
+    assert "1 core" == findings["cpu"]["said"]
+    assert findings["store"]["said"].endswith(", 0 runs")
+
+
 def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_torch", lambda: "No module named 'torch'; install it")
 
@@ -92,7 +101,7 @@ def test_the_folder_of_builds_is_named_with_its_size(
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert findings["builds"]["said"].startswith(f"{tmp_path}, 1.23 GB of at most 5 GB in 1 builds")
+    assert findings["builds"]["said"].startswith(f"{tmp_path}, 1.23 GB of at most 5 GB in 1 build;")
 
 
 def test_a_bound_of_builds_that_is_none_is_told(

@@ -201,6 +201,24 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
 
 
+def test_a_model_for_a_role_that_the_strategy_lacks_is_refused_as_a_flag_alone(
+    stark: Stark, executor: FakeExecutor, workplace: Path
+) -> None:
+    (workplace / "stark.toml").write_text('[models]\nplan = "exec:exit 3"\n')
+    sampling = ["--language", "cpp", "--strategy", "sampling", "--model", "exec:sh model.sh"]
+    began = stark("optimize", "problem.py", *sampling, "--attempts", "2")
+    assert 0 == began.code, began.err
+    (workplace / "stark.toml").unlink()
+
+    refused = stark("optimize", "problem.py", *sampling, "--plan-model", "exec:sh model.sh")
+    resumed = stark("resume", "--attempts", "3", "--plan-model", "exec:sh model.sh")
+
+    for each in (refused, resumed):
+        said = "strategy sampling has no plan role; leave out --plan-model"
+        assert (2, True) == (each.code, said in each.err), each.err
+    assert 2 == len(executor.evaluated)
+
+
 def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark("optimize", "problem.py", "--language", "cpp", "--model", "exec:exit 3")
 

@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 
 from stark.cli import requests
-from stark.cli.requests import device_kind, kernel_path, new_id, role_models
+from stark.cli.requests import (
+    device_kind,
+    kernel_path,
+    new_id,
+    refuse_unused_models,
+    role_models,
+    store_folder,
+)
 from stark.cli.settings import load_settings
+from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.strategies import strategy
 
@@ -56,6 +64,22 @@ def test_kernels_lie_beside_the_store(store: str, path: str) -> None:
     assert Path(path) == kernel_path(store, "relu-12ab")
 
 
+@pytest.mark.parametrize(
+    ("store", "folder"),
+    [
+        ("sqlite:///runs.db", "."),
+        ("sqlite:////data/runs.db?timeout=5&note=a/b", "/data"),
+        ("sqlite://", None),
+        ("sqlite:///", None),
+        ("sqlite:///:memory:", None),
+        ("sqlite:///file::memory:", None),
+        ("postgresql+psycopg://box/stark", None),
+    ],
+)
+def test_where_a_store_lies(store: str, folder: str | None) -> None:
+    assert (None if folder is None else Path(folder)) == store_folder(store)
+
+
 def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:
     settings = load_settings({"model": "exec:all", "models": {"debug": "exec:debug"}})
 
@@ -65,6 +89,20 @@ def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:
         role: entry.temperature for role, entry in models.items()
     }
     assert ["exec:all", "exec:all", "exec:debug"] == [entry.model for entry in models.values()]
+
+
+def test_a_role_that_no_strategy_has_takes_no_model() -> None:
+    refuse_unused_models({"plan": "exec:plan", "code": None}, ["sampling", "team-only"])
+    refuse_unused_models({"plan": None}, ["sampling"])
+
+    with pytest.raises(UsageError) as told:
+        refuse_unused_models({"plan": "exec:plan"}, ["sampling"])
+    assert "strategy sampling has no plan role; leave out --plan-model" == str(told.value)
+    with pytest.raises(UsageError) as told:
+        refuse_unused_models({"plan": "a:b", "debug": "a:b"}, ["sampling", "reflexion"])
+    assert (
+        "the strategies sampling, reflexion have no plan or debug role; leave out --plan-model, --debug-model"
+    ) == str(told.value)
 
 
 def test_a_run_keeps_the_policy_that_was_chosen() -> None:

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 from cli_samples import Stark
 
-from stark.testing.executor import FakeExecutor
-
 
 @pytest.fixture(autouse=True)
 def queue(workplace: Path) -> Path:
@@ -14,12 +12,28 @@ def queue(workplace: Path) -> Path:
     return workplace / "queue"
 
 
-def test_a_worker_without_work_ends(stark: Stark, executor: FakeExecutor) -> None:
+class Judges:
+    """Judges that are started and closed."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    async def start(self) -> None:
+        self.seen.append("started")
+
+    async def close(self) -> None:
+        self.seen.append("closed")
+
+
+def test_a_worker_without_work_ends(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
+    judges = Judges()
+    monkeypatch.setattr("stark.cli.working.open_judges", lambda _: judges)
+
     ended = stark("worker", "queue", "--once")
 
     assert 0 == ended.code
     assert "answered 0 requests; nothing waits" in ended.out
-    assert executor.closed
+    assert ["started", "closed"] == judges.seen
 
 
 def test_a_worker_whose_judge_cannot_start_says_so_even_without_work(stark: Stark) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from stark.core.evaluation import BuildFailed
 from stark.core.usage import Usage
-from stark.report.phrases import duration, evidence, milliseconds, price, tokens, verdict
+from stark.report.phrases import duration, evidence, measured, milliseconds, price, tokens, verdict
 from stark.testing.nodes import correct, measurement
 
 
@@ -20,6 +20,14 @@ from stark.testing.nodes import correct, measurement
 )
 def test_milliseconds(value: float, said: str) -> None:
     assert said == milliseconds(value)
+
+
+def test_a_measurement_says_how_it_was_made() -> None:
+    one = measurement(1.0).model_copy(update={"samples_ms": (1.0,), "calls_per_sample": 1})
+    more = one.model_copy(update={"samples_ms": (1.0, 1.0, 1.0), "calls_per_sample": 10})
+
+    assert measured(one).startswith("1.00 ms (median of 1 sample of 1 call, ")
+    assert measured(more).startswith("1.00 ms (median of 3 samples of 10 calls, ")
 
 
 @pytest.mark.parametrize(("value", "said"), [(7.9, "0:07"), (750, "12:30"), (3725, "1:02:05")])

@@ -244,6 +244,15 @@ def test_final_checks_come_back_and_are_what_a_list_shows(begun: Store) -> None:
         begun.add_promotion(RUN, 1, samples.correct(0.1))
 
 
+def test_a_run_of_which_nothing_held_has_no_speedup(begun: Store) -> None:
+    begun.add_node(RUN, samples.node(1, samples.correct(0.5)), elapsed_s=1.0)
+    assert [0.5] == [summary.latency_ms for summary in begun.summaries()]
+
+    begun.add_promotion(RUN, 1, Incorrect(error="only sometimes right"))
+
+    assert [(None, None)] == [(s.latency_ms, s.speedup_vs_eager) for s in begun.summaries()]
+
+
 def test_a_text_is_stored_once(begun: Store) -> None:
     def artifacts() -> int:
         with begun._database.reading("counting") as connection:

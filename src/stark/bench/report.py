@@ -45,7 +45,8 @@ class Report:
             f"{len(self.ended)} of {len(self.results)} runs have ended; the others do not count"
         ]
         if len(self.ended) == len(self.results):
-            notes = [f"all {len(self.results)} runs have ended"]
+            several = len(self.results) > 1
+            notes = [f"all {len(self.results)} runs have ended" if several else "its run has ended"]
         versions = sorted({result.outcome.version for result in self.results})
         notes.append(f"STARK {', '.join(versions)}")
         kernels = [result.outcome for result in self.ended if result.best is not None]

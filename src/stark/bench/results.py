@@ -12,9 +12,6 @@ from stark.store import Outcome, Store
 ALL_LEVELS = "all"
 """Stands for the whole suite where it has several levels."""
 
-REFUSED = "the problem cannot be used"
-"""How the reason begins by which a run ended whose problem was refused."""
-
 
 class Result(NamedTuple):
     """One place of the grid and its run."""
@@ -30,7 +27,7 @@ class Result(NamedTuple):
     @property
     def refused(self) -> bool:
         """Whether it ended because its problem cannot be used."""
-        return self.ended and str(self.outcome.ended_reason).startswith(REFUSED)
+        return self.outcome.refused
 
     @property
     def best(self) -> Correct | None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from stark.bench.account import Account
-from stark.bench.results import REFUSED
 from stark.bench.shared import ModelDoor, SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import ModelUnreachable, ProblemError
@@ -50,9 +49,18 @@ class BenchWatch(Protocol):
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The places whose runs have not ended. One whose problem was refused has: only another file helps it."""
+    """The places whose runs have not ended. One whose problem was refused has."""
     ended = {s.id for s in store.summaries() if s.ended_reason is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
+
+
+def _to_do(store: Store, bench: Bench) -> list[Cell]:
+    """The places that a session works on: the unfinished, and once more those whose problems were refused.
+
+    The machine may have been mended since, and nearly all refusals come before a model is asked.
+    """
+    done = {s.id for s in store.summaries() if s.ended_reason is not None and not s.refused}
+    return [cell for cell in bench.cells if cell.run_id not in done]
 
 
 class BenchSession:
@@ -78,12 +86,12 @@ class BenchSession:
         """Runs in a row that no model answered."""
 
     async def work(self) -> str | None:
-        """Work until every run has ended; returns the limit of the whole that is reached, if one is.
+        """Work until every run has ended, on refused ones once more; returns the limit of the whole that is reached, if one is.
 
         A run whose models were out of reach stays unfinished. Raises what a session cannot go on
         with: a model that refuses, or none that answers; no judge; no store.
         """
-        waiting = unfinished(self._store, self._bench)
+        waiting = _to_do(self._store, self._bench)
         self._watch.opened(self._bench, len(self._bench.cells) - len(waiting), self._account)
         self._waiting = iter(waiting)
         try:
@@ -112,8 +120,7 @@ class BenchSession:
         try:
             reason = await self._optimize(cell)
         except ProblemError as error:
-            reason = f"{REFUSED}: {error}"
-            self._store.end_run(cell.run_id, reason)
+            self._store.refuse_run(cell.run_id, reason := str(error))
         except ModelUnreachable as error:
             self._unreachable += 1
             if self._unreachable >= self._parallel:
@@ -121,7 +128,8 @@ class BenchSession:
             self._watch.left(cell, str(error), ended=False)
             return
         self._unreachable = 0
-        self._watch.left(cell, reason, ended=reason != self._account.limit())
+        ended = self._store.ended_reason(cell.run_id)
+        self._watch.left(cell, ended or reason, ended is not None)
 
     async def _optimize(self, cell: Cell) -> str:
         run = self._store.run(cell.run_id)

@@ -37,7 +37,9 @@ from stark.cli.options import (
     StoreOption,
     TokensOption,
     WindowOption,
+    budget_flags,
     by_default,
+    role_flags,
 )
 
 app = typer.Typer(
@@ -113,16 +115,17 @@ def optimize(
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.optimizing import optimize as begin
-    from stark.cli.requests import course, refuse_beside_replay
+    from stark.cli.requests import course, refuse_beside_replay, refuse_unused_models
     from stark.cli.settings import load_settings
 
     if replay is not None:
         refuse_beside_replay(_options(context))
+    models = role_flags(plan_model, code_model, debug_model)
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "models": models,
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "strategy": strategy,
             "language": language,
             "executor": executor,
@@ -131,6 +134,7 @@ def optimize(
             "store": store,
         }
     )
+    refuse_unused_models(models, [settings.strategy])
     raise typer.Exit(
         begin(problem, settings, seed, course(start, stop, window_tokens), replay, output, json)
     )
@@ -157,9 +161,9 @@ def resume(
     from stark.cli.optimizing import resume as go_on
     from stark.cli.settings import load_settings
 
-    budget = _budget(attempts, tokens, dollars, minutes)
+    budget = budget_flags(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
-    models = {"all": model, "plan": plan_model, "code": code_model, "debug": debug_model}
+    models = {"all": model, **role_flags(plan_model, code_model, debug_model)}
     raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
 
 
@@ -285,12 +289,6 @@ def options(
 
         typer.echo(__version__)
         raise typer.Exit
-
-
-def _budget(
-    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
-) -> dict[str, float | None]:
-    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
 
 
 def _options(context: typer.Context) -> list[str]:

@@ -22,7 +22,9 @@ from stark.cli.options import (
     StoreOption,
     TokensOption,
     WindowOption,
+    budget_flags,
     by_default,
+    role_flags,
 )
 
 bench = typer.Typer(
@@ -116,15 +118,17 @@ def kernelbench(
 ) -> None:
     """Problems of a KernelBench checkout. The same command again goes on where it stopped."""
     from stark.bench.suite import kernelbench as suite_of
-    from stark.cli.benching import Way, begin, numbers
-    from stark.cli.requests import course
+    from stark.cli.benching import Way, begin, names, numbers
+    from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
 
+    models = role_flags(plan_model, code_model, debug_model)
+    refuse_unused_models(models, names(strategy))
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "models": models,
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,
             "parallel": in_each,
@@ -137,7 +141,7 @@ def kernelbench(
         numbers(level, "--level"),
         None if problems is None else numbers(problems, "--problems"),
     )
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(
         begin(suite, strategy, seeds, course(start, None, window_tokens), name, way, settings)
@@ -177,22 +181,24 @@ def folder(
 ) -> None:
     """Problem files of one's own, by folder. The same command again goes on where it stopped."""
     from stark.bench.suite import folders
-    from stark.cli.benching import Way, begin
-    from stark.cli.requests import course
+    from stark.cli.benching import Way, begin, names
+    from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
 
+    models = role_flags(plan_model, code_model, debug_model)
+    refuse_unused_models(models, names(strategy))
     settings = load_settings(
         {
             "model": model,
-            "models": {"plan": plan_model, "code": code_model, "debug": debug_model},
-            "budget": _budget(attempts, tokens, dollars, minutes),
+            "models": models,
+            "budget": budget_flags(attempts, tokens, dollars, minutes),
             "language": language,
             "executor": executor,
             "parallel": in_each,
             "store": store,
         }
     )
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(
         begin(
@@ -214,12 +220,12 @@ def resume(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a bench: finish what was interrupted, or spend a larger budget."""
+    """Go on with a bench: finish what was interrupted, try again what was refused, or spend a larger budget."""
     from stark.cli.benching import Way
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
 
-    total = _budget(total_attempts, total_tokens, total_dollars, total_minutes)
+    total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     way = Way(parallel, model_slots, total, output, json)
     raise typer.Exit(go_on(name, way, load_settings({"store": store})))
 
@@ -245,9 +251,3 @@ def list_benches(store: StoreOption = None, json: JsonOption = False) -> None:
     from stark.cli.settings import load_settings
 
     raise typer.Exit(tell(load_settings({"store": store}), json))
-
-
-def _budget(
-    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
-) -> dict[str, float | None]:
-    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}

@@ -27,8 +27,8 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_folder
 from stark.cli.requests import (
     Course,
+    beside,
     chosen_language,
-    kernel_path,
     limits,
     refuse_fleeting,
     role_models,
@@ -73,7 +73,7 @@ def begin(
     refuse_fleeting(settings.store)
     terms = Terms(
         language=chosen_language(settings).name,
-        models={one: role_models(settings, strategy(one).team.roles) for one in _names(strategies)},
+        models={one: role_models(settings, strategy(one).team.roles) for one in names(strategies)},
         executor=settings.executor,
         budget=Budget(**settings.budget.model_dump()),
         parallel=settings.parallel,
@@ -150,16 +150,17 @@ def numbers(written: str, option: str) -> list[int]:
     return list(found)
 
 
-def report_folder(store: str, name: str) -> Path:
-    """Where a bench's report goes: beside the store."""
-    return kernel_path(store, name).parent.parent / "bench" / name
-
-
-def _names(strategies: str) -> list[str]:
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
-    if not names:
+def names(strategies: str) -> list[str]:
+    """The strategies in `stark,sampling`, each once, in the order written. Raises UsageError."""
+    written = [name.strip() for name in strategies.split(",") if name.strip()]
+    if not written:
         raise UsageError("--strategy names no strategy; write one or more, separated by commas")
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(written))
+
+
+def report_folder(store: str, name: str) -> Path:
+    """Where a bench's report goes."""
+    return beside(store) / "bench" / name
 
 
 def _changed(budget: Budget, total: Mapping[str, float | None]) -> Budget:
@@ -188,8 +189,9 @@ def _work(
     lacking = []
     if made.refused:
         lacking.append(
-            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; mend that and begin "
-            "another bench, which takes over the runs of all other problems"
+            f"refused: {', '.join(made.refused)}, for the reasons that the report notes; where the machine is mended "
+            f"{_go_on(bench, settings)} and tries them again, and with a mended file begin another bench, which takes over "
+            "the runs of all other problems"
         )
     if waiting := len(unfinished(store, bench)):
         reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"

@@ -22,6 +22,7 @@ from rich.text import Text
 from stark import __version__
 from stark.cli import consoles
 from stark.cli.settings import Settings
+from stark.core.counted import counted
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
 from stark.evaluator.candidate.sandbox.layers import gaps
@@ -165,7 +166,7 @@ def _devices(torch: Torch | str) -> Iterator[Finding]:
         return
     built = f"for CUDA {torch.cuda}" if torch.cuda else "for the CPU only"
     yield Finding("machine", "torch", "ok", f"{torch.version}, built {built}")
-    yield Finding("machine", "cpu", "ok", f"{len(os.sched_getaffinity(0))} cores")
+    yield Finding("machine", "cpu", "ok", counted(len(os.sched_getaffinity(0)), "core"))
     for index, device in enumerate(torch.devices):
         said = f"{device['name']} ({device['architecture']}, {device['memory_gb']} GB)"
         yield Finding("machine", f"cuda:{index}", "ok", said)
@@ -222,7 +223,7 @@ def _place(settings: Settings) -> Iterator[Finding]:
     try:
         with Store.open(settings.store) as store:
             count = len(store.summaries())
-        yield Finding("places", "store", "ok", f"{settings.store}, {count} runs")
+        yield Finding("places", "store", "ok", f"{settings.store}, {counted(count, 'run')}")
     except StarkError as error:
         yield Finding("places", "store", "wrong", str(error))
     folder = Path(tempfile.gettempdir())
@@ -245,7 +246,7 @@ def _cache() -> Iterator[Finding]:
         yield Finding("places", "builds", "wrong", str(error))
         return
     said = (
-        f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {count} builds; "
+        f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {counted(count, 'build')}; "
         f"{FOLDER} moves it and {GIGABYTES} bounds it"
     )
     yield Finding("places", "builds", "ok", said)

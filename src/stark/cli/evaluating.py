@@ -14,6 +14,7 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.requests import limits
 from stark.cli.settings import Settings
 from stark.core.candidate import Candidate
+from stark.core.counted import counted
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
@@ -80,7 +81,7 @@ async def _judge(
         return Judged(str(path), candidate, evaluation)
 
     try:
-        with console.status(f"judging {len(written)} for {problem.name}"):
+        with console.status(f"judging {counted(len(written), 'candidate')} for {problem.name}"):
             reference = await executor.describe(problem)
             candidates = [_candidate(each, reference.device) for each in written]
             for warning in reference.warnings:

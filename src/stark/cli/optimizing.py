@@ -14,6 +14,7 @@ from stark.cli.requests import (
     new_run,
     refuse_beside_replay,
     refuse_fleeting,
+    refuse_unused_models,
     replayed_run,
 )
 from stark.cli.session import Session
@@ -126,10 +127,15 @@ def _taken_up(
 
 
 def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
-    """The run with the models that `flags` name for a role or, under `all`, for every role. Raises UsageError for a replay."""
+    """The run with the models that `flags` name for a role or, under `all`, for every role. Raises UsageError for a
+    replay, and for a role that the run does not have.
+    """
     given = {role: model for role, model in flags.items() if model is not None}
     if is_replay(run):
         refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in given)
+    refuse_unused_models(
+        {role: model for role, model in given.items() if role != "all"}, [run.strategy]
+    )
     models = {
         role: entry.model_copy(update={"model": given.get(role) or given.get("all") or entry.model})
         for role, entry in run.models.items()

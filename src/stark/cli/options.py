@@ -16,6 +16,20 @@ def by_default(value: str) -> str:
     return rf" \[default: {value}]"
 
 
+def budget_flags(
+    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
+) -> dict[str, float | None]:
+    """The limits that were given, by the names of a budget's fields."""
+    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
+
+
+def role_flags(
+    plan_model: str | None, code_model: str | None, debug_model: str | None
+) -> dict[str, str | None]:
+    """The models that were given for one role alone, by role."""
+    return {"plan": plan_model, "code": code_model, "debug": debug_model}
+
+
 ATTEMPTS_HELP = "End after so many evaluated candidates."
 STOP_HELP = (
     "`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "

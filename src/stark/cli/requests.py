@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -164,6 +164,22 @@ def refuse_beside_replay(options: Iterable[str]) -> None:
         )
 
 
+def refuse_unused_models(flags: Mapping[str, str | None], strategies: Sequence[str]) -> None:
+    """Raises UsageError for a role's model that none of the strategies would ask.
+
+    `flags` holds what the command line gives, by role. What else sets a model may serve other strategies too.
+    """
+    roles = {role for name in strategies for role in strategy(name).team.roles}
+    unused = [role for role, model in flags.items() if model is not None and role not in roles]
+    if unused:
+        them = "strategy" if len(strategies) == 1 else "the strategies"
+        have = "has" if len(strategies) == 1 else "have"
+        options = ", ".join(f"--{role}-model" for role in unused)
+        raise UsageError(
+            f"{them} {', '.join(strategies)} {have} no {' or '.join(unused)} role; leave out {options}"
+        )
+
+
 def recorded_attempts(recording: Recording) -> int:
     """How many attempts can be followed: those before the first gap that an interruption left."""
     attempts = next(n for n in count(1) if n not in recording.selections) - 1
@@ -221,17 +237,26 @@ def new_id(problem: Problem, taken: Collection[str]) -> str:
 
 def refuse_fleeting(store: str) -> None:
     """Raises UsageError for a store in memory: nothing in it could be shown or resumed when the command has ended."""
-    scheme, _, path = store.partition("://")
-    if scheme.startswith("sqlite") and (path in ("", "/") or ":memory:" in path):
+    if store.startswith("sqlite") and store_folder(store) is None:
         raise UsageError(
             f"the store {store} is in memory and would be gone when the command ends; name a file, such as "
             "sqlite:///runs.db"
         )
 
 
+def store_folder(store: str) -> Path | None:
+    """The folder that a store's file lies in; None for one in memory, or with a server."""
+    scheme, _, rest = store.partition("://")
+    path = rest.removeprefix("/").partition("?")[0]
+    on_disk = scheme.startswith("sqlite") and path != "" and ":memory:" not in path
+    return Path(path).parent if on_disk else None
+
+
+def beside(store: str) -> Path:
+    """Where results go unless told otherwise: beside the store, or in `.stark`."""
+    return store_folder(store) or Path(".stark")
+
+
 def kernel_path(store: str, run_id: str) -> Path:
-    """Where a run's kernel goes: beside the store, under a name that Python can import."""
-    scheme, _, path = store.partition(":///")
-    on_disk = scheme.startswith("sqlite") and path not in ("", ":memory:")
-    folder = Path(path).parent if on_disk else Path(".stark")
-    return folder / "kernels" / f"{run_id.replace('-', '_')}.py"
+    """Where a run's kernel goes, under a name that Python can import."""
+    return beside(store) / "kernels" / f"{run_id.replace('-', '_')}.py"

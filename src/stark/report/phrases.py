@@ -137,8 +137,8 @@ def reference_line(reference: Reference) -> str:
 def measured(measurement: Measurement) -> str:
     """A measurement and how it was made."""
     return (
-        f"{milliseconds(measurement.latency_ms)} (median of {len(measurement.samples_ms)} samples of "
-        f"{measurement.calls_per_sample} calls, {measurement.cache} cache, "
+        f"{milliseconds(measurement.latency_ms)} (median of {counted(len(measurement.samples_ms), 'sample')} "
+        f"of {counted(measurement.calls_per_sample, 'call')}, {measurement.cache} cache, "
         f"{measurement.clock.replace('_', ' ')})"
     )
 

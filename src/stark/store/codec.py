@@ -41,6 +41,24 @@ def read_run(run_id: str, body: Json, budget: Json, source: str) -> Run:
     return Run.model_validate(body | {"id": run_id, "budget": budget, "problem": problem})
 
 
+REFUSED = "the problem cannot be used: "
+"""How the reason begins with which a run ended whose problem was refused.
+
+It is kept there, since nothing else tells: the reference need not be missing (a judge that is started anew may refuse what
+an earlier one measured), nor an attempt be unfinished (so may the final check). Only this file writes and reads it.
+"""
+
+
+def refusal(why: str) -> str:
+    """The reason with which a run ends whose problem was refused."""
+    return REFUSED + why
+
+
+def is_refusal(reason: str | None) -> bool:
+    """Whether a run ended because its problem was refused."""
+    return reason is not None and reason.startswith(REFUSED)
+
+
 def bench_values(bench: Bench) -> Json:
     """The row of a bench."""
     return {

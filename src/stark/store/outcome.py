@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from stark.core.evaluation import Correct
 from stark.core.usage import RoleUsage, Usage
+from stark.store.codec import is_refusal
 from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
 from stark.store.spent import Scope, read_spent
 
@@ -55,6 +56,11 @@ class Outcome(NamedTuple):
 
     elapsed_s: float
     """Active time up to the last of the attempts."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because its problem cannot be used."""
+        return is_refusal(self.ended_reason)
 
 
 def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:

@@ -134,6 +134,10 @@ class Store:
         """Note that the run has ended, and why."""
         self._change_run(run_id, ended_reason=reason)
 
+    def refuse_run(self, run_id: str, why: str) -> None:
+        """Note that the run has ended because its problem cannot be used; whoever works on it again tries anew."""
+        self.end_run(run_id, codec.refusal(why))
+
     def reopen_run(self, run_id: str) -> None:
         """Note that the run goes on."""
         self._change_run(run_id, ended_reason=None)

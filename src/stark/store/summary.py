@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, Select, Subquery, and_, case, func, select
+from sqlalchemy import Row, Select, Subquery, and_, case, exists, func, select
 
 from stark.core.base import Frozen
-from stark.store.codec import read_budget
+from stark.store.codec import is_refusal, read_budget
 from stark.store.schema import NodeRow, PromotionRow, RunRow
 
 
@@ -28,13 +28,19 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     latency_ms: float | None
-    """Of the fastest correct candidate, by the lower end of its speedup's interval; of the final check where there was one."""
+    """Of the fastest correct candidate, by the lower end of its speedup's interval. Where there was a final check it is
+    that check's, and None if nothing held in it."""
 
     speedup_vs_eager: float | None
     """Of that same candidate."""
 
     ended_reason: str | None
     """None while the run goes on or waits to be resumed."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ended because its problem cannot be used."""
+        return is_refusal(self.ended_reason)
 
 
 def summaries_query() -> Select[Any]:
@@ -49,6 +55,8 @@ def summaries_query() -> Select[Any]:
         .subquery()
     )
     ranked, checked = _ranked(NodeRow), _ranked(PromotionRow)
+    # Once there was a final check only what held counts, and nothing may have.
+    was_checked = exists().where(PromotionRow.run_id == RunRow.id)
     return (
         select(
             RunRow.id,
@@ -57,8 +65,10 @@ def summaries_query() -> Select[Any]:
             RunRow.ended_reason,
             func.coalesce(counted.c.attempts, 0).label("attempts"),
             func.coalesce(counted.c.correct, 0).label("correct"),
-            func.coalesce(checked.c.latency_ms, ranked.c.latency_ms).label("latency_ms"),
-            func.coalesce(checked.c.speedup_vs_eager, ranked.c.speedup_vs_eager).label(
+            case((was_checked, checked.c.latency_ms), else_=ranked.c.latency_ms).label(
+                "latency_ms"
+            ),
+            case((was_checked, checked.c.speedup_vs_eager), else_=ranked.c.speedup_vs_eager).label(
                 "speedup_vs_eager"
             ),
         )

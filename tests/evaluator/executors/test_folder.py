@@ -9,12 +9,21 @@ import pytest
 
 from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
-from stark.core.reference import Reference
 from stark.evaluator.executors import folder
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import (
+    Answer,
+    AnyRequest,
+    Compile,
+    Compiled,
+    Describe,
+    Evaluated,
+    Limits,
+    NotCompiled,
+    ProblemRefused,
+)
 from stark.testing.nodes import correct
 
 PROBLEM = Problem(name="p", source="source")
@@ -26,32 +35,31 @@ def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Counting:
-    """An executor that counts what it was asked, and how much at once."""
+    """Judges that count what they were asked, and how much at once."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.limits: list[Limits] = []
         self.now = self.most = 0
 
-    async def describe(self, problem: Problem) -> Reference:
-        raise ProblemError(f"{problem.name} is bad")
-
-    async def evaluate(
-        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
-    ) -> Evaluation:
-        self.asked.append(candidate.source)
+    async def answer(self, request: AnyRequest) -> Answer:
+        if isinstance(request, Describe):
+            return ProblemRefused(id="7", error=f"{request.problem.name} is bad")
+        if isinstance(request, Compile):
+            return self._compiled(request.language)
+        self.asked.append(request.candidate.source)
+        self.limits.append(request.limits)
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0.05)
         self.now -= 1
-        return correct(2.0)
+        return Evaluated(id="7", evaluation=correct(2.0))
 
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
+    def _compiled(self, language: str) -> Answer:
         self.asked.append(f"compiled in {language}")
         if language == "cuda":
-            raise CompilerRefused("it writes no cuda")
-        return Candidate(language=language, source="compiled")
-
-    async def close(self) -> None: ...
+            return NotCompiled(id="7", reason="it writes no cuda")
+        return Compiled(id="7", candidate=Candidate(language=language, source="compiled"))
 
 
 def candidates(count: int) -> list[Candidate]:
@@ -74,6 +82,22 @@ async def test_one_worker_answers_all_that_waits_several_at_once(tmp_path: Path)
     assert 5 == answered == len(said)
     assert judge.most > 1
     assert [correct(2.0)] * 5 == await asyncio.gather(*waiting)
+
+
+async def test_each_request_is_judged_within_its_own_limits(tmp_path: Path) -> None:
+    (candidate,) = candidates(1)
+    asked = [Limits(build_s=12.0), Limits(memory_gb=1.0)]
+    waiting = [
+        asyncio.create_task(FolderExecutor(tmp_path, limits).evaluate(PROBLEM, candidate))
+        for limits in asked
+    ]
+    await asyncio.sleep(0.05)
+    judge = Counting()
+
+    assert 2 == await serve_folder(tmp_path, judge, once=True, report=str)
+
+    assert asked == sorted(judge.limits, key=lambda limits: limits.build_s)
+    await asyncio.gather(*waiting)
 
 
 async def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
@@ -215,10 +239,37 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         await waiting
 
 
-async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker(tmp_path: Path) -> None:
+async def test_a_request_that_is_withdrawn_meanwhile_ends_no_worker_and_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waiting = await ask(tmp_path, 1)
-    (tmp_path / "requests" / "gone.json").symlink_to(tmp_path / "nowhere")
+    (request,) = (tmp_path / "requests").glob("*.json")
+    claim, said = folder._claim, list[str]()
 
-    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=str)
-    assert "was withdrawn" == await folder._serve_one(tmp_path, "gone", Counting())
+    def claimed(path: Path) -> bool:
+        (tmp_path / "requests" / "gone.json").unlink(missing_ok=True)
+        return claim(path)
+
+    monkeypatch.setattr(folder, "_claim", claimed)
+    (tmp_path / "requests" / "gone.json").write_text("soon withdrawn")
+
+    assert 1 == await serve_folder(tmp_path, Counting(), once=True, report=said.append)
+
+    assert sorted(["gone was withdrawn", f"{request.stem} correct"]) == sorted(said)
     await asyncio.gather(*waiting)
+
+
+async def test_a_fault_of_the_judge_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    (waiting,) = await ask(tmp_path, 1)
+    (request,) = (tmp_path / "requests").glob("*.json")
+
+    class Broken(Counting):
+        async def answer(self, request: AnyRequest) -> Answer:
+            raise FileNotFoundError("the judge's own")
+
+    with pytest.raises(FileNotFoundError, match="the judge's own"):
+        await asyncio.wait_for(serve_folder(tmp_path, Broken(), once=True, report=str), 10)
+
+    assert request.exists()
+    assert not (tmp_path / "claims" / request.stem).exists()
+    waiting.cancel()

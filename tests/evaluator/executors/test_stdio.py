@@ -11,9 +11,9 @@ import pytest
 
 from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.evaluation import Correct
-from stark.evaluator.executors import open_executor
+from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import Evaluate, Evaluated, Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 
@@ -43,6 +43,25 @@ async def test_a_judge_behind_any_command() -> None:
 
     assert "correct" == found.status
     await executor.close()
+
+
+async def test_a_request_is_answered_within_the_limits_that_it_came_with() -> None:
+    pytest.importorskip("torch")
+    judges = open_judges("local:cpu")
+    talkative = as_candidate("cpp", FAULTS["honest"][0] + "\nprint('said' * 1000)\n")
+    kept: list[int] = []
+
+    for output_kb in (1, 64):
+        limits = Limits(timing_budget_s=0.1, output_kb=output_kb)
+        answer = await judges.answer(
+            Evaluate(id="", problem=PROBLEM, candidate=talkative, limits=limits)
+        )
+        assert isinstance(answer, Evaluated)
+        kept.append(len(answer.evaluation.output))
+
+    short, whole = kept
+    assert short < 2000 < 4000 <= whole
+    await judges.close()
 
 
 async def test_a_judge_that_cannot_start_says_why() -> None:

@@ -13,23 +13,47 @@ from stark.evaluator.executors.base import Executor
 from stark.evaluator.executors.command import command
 from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
 from stark.evaluator.executors.local import local
+from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.protocol import Limits
 
+JUDGES: dict[str, Callable[[str, Limits], StdioExecutor]] = {"local": local, "command": command}
+"""Those that start judges themselves, and so can judge for others."""
+
 EXECUTORS: dict[str, Callable[[str, Limits], Executor]] = {
-    "local": local,
-    "command": command,
+    **JUDGES,
     "folder": lambda path, limits: FolderExecutor(Path(path).expanduser().absolute(), limits),
 }
 """Each is opened with what stands behind the colon of its notation, and the limits for candidates."""
 
-__all__ = ["EXECUTORS", "Executor", "open_executor", "require_requests", "serve_folder"]
+__all__ = [
+    "EXECUTORS",
+    "Executor",
+    "open_executor",
+    "open_judges",
+    "require_requests",
+    "serve_folder",
+]
 
 
 def open_executor(notation: str, limits: Limits | None = None) -> Executor:
     """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError."""
+    name, rest = _parts(notation)
+    return EXECUTORS[name](rest, limits or Limits())
+
+
+def open_judges(notation: str) -> StdioExecutor:
+    """The judges of `local` or `command`, for a worker: the limits come with each request. Raises UsageError."""
+    name, rest = _parts(notation)
+    if name not in JUDGES:
+        raise UsageError("a worker judges by itself; give it --executor local or command:LINE")
+    return JUDGES[name](rest, Limits())
+
+
+def _parts(notation: str) -> tuple[str, str]:
+    """Which executor, and what stands behind the colon. Raises UsageError."""
     name, _, rest = notation.partition(":")
     if name not in EXECUTORS or (name != "local" and not rest):
         raise UsageError(
             f"{notation!r} is no executor; use local, local:DEVICES, command:LINE or folder:PATH"
         )
-    return EXECUTORS[name](rest, limits or Limits())
+    return name, rest

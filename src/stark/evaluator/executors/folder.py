@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import ValidationError
 
@@ -23,7 +24,6 @@ from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, U
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors.base import Executor
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -46,10 +46,10 @@ POLL_S = (0.1, 2.0)
 """How often a waiting orchestrator looks, at first and at last."""
 
 LINGER_LOOKS = 3
-"""For how many of its last pauses a worker that is to end waits after an answer: who got it may ask what follows from it."""
+"""How many of the longest pauses a worker with `--once` waits after an answer: who got it may ask what follows from it."""
 
 TELL_AFTER_S = 30.0
-"""How long a waiting orchestrator says nothing of that no worker has taken anything up."""
+"""How long an orchestrator waits before it says that no worker is there."""
 
 STALE_S = 600.0
 """A claim that its worker has not renewed for so long is free again."""
@@ -155,6 +155,14 @@ class FolderExecutor:
         sys.stderr.flush()
 
 
+class Judges(Protocol):
+    """What a worker has requests answered by."""
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        """The answer to a request as it is, its limits included. Raises JudgeUnavailable."""
+        ...
+
+
 def require_requests(folder: Path) -> None:
     """Raises UsageError for a folder that no orchestrator has used."""
     if not (folder / "requests").is_dir():
@@ -164,20 +172,21 @@ def require_requests(folder: Path) -> None:
 
 
 async def serve_folder(
-    folder: Path, executor: Executor, once: bool, report: Callable[[str], None]
+    folder: Path, judges: Judges, once: bool, report: Callable[[str], None]
 ) -> int:
     """The worker's side: judge what waits in `folder`, several requests in flight; returns how many were answered.
 
+    Each is judged within the limits that came with it: who asks decides on them, and its id stands for them too.
     With `once` it returns when nothing waits any more, and after an answer has looked a while for what its receiver
     asks next; otherwise it goes on until it is cancelled.
     """
     require_requests(folder)
-    working: dict[str, asyncio.Task[str]] = {}
+    working: dict[str, asyncio.Task[Answer | None]] = {}
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
             for name in _waiting(folder, IN_FLIGHT - len(working), set(working)):
-                working[name] = asyncio.create_task(_serve_one(folder, name, executor))
+                working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
                     return answered
@@ -187,9 +196,11 @@ async def serve_folder(
                 working.values(), timeout=POLL_S[1], return_when=asyncio.FIRST_COMPLETED
             )
             for name in [name for name, task in working.items() if task in done]:
-                report(f"{name} {working.pop(name).result()}")
-                answered += 1
-                ends_at = time.monotonic() + LINGER_LOOKS * POLL_S[1]
+                answer = working.pop(name).result()
+                report(_told(name, answer))
+                if answer is not None:
+                    answered += 1
+                    ends_at = time.monotonic() + LINGER_LOOKS * POLL_S[1]
             for name in working:
                 (folder / "claims" / name).touch()
     finally:
@@ -198,48 +209,48 @@ async def serve_folder(
             (folder / "claims" / name).unlink(missing_ok=True)
 
 
-async def _serve_one(folder: Path, name: str, executor: Executor) -> str:
-    """Answer one request; returns what was answered in a word. The claim ends with it, however it ends."""
+async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
+    """Answer one request; None for one that was withdrawn meanwhile. The claim ends with it, however it ends."""
     path = folder / "requests" / f"{name}.json"
     try:
-        answer, word = await _answered(path, name, executor)
+        try:
+            request = request_adapter.validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            return _refused(folder, name)
+        answer = (await judges.answer(request)).model_copy(update={"id": name})
         _write_result(folder, name, answer)
-        return word
-    except ValidationError:
-        word = "is no request of this version of STARK; install the same version on both sides"
-        _write_result(folder, name, RequestRefused(id=name, error=f"{name} {word}"))
-        with suppress(FileNotFoundError):  # whoever asked has read the answer and withdrawn it
-            path.rename(path.with_suffix(".unreadable"))
-        return word
-    except FileNotFoundError:
-        return "was withdrawn"
+        return answer
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
 
 
+def _refused(folder: Path, name: str) -> Answer:
+    """Answer a request that cannot be read, and put it aside."""
+    reason = "is no request of this version of STARK; install the same version on both sides"
+    answer = RequestRefused(id=name, error=f"{name} {reason}")
+    _write_result(folder, name, answer)
+    path = folder / "requests" / f"{name}.json"
+    with suppress(FileNotFoundError):  # whoever asked has read the answer and withdrawn it
+        path.rename(path.with_suffix(".unreadable"))
+    return answer
+
+
+def _told(name: str, answer: Answer | None) -> str:
+    """What came of a request, in a line."""
+    match answer:
+        case None:
+            return f"{name} was withdrawn"
+        case RequestRefused():
+            return answer.error
+        case Evaluated():
+            return f"{name} {answer.evaluation.status}"
+    return f"{name} {answer.kind.replace('_', ' ')}"
+
+
 def _write_result(folder: Path, name: str, answer: Answer) -> None:
     _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
-
-
-async def _answered(path: Path, name: str, executor: Executor) -> tuple[Answer, str]:
-    request = _request_in(path)
-    try:
-        if isinstance(request, Describe):
-            reference = await executor.describe(request.problem)
-            return Described(id=name, reference=reference), "described"
-        if isinstance(request, Compile):
-            candidate = await executor.compiled(request.problem, request.language)
-            return Compiled(id=name, candidate=candidate), "compiled"
-        evaluation = await executor.evaluate(request.problem, request.candidate, request.effort)
-        return Evaluated(id=name, evaluation=evaluation), evaluation.status
-    except ProblemError as error:
-        return ProblemRefused(id=name, error=str(error)), "problem refused"
-    except CompilerRefused as error:
-        return NotCompiled(id=name, reason=str(error)), "not compiled"
-
-
-def _request_in(path: Path) -> AnyRequest:
-    return request_adapter.validate_json(path.read_bytes())
 
 
 def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:

@@ -164,7 +164,7 @@ class StdioExecutor:
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
-        answer = await self._ask(Describe(id=self._next(), problem=problem, limits=self._limits))
+        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
         assert isinstance(answer, Described)
         return answer.reference
 
@@ -173,11 +173,7 @@ class StdioExecutor:
     ) -> Evaluation:
         """Judge one candidate on the least busy judge."""
         request = Evaluate(
-            id=self._next(),
-            problem=problem,
-            candidate=candidate,
-            limits=self._limits,
-            effort=effort,
+            id="", problem=problem, candidate=candidate, limits=self._limits, effort=effort
         )
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)
@@ -185,12 +181,24 @@ class StdioExecutor:
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
         """Have the least busy judge ask PyTorch's compiler."""
-        request = Compile(id=self._next(), problem=problem, language=language, limits=self._limits)
+        request = Compile(id="", problem=problem, language=language, limits=self._limits)
         answer = await self._ask(request)
         if isinstance(answer, NotCompiled):
             raise CompilerRefused(answer.reason)
         assert isinstance(answer, Compiled)
         return answer.candidate
+
+    async def answer(self, request: AnyRequest) -> Answer:
+        """What the judges answer to a request as it is: within its own limits, and under an id of this executor's.
+
+        A death costs everything that was in flight there. What was is sent again with nothing beside
+        it, so that only what ends judges alone is looked at more closely. Raises JudgeUnavailable.
+        """
+        numbered = request.model_copy(update={"id": self._next()})
+        try:
+            return await self._ask_once(numbered)
+        except JudgeDied:
+            return await self._ask_alone(numbered)
 
     async def close(self) -> None:
         """End all judges."""
@@ -200,15 +208,8 @@ class StdioExecutor:
         return str(next(self._count))
 
     async def _ask(self, request: AnyRequest) -> Answer:
-        """Ask until it is answered.
-
-        A death costs everything that was in flight there. What was is sent again with nothing beside
-        it, so that only what ends judges alone is looked at more closely.
-        """
-        try:
-            answer = await self._ask_once(request)
-        except JudgeDied:
-            answer = await self._ask_alone(request)
+        """The answer, but for that of a problem which cannot be used. Raises ProblemError."""
+        answer = await self.answer(request)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
         return answer
