@@ -24,5 +24,5 @@ bench: setup  ## speed of the search itself
 	.venv/bin/python benchmarks/startup.py
 	.venv/bin/python benchmarks/scale.py --problems 16
 
-clean:
-	rm -rf .venv .stark
+clean:  ## leaves .stark, where runs are kept
+	rm -rf .venv

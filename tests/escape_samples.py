@@ -6,6 +6,7 @@ They are made without any layer as well, by the administrator too: success must 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import subprocess
@@ -135,6 +136,15 @@ ESCAPES: dict[str, Escape] = {
         "if segment < 0: raise OSError\nlibc.shmctl(segment, 0, None)",
         "seccomp",
     ),
+    "map another's shared memory": _escape(
+        "import ctypes\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_ssize_t\n"
+        "if libc.shmat(there['segment'], None, 0) == -1: raise OSError",
+        "seccomp",
+    ),
+    "remove another's shared memory": _escape(
+        "import ctypes\nif ctypes.CDLL(None).shmctl(there['segment'], 0, None) < 0: raise OSError",
+        "seccomp",
+    ),
 }
 
 
@@ -156,7 +166,11 @@ def victims(folder: Path) -> Iterator[dict[str, object]]:
             end.listen()
         letters = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         letters.bind(str(folder / "letters"))
+        segment = ctypes.CDLL(None).shmget(0, 4096, 0o1600)
+        assert segment >= 0
+        stack.callback(ctypes.CDLL(None).shmctl, segment, 0, None)
         yield {
+            "segment": segment,
             "port": listener.getsockname()[1],
             "abstract": abstract,
             "folder": str(folder),

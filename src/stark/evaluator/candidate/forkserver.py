@@ -61,7 +61,9 @@ class Forkserver:
         kernel.adopt_orphans()
         while True:
             try:
-                request, descriptors = self.channel.receive(IDLE_S if self.wanted else None)
+                request, descriptors = self.channel.receive_with_descriptors(
+                    IDLE_S if self.wanted else None
+                )
             except TimeoutError:
                 layers = self.wanted.pop()
                 self.nests[layers] = self._nest(layers)

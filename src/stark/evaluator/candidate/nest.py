@@ -27,7 +27,7 @@ def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> N
         confinement.prepare(parent)
     except FAILURES as error:
         failure = error  # said when there is someone to say it to
-    request, (control, output, *arena) = requests.receive()
+    request, (control, output, *arena) = requests.receive_with_descriptors()
     requests.close()
     for descriptor in (control, output, *arena):
         os.set_inheritable(descriptor, False)  # what the program starts must not hold them open

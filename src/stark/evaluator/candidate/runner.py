@@ -82,7 +82,7 @@ class Runner:
         }
         while True:
             try:
-                request, _ = self.channel.receive()
+                request = self.channel.receive()
             except ChannelClosed:
                 return
             answer = self._answer(answers[request["do"]], request)

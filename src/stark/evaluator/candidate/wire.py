@@ -15,6 +15,9 @@ Message = dict[str, Any]
 LARGEST = 128 * 1024
 """Bytes in one message; larger contents travel in files and shared memory."""
 
+MOST_DESCRIPTORS = 8
+"""With one message."""
+
 
 class ChannelClosed(Exception):
     """The other side is gone, or sent something that is no message."""
@@ -44,11 +47,18 @@ class Channel:
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
-    def receive(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
-        """The next message and its descriptors. Raises TimeoutError, or ChannelClosed at the end."""
+    def receive(self, timeout_s: float | None = None) -> Message:
+        """The next message. Descriptors beside it are closed by the kernel. Raises TimeoutError, or ChannelClosed at the end."""
+        return self._receive(timeout_s, 0)[0]
+
+    def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
+        """The next message and its descriptors, of which the caller is the owner. Raises as `receive` does."""
+        return self._receive(timeout_s, MOST_DESCRIPTORS)
+
+    def _receive(self, timeout_s: float | None, most: int) -> tuple[Message, list[int]]:
         self.end.settimeout(timeout_s)
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.end, LARGEST, 8)
+            data, descriptors, _, _ = socket.recv_fds(self.end, LARGEST, most)
         except TimeoutError:
             raise
         except OSError as error:

@@ -2,7 +2,7 @@
 
 Rules only add up, so what must stay hidden is simply not named. It holds for the calling thread and
 everything started from it, for good, and needs no privilege. It says nothing about changing modes and
-owners of files; a read-only view of the machine (`namespaces`) and seccomp do.
+owners of files; a read-only view of the machine (`namespaces`) does.
 """
 
 from __future__ import annotations

@@ -95,6 +95,8 @@ def gaps(active: Collection[str]) -> list[str]:
         found.append("reach the network")
     if not {"mounts", "landlock"} & set(active):
         found.append("write wherever you can")
+    elif "mounts" not in active:
+        found.append("change modes and times of your files")
     if "landlock" not in active:
         found.append("read your files and what other candidates left")
     if not {"processes", "seccomp"} & set(active):

@@ -61,9 +61,18 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "memfd_create": (319, 279),  # memory that no bound counts
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
+    "shmat": (30, 196),  # what others made has numbers that are easily guessed
+    "shmctl": (31, 195),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
     "io_uring_setup": (425, 425),  # its operations pass this filter
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),

@@ -191,7 +191,7 @@ class Forkserver:
         with self._lock:
             try:
                 self._channel.send(request, descriptors)
-                return self._channel.receive(SERVER_S)[0]
+                return self._channel.receive(SERVER_S)
             except (ChannelClosed, TimeoutError) as error:
                 raise ForkserverDied("the process that children are forked from is gone") from error
 
@@ -228,7 +228,7 @@ class Child:
     def begin(self) -> None:
         """Wait until it is in its place. Raises SandboxFailed, after which it is closed."""
         try:
-            ready = self._channel.receive(START_S)[0]
+            ready = self._channel.receive(START_S)
             error = None if ready.get("ok") is True else str(ready.get("error"))
         except (ChannelClosed, TimeoutError) as failure:
             error = str(failure) or f"it said nothing for {START_S:g} s"
@@ -350,7 +350,7 @@ class Child:
             if remaining <= 0:
                 raise ChildFailed("timed_out", f"no answer within {limit_s:g} s")
             try:
-                return self._channel.receive(min(POLL_S, remaining))[0]
+                return self._channel.receive(min(POLL_S, remaining))
             except TimeoutError:
                 self._check_use()
 
