@@ -132,6 +132,16 @@ def test_calls_that_are_worked_on_together_assure_nothing() -> None:
     assert () == window(quick, reference).verdict()[2]
 
 
+def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() -> None:
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, math.nan] * 4)
+    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[1.9, math.nan] * 4)
+
+    warnings = window(batched, reference).verdict()[2]
+
+    assert lowest_speedup(batched, reference) < 1
+    assert "a call takes up to 1.2 ms longer" in warnings[0]
+
+
 def test_what_asking_costs_is_no_win() -> None:
     rounds = 20
     reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)

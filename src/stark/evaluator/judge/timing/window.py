@@ -110,7 +110,7 @@ class Window:
             warnings.append(
                 f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was done; {meaning}"
             )
-        together = self._together_ms()
+        together = self._together_ms()[0]
         if together > TOGETHER_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
                 f"asked for one at a time, a call takes up to {together:.3g} ms longer than in a block of {self.calls}, where "
@@ -139,7 +139,7 @@ class Window:
         ):  # the two clocks differ by less than proves a lie
             resolution_ms = max(resolution_ms, self._unexplained_ms())
         if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
-            perhaps_ms = self._lateness()[1] / self.calls + self._together_ms()
+            perhaps_ms = self._lateness()[1] / self.calls + self._together_ms()[1]
             resolution_ms = max(resolution_ms, perhaps_ms)
         if not measurable:
             resolution_ms = UNMEASURABLE * median(samples_ms)
@@ -199,23 +199,26 @@ class Window:
             sure = sure and len(rounds) >= FEWEST_ROUNDS
         return (late, 0.0) if sure else (0.0, max(late, 0.0))
 
-    def _together_ms(self) -> float:
-        """How much longer a call of the candidate may take by itself than in its block, beyond what the first reference's does.
+    def _together_ms(self) -> tuple[float, float]:
+        """How much longer a call of the candidate takes by itself than in its block, beyond what the first reference's does.
 
-        Of programs that work on each call by itself that is what waking up takes, and how unsteady it is, the reference tells:
-        the candidate's own unrest excuses nothing.
+        As it was seen, with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most: calls
+        that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference tells.
         """
         first = next(iter(self.references.values()))
         measured = self._measured()[0] if first.alone_ms else ()
         rounds = [n for n in measured if not math.isnan(first.alone_ms[n])]
         if not rounds:
-            return 0.0
+            return 0.0, 0.0
         ours, theirs = (
             [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
             for program in (self.candidate, first)
         )
         noise = 2 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
-        return max(0.0, median(ours) - median(theirs) + noise)
+        seen = median(ours) - median(theirs) + noise
+        alone_ms = median(self.candidate.alone_ms[n] for n in rounds)
+        at_most = seen + RESOLUTION_SHARE[first.device_kind] * alone_ms
+        return max(0.0, seen), max(0.0, at_most)
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
