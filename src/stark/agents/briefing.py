@@ -16,6 +16,7 @@ from stark.core.call import Kept
 from stark.core.device import Device
 from stark.core.evaluation import Correct, evidence, explain
 from stark.core.node import COMPILER, ROOT, Node
+from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
@@ -177,6 +178,14 @@ def attempts_text(
 def leaders_text(window: ContextWindow, with_source: bool, cuts: Mapping[int, Kept] = UNCUT) -> str:
     """The fastest attempts, but for the selected node and its children, which are shown after."""
     return attempts_text(window.leaderboard, with_source, "None besides what is shown below.", cuts)
+
+
+def plan_text(plan: Plan | None) -> str:
+    """A plan for whoever keeps to it: the strategy, and what was to be done at each anchor."""
+    if plan is None:
+        return "None was written down."
+    todo = [f"- {a.name}: " + a.instruction.strip().replace("\n", "\n  ") for a in plan.anchors]
+    return "\n".join([plan.strategy.strip(), *todo])
 
 
 def outcome_text(node: Node) -> str:

@@ -17,6 +17,7 @@ from stark.agents.briefing import (
     evidence_text,
     fill,
     leaders_text,
+    plan_text,
     reference_text,
     start_text,
 )
@@ -112,7 +113,7 @@ def debug_prompt(brief: Brief) -> str:
     facts = brief.common() | {
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
-        "strategy": node.plan.strategy if node.plan else "None was written down.",
+        "strategy": plan_text(node.plan),
         "guide": brief.lessons.to_repair,
         "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
     }
