@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
@@ -53,8 +54,8 @@ def _window(role: RoleName, node: Node | None, shown: Sequence[Node]) -> Context
     """The others by their relation to the selected node."""
     parent = ROOT if node is None else node.id
     if role == "debug":
-        failing = {each.id: each for each in shown if not each.works}
-        repairs = [Repair(broken=failing[e.parent], fixed=e) for e in shown if e.parent in failing]
+        home = ROOT if node is None else node.parent
+        repairs = [Repair(broken=b, fixed=f) for b, f in pairwise(shown) if f.parent != home]
         paired = {each.id for repair in repairs for each in (repair.broken, repair.fixed)}
         siblings = tuple(each for each in shown if each.id not in paired)
         return ContextWindow(node=node, siblings=siblings, repairs=tuple(repairs))

@@ -148,6 +148,17 @@ async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
     ) in text
 
 
+async def test_debug_is_told_what_a_later_repair_mended() -> None:
+    grown = samples.tree()
+    for id, parent, result in ((8, 6, samples.CRASH), (9, 8, samples.correct(0.4))):
+        grown.add(samples.attempt(id, parent, result, "A persistent kernel.", "debug"))
+
+    text = await samples.prompt("debug", 2, grown=grown)
+
+    assert [1, 6, 9] == others_in(text)
+    assert "- Attempt 9, a later repair of attempt 6: A persistent kernel.\n" in text
+
+
 async def test_debug_of_a_node_without_a_plan_says_so() -> None:
     grown = samples.tree()
     unplanned = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": None})

@@ -102,6 +102,15 @@ def test_a_repair_that_failed_is_no_repair() -> None:
     assert () == seen.repairs
 
 
+def test_a_repair_of_a_repair_is_one() -> None:
+    nodes = [failing(1), failing(2), failing(3, 1, action="debug"), working(4, 3, action="debug")]
+    tree = Tree.replay(1.0, nodes)
+    seen = shown(tree, 2, "debug")
+
+    assert (Repair(broken=tree.node(1), fixed=tree.node(4)),) == seen.repairs
+    assert {4: 1} == seen.mended
+
+
 def test_a_child_of_a_working_sibling_is_no_repair() -> None:
     seen = shown(Tree.replay(1.0, [working(1), failing(2), working(3, 1)]), 2, "debug")
 

@@ -30,6 +30,7 @@ LINE_LENGTH = 200
 """How much of an attempt's plan, and of its result, is told in one line."""
 
 UNCUT: Mapping[int, Kept] = {}
+NOTHING_MENDED: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True)
@@ -155,20 +156,25 @@ def attempts_text(
     with_source: bool,
     none: str = "Nothing yet.",
     cuts: Mapping[int, Kept] = UNCUT,
+    mended: Mapping[int, int] = NOTHING_MENDED,
 ) -> str:
-    """Other attempts, each with its plan, outcome and, on request, its source; `cuts` are shown as far as they say."""
+    """Other attempts, each with its plan, outcome and, on request, its source.
+
+    `cuts` are shown as far as they say; `mended` is what repairs at the end of a chain mended.
+    """
     texts, gone = [], []
     for node in nodes:
+        title = f"- Attempt {node.id}, {_origin(node, mended.get(node.id, node.parent))}"
         match cuts.get(node.id):
             case "nothing":
                 gone.append(str(node.id))
             case "line":
-                texts.append(_attempt_line(node))
+                texts.append(_attempt_line(title, node))
             case "outcome":
                 left_out = "\n  (Its source is left out for length.)"
-                texts.append(_attempt_text(node, False) + (left_out if with_source else ""))
+                texts.append(_attempt_text(title, node, False) + (left_out if with_source else ""))
             case None:
-                texts.append(_attempt_text(node, with_source))
+                texts.append(_attempt_text(title, node, with_source))
     if gone:
         which = f"Attempts {', '.join(gone)} are" if len(gone) > 1 else f"Attempt {gone[0]} is"
         texts.append(f"({which} left out for length.)")
@@ -214,9 +220,9 @@ def numbered(source: str) -> str:
     return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
 
 
-def _attempt_text(node: Node, with_source: bool) -> str:
+def _attempt_text(title: str, node: Node, with_source: bool) -> str:
     result = outcome_text(node).replace("\n", "\n    ")
-    text = f"- Attempt {node.id}, {_origin(node)}: {_strategy(node)}\n  Result: {result}"
+    text = f"{title}: {_strategy(node)}\n  Result: {result}"
     if with_source and node.candidate is not None:
         lines = node.candidate.source.strip().splitlines()
         kept = lines[:OTHER_SOURCE_LINES]
@@ -226,10 +232,10 @@ def _attempt_text(node: Node, with_source: bool) -> str:
     return text
 
 
-def _attempt_line(node: Node) -> str:
+def _attempt_line(title: str, node: Node) -> str:
     """An attempt that there is little room for: what it changed and how it ended."""
     idea, result = _first_line(_strategy(node)), _first_line(outcome_text(node))
-    return f"- Attempt {node.id}, {_origin(node)}, in short: {idea}\n  Result: {result}"
+    return f"{title}, in short: {idea}\n  Result: {result}"
 
 
 def _first_line(text: str) -> str:
@@ -237,9 +243,11 @@ def _first_line(text: str) -> str:
     return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH].rstrip()}…"
 
 
-def _origin(node: Node) -> str:
-    """Where it started, so that a repair is found beside what it repaired."""
+def _origin(node: Node, mended: int) -> str:
+    """Where it started; of a repair what it mended, beside which it is shown."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
+    if mended != node.parent:
+        return f"a later repair of attempt {mended}"
     return f"a repair of {start}" if node.action == "debug" else f"from {start}"
 
 

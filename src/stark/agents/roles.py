@@ -115,7 +115,9 @@ def debug_prompt(brief: Brief) -> str:
         "source": _source(node).strip(),
         "strategy": plan_text(node.plan),
         "guide": brief.lessons.to_repair,
-        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
+        "others": attempts_text(
+            brief.window.others, with_source=True, cuts=brief.cuts, mended=brief.window.mended
+        ),
     }
     return fill("debug", facts)
 

@@ -22,6 +22,7 @@ from pydantic import model_validator
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
 from stark.search.leaderboard import leaderboard
+from stark.search.repairs import mend
 from stark.search.tree import Tree
 
 LIMIT = 5
@@ -31,7 +32,7 @@ RoleName = Literal["plan", "code", "debug", "solo"]
 
 
 class Repair(Frozen):
-    """A sibling that failed and its child that works: how a like fault was mended."""
+    """A sibling that failed, and the repair of it, or of a repair of it, that works: how a like fault was mended."""
 
     broken: Node
     fixed: Node
@@ -59,6 +60,11 @@ class ContextWindow(Frozen):
         """All nodes shown besides the selected one."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
         return self.children + self.siblings + repairs + self.leaderboard
+
+    @property
+    def mended(self) -> dict[int, int]:
+        """By a repair that works, what it mended: its parent, or a failure further up."""
+        return {repair.fixed.id: repair.broken.id for repair in self.repairs}
 
     @model_validator(mode="after")
     def _few_and_none_twice(self) -> ContextWindow:
@@ -136,11 +142,8 @@ def _how_others_fared(tree: Tree, node_id: int, rng: random.Random) -> ContextWi
 
 
 def _repair(tree: Tree, sibling: Node) -> Repair | None:
-    """The first working child of a sibling that failed."""
-    if sibling.works:
-        return None
-    fixes = (child for child in tree.children(sibling.id) if child.works)
-    fixed = next(fixes, None)
+    """A sibling that failed and what mended it."""
+    fixed = None if sibling.works else mend(sibling.id, tree.children)
     return None if fixed is None else Repair(broken=sibling, fixed=fixed)
 
 
