@@ -79,6 +79,31 @@ def test_then_each_is_told_in_a_line_and_at_last_left_out_the_oldest_first() -> 
         assert [{3: kept}, {10: kept}, {11: kept}, {5: kept}, {4: kept}] == steps
 
 
+def test_what_led_here_is_a_line_from_the_start_and_left_out_like_the_others() -> None:
+    shown = ContextWindow(
+        node=attempt(9, parent=4),
+        history=(attempt(1), attempt(4, parent=1)),
+        siblings=(attempt(3),),
+        leaderboard=(attempt(4, parent=1),),
+    )
+
+    order = list(cutting_order(shown))
+
+    assert [{1: "nothing"}, {3: "nothing"}, {4: "nothing"}] == order[-3:], "the leader last"
+
+
+def test_a_plan_that_is_too_long_leaves_out_what_led_to_its_start() -> None:
+    told = samples.brief("plan", 5)
+    assert [2] == [node.id for node in told.window.history]
+    whole, _ = fitted(told, roles.plan_prompt)
+
+    text, fit = fitted(replace(told, window_tokens=TINY), roles.plan_prompt)
+
+    assert "- attempt 2, from the reference: One block per row. (incorrect" in whole
+    assert "What led to it:\n(1 left out for length.)" in text
+    assert Cut(attempt=2, kept="nothing") in fit.cuts
+
+
 def test_a_repair_is_left_out_whole_and_after_the_siblings() -> None:
     broken, fixed = attempt(2, works=False), attempt(6, parent=2)
     shown = ContextWindow(

@@ -54,6 +54,16 @@ def test_plan_and_solo_see_what_was_tried_from_here_and_the_leaderboard(
     assert [3, 4, 2] == ids(seen.others)
 
 
+def test_plan_and_solo_see_what_led_here() -> None:
+    nodes = [failing(1), working(2, 1, action="debug"), working(3, 2), working(4, 3), working(5, 4)]
+    tree = Tree.replay(1.0, nodes)
+
+    for role in ("plan", "solo"):
+        assert [1, 2, 3] == ids(shown(tree, 4, role).history), role
+        assert [] == ids(shown(tree, 1, role).history) == ids(shown(tree, ROOT, role).history)
+    assert [] == ids(shown(tree, 4, "code").history) == ids(shown(tree, 4, "debug").history)
+
+
 def test_an_unusable_child_that_left_a_plan_was_a_try(tree: Tree) -> None:
     planned = unusable(10, 1).model_copy(update={"plan": tree.node(3).plan})
     tree.add(planned)

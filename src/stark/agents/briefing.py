@@ -5,7 +5,7 @@ Knows which facts a role needs and how they read best; the words around them are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -122,8 +122,8 @@ def _profile_of(reference: Reference) -> list[str]:
     ]
 
 
-def start_text(node: Node | None, numbered_lines: bool) -> str:
-    """The selected node: its source, what it was meant to do and how it fared."""
+def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> str:
+    """The selected node: its source, what it was meant to do, how it fared, and `history_text` of what led to it."""
     if node is None:
         return "The reference itself, in PyTorch: there is no kernel here to start from."
     assert node.candidate is not None
@@ -133,6 +133,7 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             f"It was meant to: {_strategy(node)}",
             *_little_left(node),
+            *([history] if history else []),
             "```python",
             source,
             "```",
@@ -149,6 +150,19 @@ def _little_left(node: Node) -> list[str]:
         f"It is within {found.percent_over_the_least} % of the least time possible: look for a last waste in it, and keep "
         "what it does well."
     ]
+
+
+def history_text(nodes: Sequence[Node], cuts: Mapping[int, Kept] = UNCUT) -> str:
+    """What led to the selected node, an attempt a line; empty where it is the first."""
+    told = [node for node in nodes if cuts.get(node.id) != "nothing"]
+    lines = [
+        f"- attempt {node.id}, {_origin(node, node.parent)}: {_first_line(_strategy(node))} "
+        f"({_first_line(outcome_text(node))})"
+        for node in told
+    ]
+    if len(told) < len(nodes):
+        lines.append(f"({len(nodes) - len(told)} left out for length.)")
+    return "\n".join(["What led to it:", *lines]) if lines else ""
 
 
 def attempts_text(

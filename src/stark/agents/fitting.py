@@ -2,7 +2,7 @@
 
 Only other attempts are cut, never the problem, the guide, the selected source or the evidence. First
 their sources, those that teach least and then the longest first; then each is told in one line, and at
-last left out: the oldest first, and the fastest attempts of the run longest kept. A prompt that is
+last left out, what led to the selected one too: the oldest first, and the fastest attempts of the run longest kept. A prompt that is
 too long even so is sent as it is, for its length is an estimate; its `Fit` tells.
 
 Knows no role's prompt and no model.
@@ -49,7 +49,9 @@ def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
     """
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
-    bystanders = sorted(window.children + window.siblings, key=lambda node: node.id)
+    leaders = {leader.id for leader in window.leaderboard}
+    led_here = tuple(node for node in window.history if node.id not in leaders)
+    bystanders = sorted(led_here + window.children + window.siblings, key=lambda node: node.id)
     groups = [
         *([node] for node in bystanders),
         *([repair.broken, repair.fixed] for repair in window.repairs),

@@ -2,11 +2,12 @@
 
 | role | sees, besides the node |
 |---|---|
-| plan | its children (what was tried from here and how it ended) and the leaderboard |
+| plan | its children (what was tried from here and how it ended), the leaderboard, and its history |
 | solo | as plan: one agent alone decides and writes |
 | code | its children's code, and that of siblings that work |
 | debug | its siblings, each with its repair if one worked |
 
+A node's history is the attempts that led to it, each told in a line, so they count as none of the five.
 The leaderboard is always shown; of the rest a random subsample where there are more than fit. An
 attempt that left neither plan nor code is shown to no one. Knows no prompt and no policy.
 """
@@ -47,6 +48,9 @@ class ContextWindow(Frozen):
     node: Node | None = None
     """The selected node; None is the root, the reference itself."""
 
+    history: tuple[Node, ...] = ()
+    """The attempts that led to the node, from the root's child down to its parent."""
+
     children: tuple[Node, ...] = ()
     siblings: tuple[Node, ...] = ()
     """Those that are not part of a repair."""
@@ -57,7 +61,7 @@ class ContextWindow(Frozen):
 
     @property
     def others(self) -> tuple[Node, ...]:
-        """All nodes shown besides the selected one."""
+        """All nodes shown besides the selected one and its history."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
         return self.children + self.siblings + repairs + self.leaderboard
 
@@ -106,6 +110,7 @@ def _what_was_tried(tree: Tree, node_id: int, rng: random.Random) -> ContextWind
     shown = always | _drawn(rest, LIMIT - len(always), rng)
     return ContextWindow(
         node=_selected(tree, node_id),
+        history=tree.path(node_id)[:-1],
         children=tuple(child for child in children if child.id in shown),
         leaderboard=tuple(leader for leader in leaders if leader.parent != node_id),
     )
