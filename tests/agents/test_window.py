@@ -77,6 +77,7 @@ def test_a_leader_among_the_children_is_shown_once() -> None:
 
     assert [2] == ids(seen.children)
     assert [3] == ids(seen.leaderboard)
+    assert [2, 3] == ids(seen.leaders)
 
 
 def test_at_the_root_the_node_is_the_reference(tree: Tree) -> None:

@@ -49,13 +49,13 @@ def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
     """
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
-    leaders = {leader.id for leader in window.leaderboard}
-    led_here = tuple(node for node in window.history if node.id not in leaders)
-    bystanders = sorted(led_here + window.children + window.siblings, key=lambda node: node.id)
+    leaders = {leader.id: leader for leader in window.leaders}
+    kin = window.history + window.children + window.siblings
+    bystanders = sorted((n for n in kin if n.id not in leaders), key=lambda node: node.id)
     groups = [
         *([node] for node in bystanders),
         *([repair.broken, repair.fixed] for repair in window.repairs),
-        *([leader] for leader in reversed(window.leaderboard)),
+        *([leader] for leader in reversed(leaders.values())),
     ]
     kinds: tuple[Kept, ...] = ("line", "nothing")
     for kept in kinds:
@@ -70,7 +70,7 @@ def least_tokens(problem: Problem, language: Language) -> int:
 
 def _source_rank(window: ContextWindow, node: Node) -> tuple[int, int, int]:
     """The lower, the sooner an attempt's source is left out."""
-    if node.id in {leader.id for leader in window.leaderboard}:
+    if node.id in {leader.id for leader in window.leaders}:
         worth = 3
     elif node.id in {
         each.id for repair in window.repairs for each in (repair.broken, repair.fixed)

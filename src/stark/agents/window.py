@@ -59,11 +59,22 @@ class ContextWindow(Frozen):
     leaderboard: tuple[Node, ...] = ()
     """Those that are not the selected node nor its children."""
 
+    leading: tuple[int, ...] = ()
+    """The ids of the children and siblings that are on the leaderboard too."""
+
     @property
     def others(self) -> tuple[Node, ...]:
         """All nodes shown besides the selected one and its history."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
         return self.children + self.siblings + repairs + self.leaderboard
+
+    @property
+    def leaders(self) -> tuple[Node, ...]:
+        """The fastest attempts of the run among those shown, fastest first."""
+        kin = tuple(node for node in self.children + self.siblings if node.id in self.leading)
+        return tuple(
+            sorted(self.leaderboard + kin, key=lambda n: (-(n.assured_speedup or 0), n.id))
+        )
 
     @property
     def mended(self) -> dict[int, int]:
@@ -113,6 +124,7 @@ def _what_was_tried(tree: Tree, node_id: int, rng: random.Random) -> ContextWind
         history=tree.path(node_id)[:-1],
         children=tuple(child for child in children if child.id in shown),
         leaderboard=tuple(leader for leader in leaders if leader.parent != node_id),
+        leading=tuple(leader.id for leader in leaders if leader.parent == node_id),
     )
 
 
@@ -125,6 +137,7 @@ def _code_to_draw_on(tree: Tree, node_id: int, rng: random.Random) -> ContextWin
         node=_selected(tree, node_id),
         children=tuple(child for child in children if child.id in shown),
         siblings=tuple(sibling for sibling in siblings if sibling.id in shown),
+        leading=tuple(leader.id for leader in leaderboard(tree) if leader.id in shown),
     )
 
 
