@@ -2,8 +2,9 @@
 
 Only other attempts are cut, never the problem, the guide, the selected source or the evidence. First
 their sources, those that teach least and then the longest first; then each is told in one line, and at
-last left out, what led to the selected one too: the oldest first, and the fastest attempts of the run longest kept. A prompt that is
-too long even so is sent as it is, for its length is an estimate; its `Fit` tells.
+last left out, as are the lines on what led to the selected attempt: the oldest first, and the fastest
+attempts of the run longest kept. A prompt that is too long even so is sent as it is, for its length is
+an estimate; its `Fit` tells.
 
 Knows no role's prompt and no model.
 """
