@@ -99,6 +99,14 @@ async def test_reflexion_sees_its_last_try_alone() -> None:
         assert ([attempt - 1] if attempt > 1 else []) == shown
 
 
+async def test_a_team_without_a_tree_sees_no_other_attempt() -> None:
+    _, model = await tree_of("team-only")
+
+    texts = [asked.messages[1].text for asked in model.asked]
+    assert {"plan", "code", "debug"} == {text.splitlines()[0].split()[-1] for text in texts}
+    assert not any("- Attempt " in text for text in texts)
+
+
 async def test_search_only_is_one_agent_that_sees_what_was_tried() -> None:
     nodes, model = await tree_of("search-only")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
@@ -14,6 +15,7 @@ from stark.recording import Recording
 NOT_SHOWN = "# A plan is not shown the sources of other attempts."
 
 _LISTED = re.compile(r"^- Attempt (\d+), ", re.MULTILINE)
+_LED_HERE = re.compile(r"^- attempt (\d+), ", re.MULTILINE)
 
 
 def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situation:
@@ -26,7 +28,10 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         node.id: _slim(node, with_source=role != "plan" or node.id == selected)
         for node in recording.nodes
     }
-    shown = [nodes[int(number)] for number in _LISTED.findall(calls[0].messages[1].text)]
+    prompt = calls[0].messages[1].text
+    shown = [nodes[int(number)] for number in _LISTED.findall(prompt)]
+    history = tuple(nodes[int(number)] for number in _LED_HERE.findall(prompt))
+    window = _window(role, None if selected == ROOT else nodes[selected], shown)
     return Situation(
         about=about,
         origin=f"attempt {attempt} of the recorded run {recording.run.id}",
@@ -34,7 +39,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         language=recording.run.language,
         problem=recording.run.problem,
         reference=recording.reference,
-        window=_window(role, None if selected == ROOT else nodes[selected], shown),
+        window=window.model_copy(update={"history": history}),
         plan=nodes[attempt].plan if role == "code" else None,
         replies=tuple(call.reply for call in calls),
         refusal=_refusal(calls),
@@ -53,8 +58,8 @@ def _window(role: RoleName, node: Node | None, shown: Sequence[Node]) -> Context
     """The others by their relation to the selected node."""
     parent = ROOT if node is None else node.id
     if role == "debug":
-        failing = {each.id: each for each in shown if not each.works}
-        repairs = [Repair(broken=failing[e.parent], fixed=e) for e in shown if e.parent in failing]
+        home = ROOT if node is None else node.parent
+        repairs = [Repair(broken=b, fixed=f) for b, f in pairwise(shown) if f.parent != home]
         paired = {each.id for repair in repairs for each in (repair.broken, repair.fixed)}
         siblings = tuple(each for each in shown if each.id not in paired)
         return ContextWindow(node=node, siblings=siblings, repairs=tuple(repairs))

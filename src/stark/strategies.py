@@ -33,7 +33,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "stark",
             POLICIES["best-first"](),
-            PlanCodeDebug(),
+            PlanCodeDebug(memory=True),
             "plan, code and debug agents over a best-first search of the tree",
         ),
         Strategy(
@@ -57,7 +57,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(
             "team-only",
             POLICIES["latest"](),
-            PlanCodeDebug(),
+            PlanCodeDebug(memory=False),
             "the three agents in a line, without a tree",
         ),
     )

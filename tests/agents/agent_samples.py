@@ -252,6 +252,7 @@ async def prompts() -> dict[str, str]:
         "again": answers.prompts[1],
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
+        "plan_from_a_repair": await prompt("plan", 5),
         "code_rewrite_at_the_root": await prompt("code", ROOT, rewrite),
         "code_rewrite": await prompt("code", 1, rewrite),
         "code_edit": await prompt("code", 1),

@@ -305,8 +305,52 @@ def test_replacement_may_not_take_over_the_methods_below_it() -> None:
 
     assert (
         "After the replacements, lines outside the anchors belong to another block than before. "
-        "Keep the indentation of the lines that you replace."
+        "Keep the indentation of the lines that you replace, and open nothing at their end that "
+        "takes in the lines below."
     ) == refusal([forward], {"forward": answer})
+
+
+@pytest.mark.parametrize(
+    ("source", "answer"),
+    [
+        ("if a:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
+        ("for a in b:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
+        ("try:\n    x = 1\n    y = 2\nfinally:\n    z = 3\n", "    x = 1\nexcept OSError:"),
+        (
+            "try:\n    x = 1\n    y = 2\nfinally:\n    z = 3\n",
+            "    x = 1\nexcept OSError:\n    x = 2\nelse:",
+        ),
+        (
+            "try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n",
+            "    x = 1\nexcept ValueError:",
+        ),
+        ("try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
+        ("try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n", "    x = 1\nfinally:"),
+        ("match a:\n    case 1:\n        x = 1\n        y = 2\n", "        x = 1\n    case 2:"),
+        ("x = 1\ndef y():\n    pass\n", "x = 1\n@functools.cache"),
+    ],
+)
+def test_replacement_may_not_move_the_lines_below_it_to_another_branch(
+    source: str, answer: str
+) -> None:
+    line = next(n for n, text in enumerate(source.split("\n"), 1) if "x = 1" in text)
+
+    with pytest.raises(ReplyError, match="belong to another block than before"):
+        splice(source, [anchor("x", line, line)], {"x": answer})
+
+
+@pytest.mark.parametrize("branch", ["else", "finally"])
+def test_replacement_before_a_branch_leaves_it_in_its_place(branch: str) -> None:
+    before = "try:\n    x = 1\nexcept OSError:\n    y = 2\n"
+    source = f"{before}{branch}:\n    z = 3\n"
+
+    result, _ = splice(
+        source, [anchor("x", 2, 2)], {"x": "    if a:\n        x = 1\n    else:\n        x = 4"}
+    )
+
+    assert result.endswith(
+        f"    else:\n        x = 4\nexcept OSError:\n    y = 2\n{branch}:\n    z = 3\n"
+    )
 
 
 def disjoint_anchors(chance: random.Random) -> list[Anchor]:

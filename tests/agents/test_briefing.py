@@ -13,6 +13,7 @@ from stark.agents.briefing import (
     device_text,
     evidence_text,
     fill,
+    history_text,
     leaders_text,
     numbered,
     outcome_text,
@@ -144,6 +145,21 @@ def test_only_a_newline_begins_a_numbered_line(odd: str) -> None:
 
 def test_a_source_that_lacks_its_last_newline_is_numbered_alike() -> None:
     assert numbered("a\nb\n") == numbered("a\nb")
+
+
+def test_what_led_to_the_start_is_told_in_a_line_each() -> None:
+    tree = samples.tree()
+    node, history = tree.node(5), tree.path(5)[:-1]
+
+    told = start_text(node, True, history_text(history))
+
+    line = (
+        "- attempt 2, from the reference: One block per row. (incorrect: output 0: relative error"
+    )
+    assert f"\nWhat led to it:\n{line}" in told
+    assert "" == history_text([])
+    assert "What led to it:\n(1 left out for length.)" == history_text(history, {2: "nothing"})
+    assert history_text(history) == history_text(history, {2: "line"})
 
 
 def test_the_start_is_the_source_its_purpose_and_how_it_fared() -> None:

@@ -11,11 +11,12 @@ from agent_samples import Answers
 from stark.agents import roles
 from stark.agents.briefing import Brief
 from stark.agents.fitting import cutting_order, fitted, least_tokens
-from stark.agents.window import LIMIT, ContextWindow, Repair, window
+from stark.agents.window import LIMIT, ContextWindow, Repair, RoleName, window
 from stark.core.call import Cut, Fit
 from stark.core.candidate import Candidate
 from stark.core.node import ROOT, Node
 from stark.core.usage import estimated_tokens
+from stark.search.tree import Tree
 from stark.testing.nodes import random_tree, unusable, working
 
 LONG_PLAN = "Tile the rows.\n" + "The second paragraph explains at length. " * 40
@@ -77,6 +78,47 @@ def test_then_each_is_told_in_a_line_and_at_last_left_out_the_oldest_first() -> 
     for first, kept in ((5, "line"), (10, "nothing")):
         steps = order[first : first + 5]
         assert [{3: kept}, {10: kept}, {11: kept}, {5: kept}, {4: kept}] == steps
+
+
+@pytest.mark.parametrize("role", ["plan", "solo", "code"])
+def test_leaders_that_are_children_are_longest_kept_too(role: RoleName) -> None:
+    """5 is the fastest, and 3, a child of the selected node, comes next."""
+    nodes = [attempt(1), attempt(2, parent=1, works=False)]
+    nodes += [working(id, 1, latency) for id, latency in ((3, 0.2), (4, 0.4))]
+    grown = Tree.replay(1.0, [*nodes, working(5, ROOT, 0.1)])
+    shown = window(grown, 1, role, random.Random(0))
+
+    order = list(cutting_order(shown))
+
+    assert [5, 3] == [leader.id for leader in shown.leaders]
+    assert [{2: "nothing"}, {4: "nothing"}, {3: "nothing"}, {5: "nothing"}] == order[-4:]
+    assert [2, 4] == [id for step in order[:2] for id in step], "their sources are too"
+    assert {3, 5} == {id for step in order[2:4] for id in step}
+
+
+def test_what_led_here_is_a_line_from_the_start_and_left_out_like_the_others() -> None:
+    shown = ContextWindow(
+        node=attempt(9, parent=4),
+        history=(attempt(1), attempt(4, parent=1)),
+        siblings=(attempt(3),),
+        leaderboard=(attempt(4, parent=1),),
+    )
+
+    order = list(cutting_order(shown))
+
+    assert [{1: "nothing"}, {3: "nothing"}, {4: "nothing"}] == order[-3:], "the leader last"
+
+
+def test_a_plan_that_is_too_long_leaves_out_what_led_to_its_start() -> None:
+    told = samples.brief("plan", 5)
+    assert [2] == [node.id for node in told.window.history]
+    whole, _ = fitted(told, roles.plan_prompt)
+
+    text, fit = fitted(replace(told, window_tokens=TINY), roles.plan_prompt)
+
+    assert "- attempt 2, from the reference: One block per row. (incorrect" in whole
+    assert "What led to it:\n(1 left out for length.)" in text
+    assert Cut(attempt=2, kept="nothing") in fit.cuts
 
 
 def test_a_repair_is_left_out_whole_and_after_the_siblings() -> None:

@@ -224,6 +224,10 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
             "LINES of anchor first_loop is `the first loop`. Write it as `LINES: 12-18`.",
         ),
         (
+            PLAN.replace("LINES: 5-7", "LINES: 5-" + "9" * 5000),
+            f"LINES of anchor first_loop is `5-{'9' * 78}`. Write it as `LINES: 12-18`.",
+        ),
+        (
             PLAN.replace("LINES: 5-7", "LINES: 7-5"),
             "LINES of anchor first_loop is `7-5`. Lines count from 1, and a span ends no earlier",
         ),

@@ -132,6 +132,33 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert samples.LANGUAGE.guide in text
 
 
+async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
+    grown = samples.tree()
+    edited = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": samples.EDIT})
+    grown.add(edited)
+
+    text = await samples.prompt("debug", 8, grown=grown)
+
+    assert (
+        "# The plan that it carries out\n"
+        "The kernel is bound by memory: load four floats at once, for about 1.5x.\n"
+        "- body: Let each thread handle one float4.\n"
+        "  Keep the guard for the tail.\n"
+        "- launch: Launch a quarter of it.\n"
+    ) in text
+
+
+async def test_debug_is_told_what_a_later_repair_mended() -> None:
+    grown = samples.tree()
+    for id, parent, result in ((8, 6, samples.CRASH), (9, 8, samples.correct(0.4))):
+        grown.add(samples.attempt(id, parent, result, "A persistent kernel.", "debug"))
+
+    text = await samples.prompt("debug", 2, grown=grown)
+
+    assert [1, 6, 9] == others_in(text)
+    assert "- Attempt 9, a later repair of attempt 6: A persistent kernel.\n" in text
+
+
 async def test_debug_of_a_node_without_a_plan_says_so() -> None:
     grown = samples.tree()
     unplanned = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": None})

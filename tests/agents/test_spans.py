@@ -391,9 +391,17 @@ def test_lines_in_words(first: int, last: int, words: str) -> None:
     assert words == lines_in_words(first, last)
 
 
+def test_a_span_in_a_string_whose_lines_are_not_its_rows_gets_advice() -> None:
+    layout = Layout('"""\\\n\nfirst\nsecond\n"""\n\nx = 1\n')
+
+    assert [
+        'splits the statement on lines 1-5, which begins `"""\\`. Name whole statements; '
+        "the nearest span is lines 1-5."
+    ] * 4 + [None] == [layout.fault(1, last) for last in range(1, 6)]
+
+
 def test_a_span_that_no_statements_surround_gets_advice_and_no_crash() -> None:
-    source = '"""\\\n\nfirst\nsecond\n"""\n\nx = 1\n'
+    layout = Layout("x = 1; \\\ny = 2\n")
+    advice = "lies in no span of whole statements. Name other lines, or ask for a rewrite."
 
-    faults = [Layout(source).fault(1, last) for last in range(1, 6)]
-
-    assert all(isinstance(fault, str | None) for fault in faults)
+    assert [advice, advice, None] == [layout.fault(*span) for span in ((1, 1), (1, 2), (2, 2))]

@@ -14,7 +14,7 @@ REWRITE = Plan(action="rewrite", strategy="One kernel, one thread per element.")
 async def test_a_working_node_goes_to_plan_and_then_to_code() -> None:
     answers = Answers(samples.EDIT_REPLY.replace("128", "129"), samples.REPLACEMENTS_REPLY)
 
-    draft = await PlanCodeDebug().write(samples.assignment(1), answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(samples.assignment(1), answers.ask)
 
     assert ["plan", "code"] == answers.roles
     assert ("code", samples.EDIT, "") == (draft.role, draft.plan, draft.fault)
@@ -26,7 +26,7 @@ async def test_a_working_node_goes_to_plan_and_then_to_code() -> None:
 async def test_the_root_goes_to_plan_and_then_to_code() -> None:
     answers = Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
 
-    draft = await PlanCodeDebug().write(samples.assignment(ROOT), answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(samples.assignment(ROOT), answers.ask)
 
     assert Draft(role="code", source=samples.SOURCE, plan=REWRITE) == draft
 
@@ -35,7 +35,7 @@ async def test_a_failing_node_goes_to_debug_and_keeps_its_plan() -> None:
     answers = Answers(samples.CANDIDATE_REPLY)
     work = samples.assignment(6, "debug")
 
-    draft = await PlanCodeDebug().write(work, answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(work, answers.ask)
 
     assert ["debug"] == answers.roles
     expected = Draft(role="debug", source=samples.SOURCE, plan=work.tree.node(6).plan)
@@ -44,10 +44,10 @@ async def test_a_failing_node_goes_to_debug_and_keeps_its_plan() -> None:
 
 async def test_what_was_asked_for_is_done_even_where_it_no_longer_fits() -> None:
     """A replay on another device repairs what works there, and improves what fails."""
-    repaired = await PlanCodeDebug().write(
+    repaired = await PlanCodeDebug(memory=True).write(
         samples.assignment(1, "debug"), Answers(samples.CANDIDATE_REPLY).ask
     )
-    improved = await PlanCodeDebug().write(
+    improved = await PlanCodeDebug(memory=True).write(
         samples.assignment(6),
         Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY).ask,
     )
@@ -59,7 +59,7 @@ async def test_what_was_asked_for_is_done_even_where_it_no_longer_fits() -> None
 async def test_a_plan_that_stays_malformed_is_a_draft_with_the_last_fault() -> None:
     answers = Answers("no plan", "ACTION: rewrite")
 
-    draft = await PlanCodeDebug().write(samples.assignment(1), answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(samples.assignment(1), answers.ask)
 
     assert ["plan", "plan"] == answers.roles
     assert "plan" == draft.role
@@ -70,7 +70,7 @@ async def test_a_plan_that_stays_malformed_is_a_draft_with_the_last_fault() -> N
 async def test_code_that_stays_malformed_leaves_its_plan() -> None:
     answers = Answers(samples.REWRITE_REPLY, "no code", "no code either")
 
-    draft = await PlanCodeDebug().write(samples.assignment(ROOT), answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(samples.assignment(ROOT), answers.ask)
 
     assert ["plan", "code", "code"] == answers.roles
     assert ("code", None, REWRITE) == (draft.role, draft.source, draft.plan)
@@ -81,7 +81,7 @@ async def test_a_repair_that_stays_malformed_leaves_the_plan_of_what_it_repairs(
     answers = Answers("no code", "no code either")
     work = samples.assignment(6, "debug")
 
-    draft = await PlanCodeDebug().write(work, answers.ask)
+    draft = await PlanCodeDebug(memory=True).write(work, answers.ask)
 
     assert ("debug", None, work.tree.node(6).plan) == (draft.role, draft.source, draft.plan)
     assert draft.fault.startswith("No ```python block was found")
@@ -115,7 +115,34 @@ async def test_memory_is_whether_the_rest_of_the_tree_is_shown() -> None:
     assert "Attempt 1: correct" in without.prompts[0]
 
 
-@pytest.mark.parametrize("team", [PlanCodeDebug(), Solo(memory=True), Solo(memory=False)])
+@pytest.mark.parametrize("parent", [1, 6])
+async def test_three_agents_without_memory_see_the_selected_node_alone(parent: int) -> None:
+    """Attempt 1 has children, a sibling and a leader to be shown; 6 has siblings and their repairs."""
+    action: Action = "debug" if parent == 6 else "improve"
+    with_memory, without = (
+        Answers(samples.CANDIDATE_REPLY)
+        if action == "debug"
+        else Answers(samples.REWRITE_REPLY, samples.CANDIDATE_REPLY)
+        for _ in range(2)
+    )
+
+    await PlanCodeDebug(memory=True).write(samples.assignment(parent, action), with_memory.ask)
+    await PlanCodeDebug(memory=False).write(samples.assignment(parent, action), without.ask)
+
+    assert all("- Attempt " in prompt for prompt in with_memory.prompts)
+    assert with_memory.roles == without.roles
+    assert not any("- Attempt " in prompt for prompt in without.prompts)
+
+
+@pytest.mark.parametrize(
+    "team",
+    [
+        PlanCodeDebug(memory=True),
+        PlanCodeDebug(memory=False),
+        Solo(memory=True),
+        Solo(memory=False),
+    ],
+)
 async def test_a_team_asks_no_role_but_those_it_names(team: PlanCodeDebug | Solo) -> None:
     for work in (samples.assignment(1), samples.assignment(6, "debug")):
         answers = Answers(*["not a usable reply"] * 4)

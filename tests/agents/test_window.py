@@ -54,6 +54,16 @@ def test_plan_and_solo_see_what_was_tried_from_here_and_the_leaderboard(
     assert [3, 4, 2] == ids(seen.others)
 
 
+def test_plan_and_solo_see_what_led_here() -> None:
+    nodes = [failing(1), working(2, 1, action="debug"), working(3, 2), working(4, 3), working(5, 4)]
+    tree = Tree.replay(1.0, nodes)
+
+    for role in ("plan", "solo"):
+        assert [1, 2, 3] == ids(shown(tree, 4, role).history), role
+        assert [] == ids(shown(tree, 1, role).history) == ids(shown(tree, ROOT, role).history)
+    assert [] == ids(shown(tree, 4, "code").history) == ids(shown(tree, 4, "debug").history)
+
+
 def test_an_unusable_child_that_left_a_plan_was_a_try(tree: Tree) -> None:
     planned = unusable(10, 1).model_copy(update={"plan": tree.node(3).plan})
     tree.add(planned)
@@ -67,6 +77,7 @@ def test_a_leader_among_the_children_is_shown_once() -> None:
 
     assert [2] == ids(seen.children)
     assert [3] == ids(seen.leaderboard)
+    assert [2, 3] == ids(seen.leaders)
 
 
 def test_at_the_root_the_node_is_the_reference(tree: Tree) -> None:
@@ -100,6 +111,15 @@ def test_a_repair_that_failed_is_no_repair() -> None:
 
     assert [1] == ids(seen.siblings)
     assert () == seen.repairs
+
+
+def test_a_repair_of_a_repair_is_one() -> None:
+    nodes = [failing(1), failing(2), failing(3, 1, action="debug"), working(4, 3, action="debug")]
+    tree = Tree.replay(1.0, nodes)
+    seen = shown(tree, 2, "debug")
+
+    assert (Repair(broken=tree.node(1), fixed=tree.node(4)),) == seen.repairs
+    assert {4: 1} == seen.mended
 
 
 def test_a_child_of_a_working_sibling_is_no_repair() -> None:

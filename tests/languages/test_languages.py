@@ -28,7 +28,13 @@ def test_all_guides_work_the_same_problem():
 @every_language
 def test_a_guide_is_short_and_tells_the_rules_that_all_languages_share(entry: Language):
     assert 180 > len(entry.guide.splitlines())
-    for word in ("ModelNew", "load_state_dict", ".contiguous()", "2e-5"):
+    for word in (
+        "ModelNew",
+        "load_state_dict",
+        ".contiguous()",
+        "2e-5",
+        "unless the reference changes them: then it changes them as the reference does",
+    ):
         assert word in entry.guide
 
 

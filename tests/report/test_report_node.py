@@ -42,6 +42,20 @@ def test_anchors_come_with_their_edits() -> None:
     assert 2 == said.count("-# attempt 1")
 
 
+def test_a_repair_names_no_lines_of_the_source_that_its_plan_was_made_for() -> None:
+    repair = ANCHORED.model_copy(
+        update={"id": 3, "parent": 2, "action": "debug", "role": "debug", "edits": ()}
+    )
+    view = RunView(RUN, reference(), (working(1), ANCHORED, repair), ())
+
+    said = text_of(node_text(view, repair))
+
+    assert "plan of attempt 2: edit" in said and "changes to attempt 2" in said
+    assert "anchor loop\nUnroll by four." in said
+    assert "lines 1 to 1" not in said
+    assert "plan: edit" in text_of(node_text(view, ANCHORED))
+
+
 def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
     fit = Fit(limit_tokens=900, tokens=880, cuts=(Cut(attempt=1, kept="outcome"),))
     asked = (Message(speaker="user", text="Improve it."),)

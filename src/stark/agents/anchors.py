@@ -23,6 +23,10 @@ _MARKER = re.compile(r"\s*(?:#|//)\s*<<<IMPROVE (?P<edge>BEGIN|END) (?P<name>\w+
 _COMMENT_WIDTH = 88
 
 
+_Place = tuple[int, str, int | None, str]
+"""A statement's line and kind, the line of what is around it, and which branch of that it is in."""
+
+
 class _Replaced(NamedTuple):
     """An anchor and the lines that are to stand in its place."""
 
@@ -287,7 +291,8 @@ def _check_outside(source: str, result: str, replaced: Sequence[_Replaced]) -> N
     if _nesting_outside(source, old) != _nesting_outside(result, new):
         raise ReplyError(
             "After the replacements, lines outside the anchors belong to another block than before. "
-            "Keep the indentation of the lines that you replace."
+            "Keep the indentation of the lines that you replace, and open nothing at their end that "
+            "takes in the lines below."
         )
 
 
@@ -307,17 +312,26 @@ def _literals_outside(source: str, spans: Sequence[range]) -> list[tuple[int | N
     return [pair for pair in ends if pair != (None, None)]
 
 
-def _nesting_outside(source: str, spans: Sequence[range]) -> list[tuple[int, str, int | None]]:
-    """The statements that begin outside the spans, each with the line of the one around it."""
+def _nesting_outside(source: str, spans: Sequence[range]) -> list[_Place]:
+    """Where each statement hangs that begins outside the spans; an `except` or `case` is around its own."""
 
-    def below(node: ast.AST, parent: int | None) -> Iterator[tuple[int, str, int | None]]:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.stmt):
-                number = _numbered_outside(child.lineno, spans)
-                if number is not None:
-                    yield number, type(child).__name__, parent
-                yield from below(child, number)
-            elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
-                yield from below(child, parent)
+    def below(node: ast.AST, parent: int | None) -> Iterator[_Place]:
+        for branch, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.stmt):
+                    number = _numbered_outside(_first_line(child), spans)
+                    if number is not None:
+                        yield number, type(child).__name__, parent, branch
+                    yield from below(child, number)
+                elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
+                    yield from below(child, _numbered_outside(_first_line(child), spans))
 
     return list(below(parse_python(source), 0))
+
+
+def _first_line(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> int:
+    """Where it begins, its decorators included."""
+    if isinstance(node, ast.match_case):
+        return node.pattern.lineno
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return decorators[0].lineno if decorators else node.lineno

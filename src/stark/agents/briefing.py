@@ -5,7 +5,7 @@ Knows which facts a role needs and how they read best; the words around them are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -16,6 +16,7 @@ from stark.core.call import Kept
 from stark.core.device import Device
 from stark.core.evaluation import Correct, evidence, explain
 from stark.core.node import COMPILER, ROOT, Node
+from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
@@ -29,6 +30,7 @@ LINE_LENGTH = 200
 """How much of an attempt's plan, and of its result, is told in one line."""
 
 UNCUT: Mapping[int, Kept] = {}
+NOTHING_MENDED: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True)
@@ -120,8 +122,8 @@ def _profile_of(reference: Reference) -> list[str]:
     ]
 
 
-def start_text(node: Node | None, numbered_lines: bool) -> str:
-    """The selected node: its source, what it was meant to do and how it fared."""
+def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> str:
+    """The selected node: its source, what it was meant to do, how it fared, and `history_text` of what led to it."""
     if node is None:
         return "The reference itself, in PyTorch: there is no kernel here to start from."
     assert node.candidate is not None
@@ -131,6 +133,7 @@ def start_text(node: Node | None, numbered_lines: bool) -> str:
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             f"It was meant to: {_strategy(node)}",
             *_little_left(node),
+            *([history] if history else []),
             "```python",
             source,
             "```",
@@ -149,25 +152,43 @@ def _little_left(node: Node) -> list[str]:
     ]
 
 
+def history_text(nodes: Sequence[Node], cuts: Mapping[int, Kept] = UNCUT) -> str:
+    """What led to the selected node, an attempt a line; empty where it is the first."""
+    told = [node for node in nodes if cuts.get(node.id) != "nothing"]
+    lines = [
+        f"- attempt {node.id}, {_origin(node, node.parent)}: {_first_line(_strategy(node))} "
+        f"({_first_line(outcome_text(node))})"
+        for node in told
+    ]
+    if len(told) < len(nodes):
+        lines.append(f"({len(nodes) - len(told)} left out for length.)")
+    return "\n".join(["What led to it:", *lines]) if lines else ""
+
+
 def attempts_text(
     nodes: Iterable[Node],
     with_source: bool,
     none: str = "Nothing yet.",
     cuts: Mapping[int, Kept] = UNCUT,
+    mended: Mapping[int, int] = NOTHING_MENDED,
 ) -> str:
-    """Other attempts, each with its plan, outcome and, on request, its source; `cuts` are shown as far as they say."""
+    """Other attempts, each with its plan, outcome and, on request, its source.
+
+    `cuts` are shown as far as they say; `mended` is what repairs at the end of a chain mended.
+    """
     texts, gone = [], []
     for node in nodes:
+        title = f"- Attempt {node.id}, {_origin(node, mended.get(node.id, node.parent))}"
         match cuts.get(node.id):
             case "nothing":
                 gone.append(str(node.id))
             case "line":
-                texts.append(_attempt_line(node))
+                texts.append(_attempt_line(title, node))
             case "outcome":
                 left_out = "\n  (Its source is left out for length.)"
-                texts.append(_attempt_text(node, False) + (left_out if with_source else ""))
+                texts.append(_attempt_text(title, node, False) + (left_out if with_source else ""))
             case None:
-                texts.append(_attempt_text(node, with_source))
+                texts.append(_attempt_text(title, node, with_source))
     if gone:
         which = f"Attempts {', '.join(gone)} are" if len(gone) > 1 else f"Attempt {gone[0]} is"
         texts.append(f"({which} left out for length.)")
@@ -177,6 +198,14 @@ def attempts_text(
 def leaders_text(window: ContextWindow, with_source: bool, cuts: Mapping[int, Kept] = UNCUT) -> str:
     """The fastest attempts, but for the selected node and its children, which are shown after."""
     return attempts_text(window.leaderboard, with_source, "None besides what is shown below.", cuts)
+
+
+def plan_text(plan: Plan | None) -> str:
+    """A plan for whoever keeps to it: the strategy, and what was to be done at each anchor."""
+    if plan is None:
+        return "None was written down."
+    todo = [f"- {a.name}: " + a.instruction.strip().replace("\n", "\n  ") for a in plan.anchors]
+    return "\n".join([plan.strategy.strip(), *todo])
 
 
 def outcome_text(node: Node) -> str:
@@ -205,9 +234,9 @@ def numbered(source: str) -> str:
     return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
 
 
-def _attempt_text(node: Node, with_source: bool) -> str:
+def _attempt_text(title: str, node: Node, with_source: bool) -> str:
     result = outcome_text(node).replace("\n", "\n    ")
-    text = f"- Attempt {node.id}, {_origin(node)}: {_strategy(node)}\n  Result: {result}"
+    text = f"{title}: {_strategy(node)}\n  Result: {result}"
     if with_source and node.candidate is not None:
         lines = node.candidate.source.strip().splitlines()
         kept = lines[:OTHER_SOURCE_LINES]
@@ -217,10 +246,10 @@ def _attempt_text(node: Node, with_source: bool) -> str:
     return text
 
 
-def _attempt_line(node: Node) -> str:
+def _attempt_line(title: str, node: Node) -> str:
     """An attempt that there is little room for: what it changed and how it ended."""
     idea, result = _first_line(_strategy(node)), _first_line(outcome_text(node))
-    return f"- Attempt {node.id}, {_origin(node)}, in short: {idea}\n  Result: {result}"
+    return f"{title}, in short: {idea}\n  Result: {result}"
 
 
 def _first_line(text: str) -> str:
@@ -228,9 +257,11 @@ def _first_line(text: str) -> str:
     return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH].rstrip()}…"
 
 
-def _origin(node: Node) -> str:
-    """Where it started, so that a repair is found beside what it repaired."""
+def _origin(node: Node, mended: int) -> str:
+    """Where it started; of a repair what it mended, beside which it is shown."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
+    if mended != node.parent:
+        return f"a later repair of attempt {mended}"
     return f"a repair of {start}" if node.action == "debug" else f"from {start}"
 
 

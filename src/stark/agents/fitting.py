@@ -2,8 +2,9 @@
 
 Only other attempts are cut, never the problem, the guide, the selected source or the evidence. First
 their sources, those that teach least and then the longest first; then each is told in one line, and at
-last left out: the oldest first, and the fastest attempts of the run longest kept. A prompt that is
-too long even so is sent as it is, for its length is an estimate; its `Fit` tells.
+last left out, as are the lines on what led to the selected attempt: the oldest first, and the fastest
+attempts of the run longest kept. A prompt that is too long even so is sent as it is, for its length is
+an estimate; its `Fit` tells.
 
 Knows no role's prompt and no model.
 """
@@ -49,11 +50,13 @@ def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
     """
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
-    bystanders = sorted(window.children + window.siblings, key=lambda node: node.id)
+    leaders = {leader.id: leader for leader in window.leaders}
+    kin = window.history + window.children + window.siblings
+    bystanders = sorted((n for n in kin if n.id not in leaders), key=lambda node: node.id)
     groups = [
         *([node] for node in bystanders),
         *([repair.broken, repair.fixed] for repair in window.repairs),
-        *([leader] for leader in reversed(window.leaderboard)),
+        *([leader] for leader in reversed(leaders.values())),
     ]
     kinds: tuple[Kept, ...] = ("line", "nothing")
     for kept in kinds:
@@ -68,7 +71,7 @@ def least_tokens(problem: Problem, language: Language) -> int:
 
 def _source_rank(window: ContextWindow, node: Node) -> tuple[int, int, int]:
     """The lower, the sooner an attempt's source is left out."""
-    if node.id in {leader.id for leader in window.leaderboard}:
+    if node.id in {leader.id for leader in window.leaders}:
         worth = 3
     elif node.id in {
         each.id for repair in window.repairs for each in (repair.broken, repair.fixed)

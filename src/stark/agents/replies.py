@@ -28,7 +28,7 @@ _KEYWORD = re.compile(
 )
 _FENCE = re.compile(r"(?P<indent> {0,3})(?P<fence>`{3,}(?=[^`]*$)|~{3,})\s*(?P<info>.*)")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
-_SPAN = re.compile(r"(\d+)(?:\s*[-\u2013]\s*(\d+))?")
+_SPAN = re.compile(r"(\d{1,9})(?:\s*[-\u2013]\s*(\d{1,9}))?")
 _PYTHON = {"python", "py", "python3"}
 _MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
 _PROSE = {"STRATEGY", "INSTRUCTION"}
@@ -279,7 +279,7 @@ def _anchor(fields: list[_Field], source: str) -> Anchor:
     )
     span = _SPAN.fullmatch(lines)
     if not span:
-        raise ReplyError(f"LINES of anchor {name} is `{lines}`. Write it as `LINES: 12-18`.")
+        raise ReplyError(f"LINES of anchor {name} is `{lines[:80]}`. Write it as `LINES: 12-18`.")
     first, last = int(span[1]), int(span[2] or span[1])
     if not 1 <= first <= last:
         raise ReplyError(

@@ -16,7 +16,9 @@ from stark.agents.briefing import (
     attempts_text,
     evidence_text,
     fill,
+    history_text,
     leaders_text,
+    plan_text,
     reference_text,
     start_text,
 )
@@ -74,7 +76,9 @@ def plan_prompt(brief: Brief) -> str:
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
         "form": brief.lessons.to_plan,
-        "start": start_text(node, numbered_lines=True),
+        "start": start_text(
+            node, numbered_lines=True, history=history_text(brief.window.history, brief.cuts)
+        ),
         "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
         "leaderboard": leaders_text(brief.window, with_source=False, cuts=brief.cuts),
         "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
@@ -112,9 +116,11 @@ def debug_prompt(brief: Brief) -> str:
     facts = brief.common() | {
         "evidence": evidence_text(node),
         "source": _source(node).strip(),
-        "strategy": node.plan.strategy if node.plan else "None was written down.",
+        "strategy": plan_text(node.plan),
         "guide": brief.lessons.to_repair,
-        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
+        "others": attempts_text(
+            brief.window.others, with_source=True, cuts=brief.cuts, mended=brief.window.mended
+        ),
     }
     return fill("debug", facts)
 
@@ -131,7 +137,9 @@ def solo_prompt(brief: Brief) -> str:
     facts = brief.common() | {
         "task": task,
         "reference": reference_text(brief.reference),
-        "start": start_text(node, numbered_lines=False),
+        "start": start_text(
+            node, numbered_lines=False, history=history_text(brief.window.history, brief.cuts)
+        ),
         "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
         "leaderboard": leaders_text(brief.window, with_source=True, cuts=brief.cuts),
         "guide": brief.lessons.to_write,

@@ -143,12 +143,12 @@ class Layout:
             for statement in block
             if statement.first <= last and first <= statement.last
         ]
-        cut = [s for s in touched if not (first <= s.code and s.last <= last)]
-        victim = min(cut or touched, key=lambda s: s.last - s.first)
         hulls = [hull for block in self._blocks for hull in _hulls(block, first, last)]
         whole = [hull for hull in hulls if hull[0] <= first and last <= hull[1]]
         if not touched or not whole:
             return "lies in no span of whole statements. Name other lines, or ask for a rewrite."
+        cut = [s for s in touched if not (first <= s.code and s.last <= last)]
+        victim = min(cut or touched, key=lambda s: s.last - s.first)
         around = min(whole, key=lambda h: h[1] - h[0])
         # Of equally near spans the first is taken: the one around, then the shorter one.
         nearest = min(

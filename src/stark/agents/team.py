@@ -68,8 +68,12 @@ class Team(Protocol):
 
 @dataclass(frozen=True)
 class PlanCodeDebug:
-    """The paper's team: a failing node goes to debug, a working one to plan and then code."""
+    """The paper's team: a failing node goes to debug, a working one to plan and then code.
 
+    `memory` is whether they see more of the tree than the selected node.
+    """
+
+    memory: bool
     roles: tuple[str, ...] = ("plan", "code", "debug")
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
@@ -78,9 +82,9 @@ class PlanCodeDebug:
             return await self._repair(work, ask)
         draft = Draft(role="plan")
         try:
-            plan = await roles.plan(ask, work.brief("plan"))
+            plan = await roles.plan(ask, work.brief("plan", alone=not self.memory))
             draft = Draft(role="code", plan=plan)
-            source, edits = await roles.code(ask, work.brief("code"), plan)
+            source, edits = await roles.code(ask, work.brief("code", alone=not self.memory), plan)
         except ReplyError as fault:
             return replace(draft, fault=str(fault))
         return replace(draft, source=source, edits=edits)
@@ -89,9 +93,10 @@ class PlanCodeDebug:
         failing = work.tree.node(work.selection.parent)
         draft = Draft(role="debug", plan=failing.plan)
         try:
-            return replace(draft, source=await roles.debug(ask, work.brief("debug")))
+            source = await roles.debug(ask, work.brief("debug", alone=not self.memory))
         except ReplyError as fault:
             return replace(draft, fault=str(fault))
+        return replace(draft, source=source)
 
 
 @dataclass(frozen=True)

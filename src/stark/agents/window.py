@@ -2,11 +2,12 @@
 
 | role | sees, besides the node |
 |---|---|
-| plan | its children (what was tried from here and how it ended) and the leaderboard |
+| plan | its children (what was tried from here and how it ended), the leaderboard, and its history |
 | solo | as plan: one agent alone decides and writes |
 | code | its children's code, and that of siblings that work |
 | debug | its siblings, each with its repair if one worked |
 
+A node's history is the attempts that led to it, each told in a line, so they count as none of the five.
 The leaderboard is always shown; of the rest a random subsample where there are more than fit. An
 attempt that left neither plan nor code is shown to no one. Knows no prompt and no policy.
 """
@@ -22,6 +23,7 @@ from pydantic import model_validator
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
 from stark.search.leaderboard import leaderboard
+from stark.search.repairs import mend
 from stark.search.tree import Tree
 
 LIMIT = 5
@@ -31,7 +33,7 @@ RoleName = Literal["plan", "code", "debug", "solo"]
 
 
 class Repair(Frozen):
-    """A sibling that failed and its child that works: how a like fault was mended."""
+    """A sibling that failed, and the repair of it, or of a repair of it, that works: how a like fault was mended."""
 
     broken: Node
     fixed: Node
@@ -46,6 +48,9 @@ class ContextWindow(Frozen):
     node: Node | None = None
     """The selected node; None is the root, the reference itself."""
 
+    history: tuple[Node, ...] = ()
+    """The attempts that led to the node, from the root's child down to its parent."""
+
     children: tuple[Node, ...] = ()
     siblings: tuple[Node, ...] = ()
     """Those that are not part of a repair."""
@@ -54,11 +59,27 @@ class ContextWindow(Frozen):
     leaderboard: tuple[Node, ...] = ()
     """Those that are not the selected node nor its children."""
 
+    leading: tuple[int, ...] = ()
+    """The ids of the children and siblings that are on the leaderboard too."""
+
     @property
     def others(self) -> tuple[Node, ...]:
-        """All nodes shown besides the selected one."""
+        """All nodes shown besides the selected one and its history."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
         return self.children + self.siblings + repairs + self.leaderboard
+
+    @property
+    def leaders(self) -> tuple[Node, ...]:
+        """The fastest attempts of the run among those shown, fastest first."""
+        kin = tuple(node for node in self.children + self.siblings if node.id in self.leading)
+        return tuple(
+            sorted(self.leaderboard + kin, key=lambda n: (-(n.assured_speedup or 0), n.id))
+        )
+
+    @property
+    def mended(self) -> dict[int, int]:
+        """By a repair that works, what it mended: its parent, or a failure further up."""
+        return {repair.fixed.id: repair.broken.id for repair in self.repairs}
 
     @model_validator(mode="after")
     def _few_and_none_twice(self) -> ContextWindow:
@@ -100,8 +121,10 @@ def _what_was_tried(tree: Tree, node_id: int, rng: random.Random) -> ContextWind
     shown = always | _drawn(rest, LIMIT - len(always), rng)
     return ContextWindow(
         node=_selected(tree, node_id),
+        history=tree.path(node_id)[:-1],
         children=tuple(child for child in children if child.id in shown),
         leaderboard=tuple(leader for leader in leaders if leader.parent != node_id),
+        leading=tuple(leader.id for leader in leaders if leader.parent == node_id),
     )
 
 
@@ -114,6 +137,7 @@ def _code_to_draw_on(tree: Tree, node_id: int, rng: random.Random) -> ContextWin
         node=_selected(tree, node_id),
         children=tuple(child for child in children if child.id in shown),
         siblings=tuple(sibling for sibling in siblings if sibling.id in shown),
+        leading=tuple(leader.id for leader in leaderboard(tree) if leader.id in shown),
     )
 
 
@@ -136,11 +160,8 @@ def _how_others_fared(tree: Tree, node_id: int, rng: random.Random) -> ContextWi
 
 
 def _repair(tree: Tree, sibling: Node) -> Repair | None:
-    """The first working child of a sibling that failed."""
-    if sibling.works:
-        return None
-    fixes = (child for child in tree.children(sibling.id) if child.works)
-    fixed = next(fixes, None)
+    """A sibling that failed and what mended it."""
+    fixed = None if sibling.works else mend(sibling.id, tree.children)
     return None if fixed is None else Repair(broken=sibling, fixed=fixed)
 
 

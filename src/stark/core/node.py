@@ -38,7 +38,10 @@ class Node(Frozen):
     parent: int = Field(ge=ROOT)
     action: Action
     role: str
-    """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`."""
+    """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`.
+
+    Where there is none, the role whose reply was unusable, which may be `plan` too.
+    """
 
     plan: Plan | None = None
     """The plan that the candidate carries out; a repair keeps the plan of what it repairs."""

@@ -128,14 +128,17 @@ def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
 
 
 def _plan(node: Node) -> Iterator[RenderableType]:
+    """A repair keeps the plan of what it repairs, whose anchors name lines of an earlier source."""
     if node.plan is None:
         return
-    yield Rule(f"plan: {node.plan.action}", align="left")
+    inherited = node.action == "debug"
+    title = f"plan of attempt {node.parent}" if inherited else "plan"
+    yield Rule(f"{title}: {node.plan.action}", align="left")
     yield Text(node.plan.strategy)
     edits = {edit.anchor: edit for edit in node.edits}
     for anchor in node.plan.anchors:
-        lines = f"lines {anchor.first_line} to {anchor.last_line}"
-        yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), f", {lines}")
+        lines = "" if inherited else f", lines {anchor.first_line} to {anchor.last_line}"
+        yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
         yield Text(anchor.instruction)
         if edit := edits.get(anchor.name):
             yield _diff(source_diff(edit.before, edit.after, "before", "after"))

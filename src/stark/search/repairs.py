@@ -1,8 +1,51 @@
-"""Which failures may still be repaired: the bookkeeping that policies with bounded repairs share."""
+"""Which failures may still be repaired, and which a chain of repairs made work."""
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
 from stark.search.tree import Tree
+
+
+class Attempt(Protocol):
+    """As much of a node as this needs."""
+
+    @property
+    def id(self) -> int:
+        """Its number in the run."""
+
+    @property
+    def parent(self) -> int:
+        """Where it started."""
+
+    @property
+    def action(self) -> str:
+        """What it set out to do there."""
+
+    @property
+    def works(self) -> bool:
+        """Whether it came out correct."""
+
+
+AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
+
+
+def mend(failed: int, children: Callable[[int], Iterable[AnyAttempt]]) -> AnyAttempt | None:
+    """The repair with which a chain of repairs of this failure came to work, if one did.
+
+    Of several that of the shortest chain, and then the first. A repair that failed may be repaired in its turn.
+    """
+    waiting = deque([failed])
+    while waiting:
+        for child in children(waiting.popleft()):
+            if child.action != "debug":
+                continue
+            if child.works:
+                return child
+            waiting.append(child.id)
+    return None
 
 
 def newest_repairable(tree: Tree, repairs: int) -> int | None:

@@ -185,11 +185,6 @@ class Tree:
         """Whether there is a program to start from; an unusable reply left none."""
         return self._branches[id].has_source
 
-    def latency_ms(self, id: int) -> float | None:
-        """The measured time of one call; None for a node that failed."""
-        node = self._branches[id].node
-        return self._root_latency_ms if node is None else node.latency_ms
-
     def assured_speedup(self, id: int) -> float | None:
         """`Node.assured_speedup`, computed once; 1 for the root and None for a node that failed."""
         return self._branches[id].assured_speedup

@@ -175,7 +175,7 @@ def test_exploiting_falls_back_on_the_leaves_when_nothing_that_works_is_left() -
     assert {1, 2, 3, 4, 5} == set(choices(EXPLOIT, tree_of(*failures)))
 
 
-def test_four_attempts_start_from_an_empty_tree_at_once_and_a_sixth_waits() -> None:
+def test_five_attempts_start_from_an_empty_tree_at_once_and_a_sixth_waits() -> None:
     tree = Tree(1.0)
     for attempt in range(1, 6):
         assert Selection(parent=ROOT, action="improve") == EpsilonGreedy().select(

@@ -2,9 +2,9 @@
 
 Its three rules in order, with the numbers of its published configuration:
 until there are `drafts` = 5 attempts from the root, another one; with probability `debugs` = 0.5 a
-random broken leaf, if there is one with at most `depth` = 3 failures in a row; else the fastest
-that works, or another draft where nothing does. Parallel attempts are ours: what has one in flight
-is passed over.
+random broken leaf, if there is one that comes after at most `depth` = 3 failed repairs in a row, so that
+the fourth repair of a failure is the last; else the fastest that works, or another draft where nothing
+does. Parallel attempts are ours: what has one in flight is passed over.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Aide:
         """A draft, a repair or an improvement; never waits, since a draft is always possible."""
         if len(tree.children(ROOT)) + tree.pending_children(ROOT) < self.drafts:
             return expand(tree, ROOT)
-        broken = [id for id in tree.leaves if 0 < failures(tree, id) <= self.depth]
+        broken = [id for id in tree.leaves if 0 < failures(tree, id) <= 1 + self.depth]
         if broken and rng.random() < self.debugs:
             return expand(tree, rng.choice(broken))
         attempts = (id for id in tree.fastest_first() if id != ROOT)
