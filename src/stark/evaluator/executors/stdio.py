@@ -150,17 +150,23 @@ class StdioExecutor:
 
     def __init__(self, commands: Sequence[Sequence[str]], limits: Limits | None = None) -> None:
         self._judges = [Judge(command) for command in commands]
+        self._usable = list(self._judges)
+        """Those that are asked: without the ones that could not be started while others were left."""
+
         self._limits = limits or Limits()
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
 
     async def start(self) -> None:
-        """Start all judges before they are asked. Raises JudgeUnavailable if none can be started."""
+        """Start all judges before they are asked; only those that start are. Raises JudgeUnavailable if none does."""
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
         failures = [end for end in ends if isinstance(end, BaseException)]
         lasting = [failure for failure in failures if not isinstance(failure, JudgeUnavailable)]
         if lasting or len(failures) == len(self._judges):
             raise [*lasting, *failures][0]
+        for judge, end in zip(self._judges, ends, strict=True):
+            if isinstance(end, JudgeUnavailable):
+                self._give_up(judge)
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
@@ -241,12 +247,16 @@ class StdioExecutor:
         """Ask the least busy judge; one that cannot be started is given up while others are left."""
         problem = request.problem.digest
         while True:
-            judge = min(self._judges, key=lambda judge: (judge.busy(problem), judge.asked_at))
+            judge = min(self._usable, key=lambda judge: (judge.busy(problem), judge.asked_at))
             judge.asked_at = next(self._asked)
             try:
                 return await judge.ask(request, alone)
             except JudgeUnavailable:
-                if len(self._judges) == 1:
+                if self._usable == [judge]:
                     raise
-                if judge in self._judges:
-                    self._judges.remove(judge)
+                self._give_up(judge)
+
+    def _give_up(self, judge: Judge) -> None:
+        """Ask it no more, unless it is the last; of several requests that waited for it, the first has done so."""
+        if judge in self._usable and len(self._usable) > 1:
+            self._usable.remove(judge)
