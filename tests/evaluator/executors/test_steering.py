@@ -54,7 +54,8 @@ async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
     tmp_path: Path, started: bool
 ) -> None:
     working = [sys.executable, "-m", "stark.testing.judge", str(tmp_path / "0.txt")]
-    executor = StdioExecutor([["false"], working])
+    starts = tmp_path / "starts"
+    executor = StdioExecutor([["sh", "-c", f"echo >> {starts}; exit 1"], working])
     if started:
         await executor.start()
 
@@ -64,6 +65,7 @@ async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
     await executor.close()
 
     assert 4 == len(found)
+    assert "\n" == starts.read_text(), "it is tried once"
     assert ["p0", "p1", "p2", "p3"] == sorted(prepared(tmp_path)[0])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -86,6 +87,9 @@ class Judge:
         self._ready: dict[str, None] = {}
         """The problems that it got last, by digest, the latest at the end."""
 
+        self.given_up = False
+        """Whether it could not be started and others do its work: it is not tried again for who still waits for it."""
+
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
         self._turnstile = Turnstile()
@@ -132,6 +136,8 @@ class Judge:
         async with self._starting:
             if self._closed:
                 raise JudgeUnavailable("the executor was closed while requests were waiting")
+            if self.given_up:
+                raise JudgeUnavailable(f"{shlex.join(self.command)} was given up")
             if self.process is not None and not self.process.alive:
                 await self.process.close()
                 self.process = None
@@ -150,9 +156,6 @@ class StdioExecutor:
 
     def __init__(self, commands: Sequence[Sequence[str]], limits: Limits | None = None) -> None:
         self._judges = [Judge(command) for command in commands]
-        self._usable = list(self._judges)
-        """Those that are asked: without the ones that could not be started while others were left."""
-
         self._limits = limits or Limits()
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
@@ -247,16 +250,18 @@ class StdioExecutor:
         """Ask the least busy judge; one that cannot be started is given up while others are left."""
         problem = request.problem.digest
         while True:
-            judge = min(self._usable, key=lambda judge: (judge.busy(problem), judge.asked_at))
+            judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))
             judge.asked_at = next(self._asked)
             try:
                 return await judge.ask(request, alone)
             except JudgeUnavailable:
-                if self._usable == [judge]:
+                if self._usable() == [judge]:
                     raise
                 self._give_up(judge)
 
+    def _usable(self) -> list[Judge]:
+        return [judge for judge in self._judges if not judge.given_up]
+
     def _give_up(self, judge: Judge) -> None:
-        """Ask it no more, unless it is the last; of several requests that waited for it, the first has done so."""
-        if judge in self._usable and len(self._usable) > 1:
-            self._usable.remove(judge)
+        """Ask it no more, unless it is the last one left."""
+        judge.given_up = self._usable() != [judge]
