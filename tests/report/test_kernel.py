@@ -186,6 +186,22 @@ def test_what_the_judge_accepts_runs(
 
 
 @pytest.mark.usefixtures("here")
+def test_the_kernels_own_names_keep_their_meaning(
+    kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = "DEVICE, seconds, results, built = 2, 3, 4, 5\n"
+    problem = Problem(name="pair", source=model("Model", "return x * 14") + INPUTS)
+    node = node_of_source(
+        own + model("ModelNew", "return x * (DEVICE + seconds + results + built)")
+    )
+    kernel.write_text(kernel_file(RUN.model_copy(update={"problem": problem}), node, reference()))
+
+    runpy.run_path(str(kernel), run_name="__main__")
+
+    assert "relative RMS difference to the reference: 0 " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("pair", REFUSED.values(), ids=REFUSED)
 def test_what_the_judge_refuses_differs(pair: Pair, kernel: Path) -> None:
     pair.write(kernel)
