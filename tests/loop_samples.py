@@ -63,6 +63,12 @@ def replies_of(models: Mapping[str, Any]) -> LiveReplies:
     return LiveReplies({role: (model, TEMPERATURES[role]) for role, model in models.items()})
 
 
+def half_priced() -> LiveReplies:
+    """Replies of a planner that costs 0.25 dollars a reply, and of colleagues who tell no price."""
+    silent, paid = ScriptedModel(team_reply, dollars=None), ScriptedModel(team_reply, dollars=0.25)
+    return replies_of(dict.fromkeys(TEMPERATURES, silent) | {"plan": paid})
+
+
 async def work(
     store: Store,
     run: Run,

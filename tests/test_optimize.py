@@ -165,6 +165,16 @@ async def test_an_unknown_price_reaches_no_limit_in_dollars(store: Store) -> Non
     assert "8 attempts made" == reason
 
 
+async def test_a_model_that_tells_no_price_lifts_no_limit_of_what_others_told(store: Store) -> None:
+    run = samples.run(budget=Budget(dollars=0.7))
+    watch = samples.Notes()
+
+    _, reason = await samples.work(store, run, replies=samples.half_priced(), watch=watch)
+
+    assert "$0.75 of $0.70 spent" == reason
+    assert watch.usage.dollars is None, "people are told that it is not known"
+
+
 async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Store) -> None:
     least = least_tokens(samples.run().problem, language("triton"))
     run = samples.run(attempts=20, window_tokens=least + 900)

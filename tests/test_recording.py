@@ -315,9 +315,20 @@ async def test_a_recording_does_not_say_where_it_was_judged(store: Store) -> Non
     assert "folder" == record(store, run).run.executor
 
 
-async def test_a_recording_names_a_commands_model_and_not_the_command(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("exec[by hand]:KEY=secret /home/me/answer.sh\nand more", "exec[by hand]"),
+        ("exec:ask --at m@https://me:secret@host/v1", "exec"),
+        ("openai-compatible:m@2025@https://me:secret@llm.corp/v1", "openai-compatible:m@2025"),
+        ("vllm:Qwen/Qwen3@http://gpu1:8000/v1?key=secret", "vllm:Qwen/Qwen3"),
+        ("anthropic:claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+    ],
+)
+async def test_a_recording_names_a_model_and_not_what_is_behind_it(
+    store: Store, spec: str, name: str
+) -> None:
     run = samples.run("sampling", 1)
-    spec = "exec[by hand]:KEY=secret /home/me/answer.sh\nand more"
     run = run.model_copy(update={"models": {role: RoleModel(model=spec) for role in run.models}})
     store.create_run(run)
     replies, _ = samples.scripted()
@@ -325,4 +336,4 @@ async def test_a_recording_names_a_commands_model_and_not_the_command(store: Sto
 
     models = record(store, run).run.models
 
-    assert {"exec[by hand]"} == {entry.model for entry in models.values()}
+    assert {name} == {entry.model for entry in models.values()}

@@ -132,6 +132,17 @@ async def test_the_budget_holds_over_all_sessions(store: Store) -> None:
     assert 1 == len(model.asked)
 
 
+async def test_what_was_told_before_counts_beside_what_was_not(store: Store) -> None:
+    run = samples.run(budget=Budget(dollars=0.7))
+    _, first = await samples.work(store, run, replies=samples.half_priced())
+    begun = len(store.selections(run.id))
+
+    _, again = await samples.work(store, run, replies=samples.half_priced())
+
+    assert first == again == "$0.75 of $0.70 spent"
+    assert begun == len(store.selections(run.id))
+
+
 async def test_an_interrupted_run_makes_the_tree_that_it_would_have_made() -> None:
     run = samples.run(attempts=16)
     with Store.open("sqlite://") as whole, Store.open("sqlite://") as broken:

@@ -133,7 +133,9 @@ class _Session:
         self.replies, self.watch, self.reference = replies, watch, reference
         self._shared_limit = shared_limit
         self.tree = Tree.replay(reference.eager.latency_ms, store.nodes(run.id))
-        self.usage = sum((call.reply.usage for call in store.calls(run.id)), Usage())
+        paid = [call.reply.usage for call in store.calls(run.id)]
+        self.usage = sum(paid, Usage())
+        self.told = sum((usage.told for usage in paid), Usage())
         self._earlier_s = store.elapsed_s(run.id)
         self._begin_s = time.monotonic()
 
@@ -268,7 +270,7 @@ class _Session:
     def own_limit(self) -> str | None:
         """The limit of this run's own budget that is reached, or why it need not be used up."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
-        used_up = self.run.budget.exhausted_by(attempts, self.usage, self._elapsed_s() / 60)
+        used_up = self.run.budget.exhausted_by(attempts, self.told, self._elapsed_s() / 60)
         return used_up or (enough(self.tree) if self.run.stop == "auto" else None)
 
     def _elapsed_s(self) -> float:
@@ -308,6 +310,7 @@ class _Correspondence:
             session.store.add_call(session.run.id, call)
             await session.store.settled()
             session.usage += reply.usage
+            session.told += reply.usage.told
             session.watch.paid(session.usage)
         self.usage += reply.usage
         return reply

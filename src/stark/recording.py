@@ -131,7 +131,7 @@ def record(store: Store, run: Run) -> Recording:
     return Recording(
         run=run.model_copy(
             update={
-                "models": _without_commands(run.models),
+                "models": _named_alone(run.models),
                 "executor": re.sub(r"^(command|folder):.*", r"\1", run.executor, flags=re.DOTALL),
             }
         ),
@@ -155,12 +155,11 @@ def _replaced(call: Call, old: str, new: str) -> Call:
     return call.model_copy(update={"messages": tuple(messages)})
 
 
-def _without_commands(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:
-    """A model behind a command keeps its name; the command may hold paths and secrets of this machine."""
+def _named_alone(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:
+    """Each model by its name; the command or the address behind it may hold paths and secrets of this machine."""
+    behind = re.compile(r"(^exec\b[^:]*):.*|@https?://.*", re.DOTALL)
     return {
-        role: entry.model_copy(
-            update={"model": re.sub(r"^(exec\b[^:]*):.*", r"\1", entry.model, flags=re.DOTALL)}
-        )
+        role: entry.model_copy(update={"model": behind.sub(r"\1", entry.model)})
         for role, entry in models.items()
     }
 

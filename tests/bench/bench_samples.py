@@ -72,7 +72,8 @@ def result(
         seed=seed,
         run_id=f"{problem}-{strategy}-{seed}",
     )
-    outcome = Outcome("0.1.0", ended, attempts, best, True, usage or Usage(), roles, elapsed_s)
+    usage = usage or Usage()
+    outcome = Outcome("0.1.0", ended, attempts, best, True, usage, usage.told, roles, elapsed_s)
     return Result(cell, outcome)
 
 

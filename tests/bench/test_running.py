@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, cycle
 
 import bench_samples as samples
 import pytest
@@ -24,6 +24,8 @@ from stark.core.reference import Reference
 from stark.core.usage import Budget
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
+from stark.testing.model import ScriptedModel
+from stark.testing.replies import team_reply
 
 
 @pytest.fixture
@@ -133,6 +135,36 @@ async def test_an_unknown_price_lifts_no_limit_of_what_is_known(store: Store) ->
     limit = await samples.work(store, bench, models=samples.door(dollars=None)[0])
 
     assert limit is not None and "tokens used" in limit
+
+
+async def test_what_earlier_sessions_were_told_counts_beside_what_they_were_not(
+    store: Store,
+) -> None:
+    bench = samples.new_bench(store, budget=Budget(attempts=999, dollars=2.0))
+    prices = cycle([None, 0.25])
+    half_priced = ModelDoor(open_one=lambda _: Alternating(prices))
+
+    first = await samples.work(store, bench, models=half_priced)
+    models, model = samples.door()
+    again = await samples.work(store, bench, models=models)
+
+    assert first is not None and first.endswith("of $2.00 spent by the whole bench")
+    assert first == again
+    assert [] == model.asked
+
+
+class Alternating:
+    """A model that tells the price of every other reply."""
+
+    name = "alternating"
+
+    def __init__(self, prices: Iterator[float | None]) -> None:
+        self._prices = prices
+
+    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+        return await ScriptedModel(team_reply, dollars=next(self._prices)).ask(
+            messages, temperature
+        )
 
 
 async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(store: Store) -> None:

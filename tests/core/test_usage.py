@@ -72,6 +72,16 @@ def test_an_unknown_number_reaches_no_limit() -> None:
     assert Budget(tokens=1, dollars=0.01).exhausted_by(1, unknown, 0.0) is None
 
 
+def test_what_was_told_is_known_whatever_is_not() -> None:
+    silent = Usage(calls=1, input_tokens=10, output_tokens=None, dollars=None, seconds=1.0)
+
+    told = SOME.told + silent.told
+
+    assert Usage(calls=3, input_tokens=910, output_tokens=100, dollars=0.5, seconds=4.0) == told
+    assert SOME == SOME.told
+    assert "$0.50 of $0.40 spent" == Budget(dollars=0.4).exhausted_by(1, told, 0.0)
+
+
 @pytest.mark.parametrize(
     "limits", [{"attempts": 0}, {"tokens": 0}, {"dollars": 0}, {"minutes": 0}, {"hours": 1}]
 )

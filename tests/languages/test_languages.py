@@ -42,6 +42,8 @@ def test_a_guide_is_short_and_tells_the_rules_that_all_languages_share(entry: La
 def test_a_candidate_of_no_language_is_told_why(entry: Language):
     source = entry.example.candidate.source
     assert "The file does not parse: line 1: '(' was never closed." == entry.check("f(")
+    deep = entry.check("x=" + "-" * 100_000 + "1")
+    assert deep is not None and deep.startswith("The file does not parse: ")
     assert "null bytes" in (entry.check("\0") or "")
     renamed = source.replace("class ModelNew", "class Model")
     assert "The file does not define a class ModelNew at its top level." == entry.check(renamed)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from stark.languages.reading import binds, keyword_given, names_used
+from stark.languages.reading import keyword_given, names_used
 
 
 @pytest.mark.parametrize(
@@ -25,24 +25,6 @@ def test_a_name_is_found_under_every_form_of_import(source: str):
 def test_text_that_names_a_function_is_no_use_of_it():
     source = '"""tvm_ffi.cpp.load_inline"""\n# tvm_ffi.cpp.load_inline()\nx = "load_inline"'
     assert frozenset() == names_used(ast.parse(source))
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "class ModelNew: pass",
-        "ModelNew = make()",
-        "from x import Fast as ModelNew",
-        "try:\n    import x\nexcept ImportError:\n    pass\nelse:\n    class ModelNew: pass",
-        "if True:\n    class ModelNew: pass",
-    ],
-)
-def test_a_top_level_name_is_found_however_it_is_bound(source: str):
-    assert binds(ast.parse(source), "ModelNew")
-
-
-def test_a_name_inside_a_function_is_not_bound_at_the_top_level():
-    assert not binds(ast.parse("def make():\n    class ModelNew: pass"), "ModelNew")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def test_inputs_and_constants_are_not_the_program() -> None:
 
 def test_a_text_that_does_not_parse_has_no_operators() -> None:
     assert (set(), 0) == operators_in("class Model(")
+    assert (set(), 0) == operators_in("x=" + "-" * 100_000 + "1")
+
+
+def test_a_long_sum_is_counted() -> None:
+    assert (set(), 1_199) == operators_in(model("return " + " + ".join(["x"] * 1_200)))
 
 
 def reference(floor_ms: float, outputs: tuple[int, ...] = (4096, 4096)) -> Reference:

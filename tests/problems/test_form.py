@@ -81,6 +81,23 @@ def test_a_null_byte_is_a_fault_and_no_crash():
     assert "null bytes" in (form_fault("x = 1\0") or "")
 
 
+def test_what_nests_too_deeply_is_a_fault_and_no_crash():
+    deep = "x=" + "-" * 100_000 + "1"
+
+    assert (form_fault(deep) or "").startswith("line 1: ")
+    assert defines_any_part(deep)
+
+
+def test_a_long_sum_is_no_fault():
+    long = " + ".join(["torch.randn(2, 8)"] * 1_200)
+
+    assert form_fault(edited("return [torch.randn(2, 8)]", f"x = {long}\n    return [x]")) is None
+
+
+def test_a_part_under_with_is_there():
+    assert defines_any_part("with torch.no_grad():\n    def get_inputs(): return []")
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import ast
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from report_samples import CANDIDATE, RUN, node_of_source, reference
 
+from stark.core.problem import Problem
 from stark.report.kernel import kernel_file
 
 SOURCES = {
@@ -88,3 +91,120 @@ def test_as_a_module_it_only_defines_the_kernel(kernel: Path) -> None:
 
     assert done.stdout.startswith("ModelNew")
     assert "REFERENCE_SOURCE" not in done.stdout
+
+
+# What the judge accepts, it accepts too.
+
+MODEL = """
+import torch
+import torch.nn as nn
+
+
+class {name}(nn.Module):
+    def __init__(self):
+        super().__init__()
+{init}
+
+    def forward(self, x):
+{forward}
+"""
+
+INPUTS = """
+
+def get_inputs():
+    return [torch.randn(8, 16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def model(name: str, forward: str, init: str = "pass") -> str:
+    return MODEL.format(name=name, init=" " * 8 + init, forward=" " * 8 + forward)
+
+
+class Pair(NamedTuple):
+    """Of a reference and a kernel: forward, then what the constructor does."""
+
+    reference: tuple[str, ...]
+    kernel: tuple[str, ...]
+
+    def write(self, path: Path) -> None:
+        problem = Problem(name="pair", source=model("Model", *self.reference) + INPUTS)
+        run = RUN.model_copy(update={"problem": problem})
+        node = node_of_source(model("ModelNew", *self.kernel))
+        path.write_text(kernel_file(run, node, reference()))
+
+
+SUM = "return x + self.a"
+LINEAR = "self.a = nn.Linear(16, 16)"
+ACCEPTED = {
+    "weights under other names": Pair(
+        ("return self.a(x)", LINEAR), ("return self.b(x)", LINEAR.replace(".a", ".b"))
+    ),
+    "one more buffer": Pair(
+        ("return self.a(x)", LINEAR),
+        ("return self.a(x)", LINEAR + "; self.register_buffer('room', torch.empty(3))"),
+    ),
+    "a drawn attribute": Pair((SUM, "self.a = torch.randn(16)"), (SUM, "self.a = torch.randn(16)")),
+    "an input that is changed": Pair(("return x.mul_(2) + 1",), ("return x.mul_(2) + 1",)),
+    "None beside a tensor": Pair(("return x * 2, None",), ("return x * 2",)),
+    "a dict filled otherwise": Pair(
+        ("return {'a': x, 'b': x.sum()}",), ("return {'b': x.sum(), 'a': x}",)
+    ),
+    "complex numbers": Pair(("return x * 1j",), ("return x * 1j",)),
+}
+
+REFUSED = {
+    "an input that only the kernel changes": Pair(("return x * 2",), ("return x.mul_(2)",)),
+    "an input that only the reference changes": Pair(("return x.mul_(2)",), ("return x * 2",)),
+    "another imaginary part": Pair(("return x * 1j",), ("return x * 0j",)),
+    "a dict with swapped values": Pair(
+        ("return {'a': x, 'b': x + 1}",), ("return {'a': x + 1, 'b': x}",)
+    ),
+}
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run as a program in this process: importing torch anew takes seconds."""
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "reference", None)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("pair", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_the_judge_accepts_runs(
+    pair: Pair, kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.write(kernel)
+
+    runpy.run_path(str(kernel), run_name="__main__")
+
+    assert "relative RMS difference to the reference: 0 " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+def test_the_kernels_own_names_keep_their_meaning(
+    kernel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = "DEVICE, seconds, results, built = 2, 3, 4, 5\n"
+    problem = Problem(name="pair", source=model("Model", "return x * 14") + INPUTS)
+    node = node_of_source(
+        own + model("ModelNew", "return x * (DEVICE + seconds + results + built)")
+    )
+    kernel.write_text(kernel_file(RUN.model_copy(update={"problem": problem}), node, reference()))
+
+    runpy.run_path(str(kernel), run_name="__main__")
+
+    assert "relative RMS difference to the reference: 0 " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("pair", REFUSED.values(), ids=REFUSED)
+def test_what_the_judge_refuses_differs(pair: Pair, kernel: Path) -> None:
+    pair.write(kernel)
+
+    with pytest.raises(SystemExit, match="The outputs differ"):
+        runpy.run_path(str(kernel), run_name="__main__")

@@ -91,7 +91,28 @@ def test_an_outcome_is_what_the_first_attempts_came_to(stored: Store) -> None:
     assert 7.0 == outcome.elapsed_s
     paid = sum((samples.call(attempt, 0).reply.usage for attempt in (1, 2, 3)), Usage())
     assert paid.model_copy(update={"seconds": 0.0}) == outcome.usage
+    assert outcome.usage == outcome.told
     assert later.evaluation == stored.outcome(run, 4).best
+
+
+def test_what_was_told_is_kept_beside_what_was_not(stored: Store) -> None:
+    run = RUNS[0]
+    stored.begin_attempt(run, 1, Selection(parent=0, action="improve"))
+    told = samples.call(1)
+    silent = Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None)
+    stored.add_call(run, told)
+    stored.add_call(
+        run,
+        told.model_copy(
+            update={"turn": 1, "reply": told.reply.model_copy(update={"usage": silent})}
+        ),
+    )
+
+    outcome = stored.outcome(run, 3)
+
+    assert Usage(calls=2, input_tokens=None, output_tokens=None, dollars=None) == outcome.usage
+    paid = told.reply.usage.model_copy(update={"calls": 2, "seconds": 0.0})
+    assert paid == outcome.told
 
 
 def test_a_run_that_has_not_begun_came_to_nothing_yet(stored: Store) -> None:

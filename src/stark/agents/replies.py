@@ -14,7 +14,7 @@ from typing import NamedTuple
 from stark.agents.anchors import check_anchors
 from stark.agents.spans import Layout, lines_in_words, parse_python
 from stark.core.errors import ReplyError
-from stark.core.plan import Anchor, Plan
+from stark.core.plan import ANCHOR_NAME, Anchor, Plan
 
 _DRIFT = 5
 """How many lines a model may miscount where its quotes tell what it means."""
@@ -27,7 +27,7 @@ _KEYWORD = re.compile(
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"(?P<indent> {0,3})(?P<fence>`{3,}(?=[^`]*$)|~{3,})\s*(?P<info>.*)")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_NAME = re.compile(ANCHOR_NAME)
 _SPAN = re.compile(r"(\d{1,9})(?:\s*[-\u2013]\s*(\d{1,9}))?")
 _PYTHON = {"python", "py", "python3"}
 _MODEL_NEW = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)

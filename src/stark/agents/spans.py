@@ -19,6 +19,8 @@ from typing import NamedTuple
 import tree_sitter
 import tree_sitter_cuda
 
+from stark.core.python import parse_python as parse_python
+
 _CUDA = tree_sitter.Language(tree_sitter_cuda.language())
 
 _PRAGMA = re.compile(r"\s*#\s*pragma\b")
@@ -163,18 +165,6 @@ class Layout:
             f"`{self._lines[victim.first - 1].strip()}`. Name whole statements; "
             f"the nearest span is {advice}."
         )
-
-
-def parse_python(source: str) -> ast.Module:
-    """The syntax tree. Raises SyntaxError only, and prints no warning about escapes in strings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return ast.parse(source)
-        except SyntaxError:
-            raise
-        except (ValueError, RecursionError, MemoryError) as error:
-            raise SyntaxError(str(error) or "the code is nested too deeply") from error
 
 
 def multi_line_literals(source: str) -> Iterator[Literal]:

@@ -21,7 +21,7 @@ class Account:
         """Of those that finished in this session."""
 
         self.usage = usage or Usage()
-        self._known = _known(self.usage)
+        self._told = self.usage.told
         self._in_flight = 0
         self._begin_s = time.monotonic()
 
@@ -33,7 +33,8 @@ class Account:
         for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
             outcome = store.outcome(run_id, bench.attempts)
             account.finished += len(outcome.attempts)
-            account.pay(outcome.usage)
+            account.usage += outcome.usage
+            account._told += outcome.told
         return account
 
     def begin(self) -> None:
@@ -49,7 +50,7 @@ class Account:
     def pay(self, usage: Usage) -> None:
         """A model answered."""
         self.usage += usage
-        self._known += _known(usage)
+        self._told += usage.told
 
     @property
     def elapsed_s(self) -> float:
@@ -59,15 +60,5 @@ class Account:
     def limit(self) -> str | None:
         """The limit of the whole bench that is reached, in words. What is unknown counts as nothing."""
         attempts = self.finished + self._in_flight
-        reached = self.budget.exhausted_by(attempts, self._known, self.elapsed_s / 60)
+        reached = self.budget.exhausted_by(attempts, self._told, self.elapsed_s / 60)
         return reached and f"{reached} by the whole bench"
-
-
-def _known(usage: Usage) -> Usage:
-    """One unknown price must not lift the limit of all."""
-    return Usage(
-        calls=usage.calls,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        dollars=usage.dollars or 0.0,
-    )

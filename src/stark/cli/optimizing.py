@@ -145,11 +145,11 @@ def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
 
 def _refuse_less_than_used(store: Store, run_id: str, limits: Mapping[str, float]) -> None:
     """Raise UsageError for a new limit below what the run has used already."""
-    spent = sum((call.reply.usage for call in store.calls(run_id)), Usage())
+    told = sum((call.reply.usage.told for call in store.calls(run_id)), Usage())
     used = {
         "attempts": len(store.selections(run_id)),
-        "tokens": spent.tokens or 0,
-        "dollars": spent.dollars or 0.0,
+        "tokens": told.tokens or 0,
+        "dollars": told.dollars or 0.0,
         "minutes": store.elapsed_s(run_id) / 60,
     }
     for name, limit in limits.items():

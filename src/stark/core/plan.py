@@ -8,11 +8,14 @@ from pydantic import Field, model_validator
 
 from stark.core.base import Frozen
 
+ANCHOR_NAME = "[a-z][a-z0-9_]{0,39}"
+"""The pattern of an anchor's whole name."""
+
 
 class Anchor(Frozen):
     """A span of the selected source and what to do there ("span anchor", arXiv 2510.16996)."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")
+    name: str = Field(pattern=f"^{ANCHOR_NAME}$")
     first_line: int = Field(ge=1)
     """1-based, inclusive, in the source that the plan was made for."""
 

@@ -40,6 +40,17 @@ class Usage(Frozen):
         """Input and output tokens together."""
         return _sum(self.input_tokens, self.output_tokens)
 
+    @property
+    def told(self) -> Usage:
+        """What is known of it, with nothing in place of the rest: one call that tells nothing must lift no limit."""
+        return Usage(
+            calls=self.calls,
+            input_tokens=self.input_tokens or 0,
+            output_tokens=self.output_tokens or 0,
+            dollars=self.dollars or 0.0,
+            seconds=self.seconds,
+        )
+
 
 class Budget(Frozen):
     """When a run ends: whichever limit is reached first. None means no limit of that kind."""
@@ -49,14 +60,14 @@ class Budget(Frozen):
     dollars: float | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
 
-    def exhausted_by(self, attempts: int, usage: Usage, minutes: float) -> str | None:
-        """The limit that is reached, in words, or None. An unknown price never reaches one."""
+    def exhausted_by(self, attempts: int, told: Usage, minutes: float) -> str | None:
+        """The limit that is reached, in words, or None. `told` adds up what each call told (`Usage.told`)."""
         if attempts >= self.attempts:
             return f"{counted(self.attempts, 'attempt')} made"
-        if self.tokens is not None and (usage.tokens or 0) >= self.tokens:
-            return f"{usage.tokens:,} of {self.tokens:,} tokens used"
-        if self.dollars is not None and (usage.dollars or 0.0) >= self.dollars:
-            return f"${usage.dollars:.2f} of ${self.dollars:.2f} spent"
+        if self.tokens is not None and (told.tokens or 0) >= self.tokens:
+            return f"{told.tokens:,} of {self.tokens:,} tokens used"
+        if self.dollars is not None and (told.dollars or 0.0) >= self.dollars:
+            return f"${told.dollars:.2f} of ${self.dollars:.2f} spent"
         if self.minutes is not None and minutes >= self.minutes:
             return f"{self.minutes:g} minutes passed"
         return None

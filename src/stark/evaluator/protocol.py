@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from stark.core.base import Frozen, digest
 from stark.core.candidate import Candidate
@@ -88,6 +88,12 @@ class Hello(Frozen):
     versions: dict[str, str]
     sandbox: dict[str, str | None] = Field(default={})
     """Every layer with None if it is active there, or with why it is not."""
+
+
+class Greeting(BaseModel):
+    """What the `Hello` of every protocol tells, whatever else it has: read first, to know whose messages follow."""
+
+    protocol: int
 
 
 class Described(Frozen):

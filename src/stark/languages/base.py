@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 
 from stark.core.candidate import Candidate
 from stark.core.problem import Problem
+from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
 from stark.languages.guide import fenced, section
 from stark.languages.lessons import Lessons
-from stark.languages.reading import binds
 from stark.languages.technique import Technique, choose
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
@@ -95,14 +95,11 @@ class Language:
     def check(self, source: str) -> str | None:
         """Why this text is no candidate of the language, in one sentence, or None if it may be one."""
         try:
-            tree = ast.parse(source)
+            tree = parse_python(source)
         except SyntaxError as error:
-            return f"The file does not parse: line {error.lineno}: {error.msg}."
-        except ValueError as error:
-            return f"The file does not parse: {error}."
-        except (RecursionError, MemoryError):
-            return "The file does not parse: it nests too deeply."
-        if not binds(tree, "ModelNew"):
+            where = "" if error.lineno is None else f"line {error.lineno}: "
+            return f"The file does not parse: {where}{error.msg}."
+        if "ModelNew" not in dict(bindings(tree)):
             return "The file does not define a class ModelNew at its top level."
         return self.rule(tree)
 

@@ -1,4 +1,4 @@
-"""Reads a parsed Python file for what it defines and which library functions it uses.
+"""Reads a parsed Python file for which library functions it uses.
 
 Works on the syntax tree only, so words in comments and docstrings mean nothing, nor those in kernel sources but
 for who asks for the texts.
@@ -8,11 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-
-
-def binds(tree: ast.Module, name: str) -> bool:
-    """Whether the file's top level defines `name`: by a class, an assignment or an import."""
-    return any(name in _bound_by(statement) for statement in _top_level(tree.body))
 
 
 def names_used(tree: ast.Module) -> frozenset[str]:
@@ -57,26 +52,6 @@ def _names(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
             tail = f".{rest}" if rest else ""
             yield node, aliases.get(head, head) + tail
             yield from ((node, f"{module}.{dotted}") for module in stars)
-
-
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run when the file is imported, those under `if`, `try` and `with` included."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try | ast.With):
-            inner = [node for node in ast.iter_child_nodes(statement) if isinstance(node, ast.stmt)]
-            yield from _top_level(inner)
-
-
-def _bound_by(statement: ast.stmt) -> set[str]:
-    match statement:
-        case ast.ClassDef() | ast.FunctionDef():
-            return {statement.name}
-        case ast.Assign():
-            return {target.id for target in statement.targets if isinstance(target, ast.Name)}
-        case ast.Import() | ast.ImportFrom():
-            return {alias.asname or alias.name for alias in statement.names}
-    return set()
 
 
 def _imports(tree: ast.Module) -> tuple[dict[str, str], list[str]]:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from stark.core.problem import Problem
+from stark.core.python import parse_python
 from stark.core.reference import Reference
 
 Operator = Literal["matmul", "conv", "softmax", "norm", "reduction"]
@@ -80,12 +81,12 @@ class Calls(NamedTuple):
 def operators_in(source: str) -> Calls:
     """The operators of a problem's model; a text that does not parse has none."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        tree = parse_python(source)
+    except SyntaxError:
         return Calls(frozenset(), 0)
     operators: set[Operator] = set()
     steps = 0
-    for step in _steps(tree, times=1):
+    for step in _steps(tree):
         steps += step.times
         operators |= {kind for kind, names in _NAMES.items() if step.name in names}
     return Calls(frozenset(operators), steps)
@@ -96,16 +97,18 @@ class _Step(NamedTuple):
     times: int
 
 
-def _steps(node: ast.AST, times: int) -> Iterator[_Step]:
-    """The operators under a node, each with how often it is called."""
-    if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
-        return
-    name = _operator(node)
-    if name is not None:
-        yield _Step(name, times)
-    inside = LOOP_STEPS * times if isinstance(node, _LOOPS) and times == 1 else times
-    for child in ast.iter_child_nodes(node):
-        yield from _steps(child, inside)
+def _steps(tree: ast.Module) -> Iterator[_Step]:
+    """The operators of a file, each with how often it is called. A long sum may nest deeper than a function can."""
+    waiting: list[tuple[ast.AST, int]] = [(tree, 1)]
+    while waiting:
+        node, times = waiting.pop()
+        if isinstance(node, ast.FunctionDef) and node.name in ("get_inputs", "get_init_inputs"):
+            continue
+        name = _operator(node)
+        if name is not None:
+            yield _Step(name, times)
+        inside = LOOP_STEPS if isinstance(node, _LOOPS) else times
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
 
 
 _LOOPS = ast.For | ast.While | ast.ListComp | ast.GeneratorExp

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from stark.core.python import bindings, parse_python
+
 WHAT_TO_ADD = {
     "Model": "a class `Model(nn.Module)` whose `forward` is the computation",
     "get_inputs": "a function `get_inputs()` that returns the list of forward's arguments",
@@ -17,16 +19,16 @@ WHAT_TO_ADD = {
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+_BLOCKS = ast.stmt | ast.excepthandler | ast.match_case
+
 
 def form_fault(source: str) -> str | None:
     """The first thing that keeps this text from being a problem, as one sentence, or None."""
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}."
-    except ValueError as error:
-        return f"line 1: {error}."
-    parts = dict(_bindings(tree.body))
+        return f"line {error.lineno or 1}: {error.msg}."
+    parts = dict(bindings(tree))
     for name, what in WHAT_TO_ADD.items():
         if name not in parts:
             return f"line {_last_line(tree)}: {name} is missing; add {what}."
@@ -34,7 +36,7 @@ def form_fault(source: str) -> str | None:
     if not isinstance(model, ast.ClassDef):
         return None
     return (
-        _forward_fault(model, parts)
+        _forward_fault(model)
         or _fit_fault(inputs, _method(model, "forward"))
         or _fit_fault(init_inputs, _method(model, "__init__"))
     )
@@ -43,32 +45,10 @@ def form_fault(source: str) -> str | None:
 def defines_any_part(source: str) -> bool:
     """Whether the text means to be a problem: it defines a part of one, or cannot be parsed."""
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        tree = parse_python(source)
+    except SyntaxError:
         return True
-    return any(name in WHAT_TO_ADD for name, _ in _bindings(tree.body))
-
-
-def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
-    """Names that a module's top level binds, with the statement; later ones come later."""
-    for statement in body:
-        match statement:
-            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield statement.name, statement
-            case ast.Import() | ast.ImportFrom():
-                for alias in statement.names:
-                    yield alias.asname or alias.name, statement
-            case ast.Assign():
-                for target in statement.targets:
-                    if isinstance(target, ast.Name):
-                        yield target.id, statement
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, statement
-            case ast.If():
-                yield from _bindings([*statement.body, *statement.orelse])
-            case ast.Try():
-                handlers = [inner for handler in statement.handlers for inner in handler.body]
-                yield from _bindings([*statement.body, *handlers, *statement.orelse])
+    return any(name in WHAT_TO_ADD for name, _ in bindings(tree))
 
 
 def _last_line(tree: ast.Module) -> int:
@@ -82,16 +62,16 @@ def _method(model: ast.ClassDef, name: str) -> Function | None:
     return None
 
 
-def _forward_fault(model: ast.ClassDef, parts: dict[str, ast.stmt]) -> str | None:
+def _forward_fault(model: ast.ClassDef) -> str | None:
     """A `Model` that is a plain nn.Module must define forward; another base may bring one."""
-    if any(name == "forward" for name, _ in _bindings(model.body)):
+    if any(name == "forward" for part in model.body for name, _ in bindings(part)):
         return None
     if not all(ast.unparse(base).endswith("Module") for base in model.bases):
         return None
     return f"line {model.lineno}: class Model has no forward; add `def forward(self, ...)` with the computation."
 
 
-def _fit_fault(source: ast.stmt, target: Function | None) -> str | None:
+def _fit_fault(source: ast.AST, target: Function | None) -> str | None:
     """Whether the arguments that `source` returns can be passed by position to `target`."""
     if target is None or target.decorator_list or not isinstance(source, Function):
         return None
@@ -121,7 +101,7 @@ def _returns(node: ast.AST) -> Iterator[ast.Return]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
             yield child
-        elif not isinstance(child, Function | ast.ClassDef):
+        elif isinstance(child, _BLOCKS) and not isinstance(child, Function | ast.ClassDef):
             yield from _returns(child)
 
 

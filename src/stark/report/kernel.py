@@ -64,4 +64,4 @@ def _provenance(run: Run, node: Node, reference: Reference) -> list[str]:
 
 def _literal(source: str) -> str:
     """The text as a Python expression that reads line by line, whatever quotes are in it."""
-    return "".join(f"        {line!r}\n" for line in source.splitlines(keepends=True)) or '""'
+    return "".join(f"            {line!r}\n" for line in source.splitlines(keepends=True)) or '""'

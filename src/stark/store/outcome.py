@@ -51,6 +51,9 @@ class Outcome(NamedTuple):
     usage: Usage
     """Calls, tokens and price; the time of waiting is not counted here."""
 
+    told: Usage
+    """What models told of that: limits are held against it."""
+
     roles: tuple[RoleUsage, ...]
     """The same by role, with estimates of the tokens that no model told, and the time of waiting."""
 
@@ -72,13 +75,15 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     checks = (PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
     checked = connection.scalar(select(func.count()).select_from(PromotionRow).where(*checks))
     elapsed_s = connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted))
+    usage, told = _usage(connection, run_id, attempts)
     return Outcome(
         version=run.body["version"],
         ended_reason=run.ended_reason,
         attempts=_attempts(connection, counted),
         best=_held(connection, checks) if checked else _best(connection, counted),
         confirmed=bool(checked),
-        usage=_usage(connection, run_id, attempts),
+        usage=usage,
+        told=told,
         roles=read_spent(connection, Scope(run_id, attempts)).get(run_id, ()),
         elapsed_s=elapsed_s or 0.0,
     )
@@ -129,15 +134,14 @@ def _fastest(
     )
 
 
-def _usage(connection: Connection, run_id: str, attempts: int) -> Usage:
-    """Of all calls, those of attempts in flight included; a sum with an unknown part is unknown."""
+def _usage(connection: Connection, run_id: str, attempts: int) -> tuple[Usage, Usage]:
+    """Of all calls, those of attempts in flight included: with sums unknown where a part is, and as far as it was told."""
     counted = (CallRow.run_id == run_id, CallRow.attempt <= attempts)
     columns = (CallRow.input_tokens, CallRow.output_tokens, CallRow.dollars)
     known = [func.count(column) for column in columns]
     sums = [func.coalesce(func.sum(column), 0) for column in columns]
     calls, *values = connection.execute(select(func.count(), *known, *sums).where(*counted)).one()
-    tokens_in, tokens_out, dollars = (
-        total if count == calls else None
-        for count, total in zip(values[:3], values[3:], strict=True)
-    )
-    return Usage(calls=calls, input_tokens=tokens_in, output_tokens=tokens_out, dollars=dollars)
+    names = ("input_tokens", "output_tokens", "dollars")
+    told = dict(zip(names, values[3:], strict=True))
+    unknown = {name: None for name, count in zip(names, values[:3], strict=True) if count < calls}
+    return Usage(calls=calls, **told | unknown), Usage(calls=calls, **told)

@@ -13,7 +13,7 @@ from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.evaluation import Correct
 from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Evaluate, Evaluated, Limits
+from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated, Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 
@@ -80,7 +80,8 @@ async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> Non
 
     assert (
         "the judge (sh -c 'echo the queue is full') does not start; "
-        "try that command by itself, which must end in a judge of this version:\nthe queue is full"
+        "try that command by itself, which must end in a judge of this version:\nthe queue is full\n"
+        "it ended before it was ready"
     ) == str(told.value)
     await executor.close()
 
@@ -170,6 +171,29 @@ async def test_a_judge_of_another_version_is_refused() -> None:
     with pytest.raises(JudgeUnavailable, match="protocol 999"):
         await executor.describe(PROBLEM)
     await executor.close()
+
+
+@pytest.mark.parametrize(
+    ("hello", "reason"),
+    [
+        ('{"kind":"hello","protocol":3,"gpu":"x"}', "it speaks protocol 3, not"),
+        (f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}', "its first message cannot be read"),
+        ('{"kind":"hello","proto', "its first message cannot be read"),
+    ],
+)
+async def test_a_judge_whose_hello_has_another_form_is_of_another_version(
+    hello: str, reason: str
+) -> None:
+    executor = StdioExecutor([["sh", "-c", f"echo Warning >&2; echo '{hello}'; sleep 5"]])
+
+    with pytest.raises(JudgeUnavailable, match=f"{reason}.*: install the same version of STARK"):
+        await executor.describe(PROBLEM)
+    await executor.close()
+
+
+async def test_a_command_that_is_not_closed_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match=r"no closing quotation.*: ssh 'box"):
+        open_executor("command:ssh 'box")
 
 
 @pytest.mark.parametrize("notation", ["nothing", "command", "folder:", "ray:x"])

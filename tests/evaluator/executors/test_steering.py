@@ -49,6 +49,26 @@ async def test_many_candidates_of_one_problem_keep_every_judge_busy(tmp_path: Pa
     assert [["a"], ["a"]] == prepared(tmp_path)
 
 
+@pytest.mark.parametrize("started", [False, True])
+async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
+    tmp_path: Path, started: bool
+) -> None:
+    working = [sys.executable, "-m", "stark.testing.judge", str(tmp_path / "0.txt")]
+    starts = tmp_path / "starts"
+    executor = StdioExecutor([["sh", "-c", f"echo >> {starts}; exit 1"], working])
+    if started:
+        await executor.start()
+
+    found = await asyncio.gather(
+        *(executor.evaluate(problem(f"p{n}"), CANDIDATE) for n in range(4))
+    )
+    await executor.close()
+
+    assert 4 == len(found)
+    assert "\n" == starts.read_text(), "it is tried once"
+    assert ["p0", "p1", "p2", "p3"] == sorted(prepared(tmp_path)[0])
+
+
 @pytest.mark.parametrize(("problems", "count"), [(4, 1), (4, 2), (6, 3)])
 async def test_with_more_problems_than_judges_each_is_prepared_few_times(
     tmp_path: Path, problems: int, count: int

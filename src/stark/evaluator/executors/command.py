@@ -11,7 +11,13 @@ from stark.evaluator.protocol import Limits
 
 def command(line: str, limits: Limits) -> StdioExecutor:
     """For instance `ssh box python -m stark.evaluator.judge`; several commands are separated by ` ;; `."""
-    commands = [shlex.split(part) for part in line.split(" ;; ")]
+    try:
+        commands = [shlex.split(part) for part in line.split(" ;; ")]
+    except ValueError as error:
+        raise UsageError(
+            f"the judge's command cannot be read: {str(error).lower()}; put what belongs together between two quotes, "
+            f"and a backslash before a quote that is meant as it is: {line}"
+        ) from error
     if not all(commands):
         raise UsageError(
             "name the judge's command, as in `command:ssh box python -m stark.evaluator.judge`"

@@ -23,6 +23,7 @@ from stark.evaluator.protocol import (
     PROTOCOL,
     Answer,
     AnyRequest,
+    Greeting,
     Hello,
     JudgeFailed,
     answer_adapter,
@@ -90,12 +91,7 @@ class JudgeProcess:
             if not line.startswith(b'{"kind":"hello"'):
                 self._printed.append(line.decode(errors="replace").rstrip())
                 continue
-            hello = answer_adapter.validate_json(line)
-            assert isinstance(hello, Hello)
-            if hello.protocol != PROTOCOL:
-                raise JudgeDied(
-                    f"it speaks protocol {hello.protocol}, not {PROTOCOL}: install the same version of STARK on both sides"
-                )
+            _check_hello(line)
             self._answers = asyncio.create_task(self._read_answers())
             return
         raise JudgeDied("it ended before it was ready")
@@ -159,6 +155,18 @@ class JudgeProcess:
             reader.cancel()
 
 
+def _check_hello(line: bytes) -> None:
+    """Raises JudgeDied for the first message of a judge of another version."""
+    fault = "its first message cannot be read"
+    with contextlib.suppress(ValidationError):
+        protocol = Greeting.model_validate_json(line).protocol
+        if protocol == PROTOCOL:
+            Hello.model_validate_json(line)
+            return
+        fault = f"it speaks protocol {protocol}, not {PROTOCOL}"
+    raise JudgeDied(f"{fault}: install the same version of STARK on both sides")
+
+
 async def start_judge(command: Sequence[str]) -> JudgeProcess:
     """A judge that is ready. Raises JudgeUnavailable with its own words when it does not get that far."""
     judge = JudgeProcess(await _spawned(command))
@@ -166,7 +174,8 @@ async def start_judge(command: Sequence[str]) -> JudgeProcess:
         await asyncio.wait_for(judge.greeted(), START_S)
     except (JudgeDied, TimeoutError) as error:
         await judge.kill()
-        said = judge.what_it_said or str(error) or f"it said nothing for {START_S:g} s"
+        reason = str(error) or f"it was not ready after {START_S:g} s"
+        said = "\n".join(part for part in (judge.what_it_said, reason) if part)
         raise JudgeUnavailable(
             f"the judge ({shlex.join(command)}) does not start; {_advice(command)}:\n{said}"
         ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shlex
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -86,6 +87,9 @@ class Judge:
         self._ready: dict[str, None] = {}
         """The problems that it got last, by digest, the latest at the end."""
 
+        self.given_up = False
+        """Whether it could not be started and others do its work: it is not tried again for who still waits for it."""
+
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
         self._turnstile = Turnstile()
@@ -132,6 +136,8 @@ class Judge:
         async with self._starting:
             if self._closed:
                 raise JudgeUnavailable("the executor was closed while requests were waiting")
+            if self.given_up:
+                raise JudgeUnavailable(f"{shlex.join(self.command)} was given up")
             if self.process is not None and not self.process.alive:
                 await self.process.close()
                 self.process = None
@@ -155,12 +161,15 @@ class StdioExecutor:
         self._asked = itertools.count(1)
 
     async def start(self) -> None:
-        """Start all judges before they are asked. Raises JudgeUnavailable if none can be started."""
+        """Start all judges before they are asked; only those that start are. Raises JudgeUnavailable if none does."""
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
         failures = [end for end in ends if isinstance(end, BaseException)]
         lasting = [failure for failure in failures if not isinstance(failure, JudgeUnavailable)]
         if lasting or len(failures) == len(self._judges):
             raise [*lasting, *failures][0]
+        for judge, end in zip(self._judges, ends, strict=True):
+            if isinstance(end, JudgeUnavailable):
+                self._give_up(judge)
 
     async def describe(self, problem: Problem) -> Reference:
         """Measure the reference on the least busy judge."""
@@ -241,12 +250,18 @@ class StdioExecutor:
         """Ask the least busy judge; one that cannot be started is given up while others are left."""
         problem = request.problem.digest
         while True:
-            judge = min(self._judges, key=lambda judge: (judge.busy(problem), judge.asked_at))
+            judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))
             judge.asked_at = next(self._asked)
             try:
                 return await judge.ask(request, alone)
             except JudgeUnavailable:
-                if len(self._judges) == 1:
+                if self._usable() == [judge]:
                     raise
-                if judge in self._judges:
-                    self._judges.remove(judge)
+                self._give_up(judge)
+
+    def _usable(self) -> list[Judge]:
+        return [judge for judge in self._judges if not judge.given_up]
+
+    def _give_up(self, judge: Judge) -> None:
+        """Ask it no more, unless it is the last one left."""
+        judge.given_up = self._usable() != [judge]

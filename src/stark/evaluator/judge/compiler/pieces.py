@@ -10,6 +10,8 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from stark.core.python import bindings
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -100,19 +102,7 @@ def _read(tree: ast.AST) -> set[str]:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """What a statement binds where it stands, without what is bound inside functions and classes."""
-    match node:
-        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            yield node.name
-        case ast.ImportFrom(module="__future__"):
-            return  # it is for the whole file, and named nowhere
-        case ast.Import() | ast.ImportFrom():
-            for alias in node.names:
-                yield (alias.asname or alias.name).partition(".")[0]
-        case ast.Name(ctx=ast.Store()):
-            yield node.id
-        case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-            return
-        case _:
-            for child in ast.iter_child_nodes(node):
-                yield from _bound(child)
+    """What a part binds where it stands. An import from `__future__` is for the whole file, and named nowhere."""
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        return
+    yield from (name for name, _ in bindings(node))

@@ -33,8 +33,8 @@ def variants(problem: Problem) -> Iterator[Variant]:
 
 def _with(problem: Problem, node: ast.Constant, value: int) -> Problem:
     """The problem with one constant replaced where it stands, so that line numbers stay."""
-    lines = problem.source.splitlines(keepends=True)
+    lines = problem.source.split("\n")  # as `ast` counts them: a form feed ends none
     line = lines[node.lineno - 1].encode()
     changed = line[: node.col_offset] + str(value).encode() + line[node.end_col_offset :]
     lines[node.lineno - 1] = changed.decode()
-    return problem.model_copy(update={"source": "".join(lines)})
+    return problem.model_copy(update={"source": "\n".join(lines)})
