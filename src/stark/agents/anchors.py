@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stark.agents.spans import Layout, lines_in_words, multi_line_literals, parse_python
+from stark.agents.spans import Layout, lines_in_words, multi_line_literals
 from stark.core.errors import ReplyError
 from stark.core.plan import Anchor, Edit
+from stark.core.python import parse_python
 
 _MARKER = re.compile(r"\s*(?:#|//)\s*<<<IMPROVE (?P<edge>BEGIN|END) (?P<name>\w+)>>>\s*")
 _COMMENT_WIDTH = 88

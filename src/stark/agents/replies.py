@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stark.agents.anchors import check_anchors
-from stark.agents.spans import Layout, lines_in_words, parse_python
+from stark.agents.spans import Layout, lines_in_words
 from stark.core.errors import ReplyError
 from stark.core.plan import ANCHOR_NAME, Anchor, Plan
+from stark.core.python import parse_python
 
 _DRIFT = 5
 """How many lines a model may miscount where its quotes tell what it means."""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import tree_sitter
 import tree_sitter_cuda
 
-from stark.core.python import parse_python as parse_python
+from stark.core.python import parse_python
 
 _CUDA = tree_sitter.Language(tree_sitter_cuda.language())
 
