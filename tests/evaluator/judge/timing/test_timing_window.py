@@ -21,8 +21,9 @@ def program(
     events_ms: Sequence[float] = (),
     alone_ms: Sequence[float] = (),
 ) -> Timed:
-    """A program whose blocks were timed; each came with one more call."""
+    """A program whose blocks of ten calls were timed; each came with one more call."""
     rounds = len(blocks_ms)
+    on_cpu = () if events_ms else alone_ms or [block / 10 for block in blocks_ms]
     return Timed(
         child=None,  # type: ignore[arg-type]
         device_kind="cuda" if events_ms else "cpu",
@@ -32,7 +33,7 @@ def program(
         beside_ms=list(beside_ms),
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
-        alone_ms=list(alone_ms) or [math.nan] * rounds,
+        alone_ms=list(on_cpu),
     )
 
 
@@ -140,6 +141,14 @@ def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() 
 
     assert lowest_speedup(batched, reference) < 1
     assert "a call takes up to 1.2 ms longer" in warnings[0]
+
+
+def test_without_enough_calls_that_came_alone_nothing_is_assured() -> None:
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, 2.2, *[math.nan] * 6])
+    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[2.2, 2.2, *[math.nan] * 6])
+
+    assert not window(batched, reference).enough()
+    assert lowest_speedup(batched, reference) < 0.1
 
 
 def test_what_asking_costs_is_no_win() -> None:

@@ -296,8 +296,8 @@ def _rounds(
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
         over = (time.monotonic() - begin) / budget_s
-        counted = len(window.counted())
-        if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
+        most = len(window.counted()) >= MOST_ROUNDS
+        if window.enough() and (over > 1 or most or window.narrow()):
             break
         if count >= FEWEST_ROUNDS_WHEN_SLOW and over > PATIENCE:
             break
