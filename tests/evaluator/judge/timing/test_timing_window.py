@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -117,10 +116,10 @@ def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
 
 
 def test_calls_that_are_worked_on_together_assure_nothing() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, math.nan] * 4)
-    unsteady_ms = [2.2, math.nan, 9.0, math.nan, 2.2, math.nan, 2.2, math.nan]
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
+    unsteady_ms = [2.2, 2.2, 9.0, 2.2] * 2
     batched = program([5.0] * 8, [1.0] * 8, alone_ms=unsteady_ms)
-    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7, math.nan] * 4)
+    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7] * 8)
 
     warnings = window(batched, reference).verdict()[2]
 
@@ -134,21 +133,13 @@ def test_calls_that_are_worked_on_together_assure_nothing() -> None:
 
 
 def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, math.nan] * 4)
-    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[1.9, math.nan] * 4)
+    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
+    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[1.9] * 8)
 
     warnings = window(batched, reference).verdict()[2]
 
     assert lowest_speedup(batched, reference) < 1
     assert "a call takes up to 1.2 ms longer" in warnings[0]
-
-
-def test_without_enough_calls_that_came_alone_nothing_is_assured() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2, 2.2, *[math.nan] * 6])
-    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[2.2, 2.2, *[math.nan] * 6])
-
-    assert not window(batched, reference).enough()
-    assert lowest_speedup(batched, reference) < 0.1
 
 
 def test_what_asking_costs_is_no_win() -> None:

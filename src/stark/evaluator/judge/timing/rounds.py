@@ -45,10 +45,6 @@ its work ahead and the median of a block's calls is taken, so there it takes hal
 
 ALONE = 8
 """About how many calls of a round are asked for one by one on a CPU, of programs so quick that this takes less than their block."""
-
-ALONE_SHARE = 0.5
-"""Share of the rounds in which they are."""
-
 PATIENCE = 3
 """How many times the rounds and the seconds are granted where rounds do not count."""
 
@@ -91,7 +87,7 @@ class Timed:
     in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
 
     alone_ms: list[float] = field(default_factory=list)
-    """What a call took that was asked for by itself, in each round; NaN where none was."""
+    """What a call took that was asked for by itself, in each round; empty where none is."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Whether a thread waited long for a core, in each block."""
@@ -138,7 +134,7 @@ class Timed:
                     taken.append(wall_ms)
         finally:
             self.child.pause()
-        self.alone_ms[-1] = median(taken)
+        self.alone_ms.append(median(taken))
         return block
 
     def sample(self, slots: list[int]) -> Block:
@@ -296,8 +292,8 @@ def _rounds(
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
         over = (time.monotonic() - begin) / budget_s
-        most = len(window.counted()) >= MOST_ROUNDS
-        if window.enough() and (over > 1 or most or window.narrow()):
+        counted = len(window.counted())
+        if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
             break
         if count >= FEWEST_ROUNDS_WHEN_SLOW and over > PATIENCE:
             break
@@ -311,7 +307,7 @@ def _round(
     """One sample of each, in random order."""
     slots = chance.sample(range(everyone[0].places), calls)
     one_by_one = 0
-    if everyone[0].device_kind == "cpu" and calls > 1 and chance.random() < ALONE_SHARE:
+    if everyone[0].device_kind == "cpu" and calls > 1:
         # As many that nobody knows which is the last, whose results are looked at.
         one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
     blocks: dict[int, Block] = {}
@@ -319,7 +315,6 @@ def _round(
         program = everyone[place]
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
-            program.alone_ms.append(math.nan)
             if one_by_one:
                 contents.take(
                     place, program.alone(one_by_one, partial(contents.write_alone, place))

@@ -18,9 +18,6 @@ FEWEST_ROUNDS_WHEN_SLOW = 3
 """Enough for programs so slow that even these take three times the budget, and not where more were taken and do not count:
 few samples neither bound a time nor show who works beside the clock."""
 
-FEWEST_ALONE = 3
-"""Rounds that count in which calls came one by one, where a block has several: fewer do not show who works on many together."""
-
 WIDE = 0.004
 """Half-width of the interval, relative, under which no more rounds are taken."""
 
@@ -74,20 +71,6 @@ class Window:
         if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
             flags.append(self.candidate.disturbed)
         return [n for n, disturbed in enumerate(zip(*flags, strict=True)) if not any(disturbed)]
-
-    def enough(self) -> bool:
-        """Whether so many rounds count that sampling may end."""
-        alone = not self._some_come_alone or len(self._alone(self.counted())) >= FEWEST_ALONE
-        return alone and len(self.counted()) >= FEWEST_ROUNDS
-
-    @property
-    def _some_come_alone(self) -> bool:
-        """Whether calls are asked for one by one as well: where a block has several, on a CPU."""
-        return self.calls > 1 and bool(self.candidate.alone_ms)
-
-    def _alone(self, rounds: Sequence[int]) -> list[int]:
-        """Those of the rounds in which they are."""
-        return [n for n in rounds if not math.isnan(self.candidate.alone_ms[n])]
 
     def measurable(self) -> bool:
         """Whether enough rounds count."""
@@ -222,17 +205,15 @@ class Window:
         As it was seen, with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most: calls
         that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference tells.
         """
-        if not self._some_come_alone:
+        if not self.candidate.alone_ms:
             return 0.0, 0.0
         first = next(iter(self.references.values()))
-        rounds = self._alone(self._measured()[0])
-        if len(rounds) < FEWEST_ALONE:
-            return 0.0, UNMEASURABLE * median(self.candidate.block_ms)
+        rounds = self._measured()[0]
         ours, theirs = (
             [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
             for program in (self.candidate, first)
         )
-        noise = 2 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
+        noise = 3 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
         seen = median(ours) - median(theirs) + noise
         alone_ms = median(self.candidate.alone_ms[n] for n in rounds)
         at_most = seen + RESOLUTION_SHARE[first.device_kind] * alone_ms
