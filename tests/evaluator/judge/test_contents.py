@@ -81,6 +81,7 @@ class Window:
             self.prepared,
             self.candidate,
             [reference],
+            10.0,
             [FLOORS[torch.float32]] * results,
             self.check,
         )
@@ -394,3 +395,65 @@ def test_every_piece_is_looked_at() -> None:
 )
 def test_an_address_is_a_word_or_nowhere(at: object, expected: list[int]) -> None:
     assert expected == _addresses(at, 1)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, window: Window) -> Window:
+    """The same window where results are written to the slots by the programs themselves."""
+    monkeypatch.setattr(window.prepared, "device", SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(window.prepared, "settle", lambda: None)
+    return window
+
+
+def call_alone(window: Window, forward: Forward) -> Block:
+    """What a candidate makes of the call that comes alone."""
+    kept = window.prepared.slots - 1
+    window.contents.write_alone(0, 0)
+    shared = window.prepared.shared
+    shared.outputs[kept][0].copy_(forward(shared.inputs[kept][0]))
+    return Block([kept], None, None)
+
+
+def test_a_call_that_comes_alone_on_a_gpu_is_looked_at(as_on_a_gpu: Window) -> None:
+    right = call_alone(as_on_a_gpu, as_on_a_gpu.candidate.forward)
+    as_on_a_gpu.contents.take(0, right)
+    wrong = call_alone(as_on_a_gpu, lambda x: x * 2 + 1.01)
+
+    assert "output 0: wrong" in refusal(as_on_a_gpu.contents.take, 0, wrong)
+    assert [as_on_a_gpu.prepared.slots - 1] == as_on_a_gpu.asked
+
+
+def test_a_block_has_other_inputs_than_the_call_that_came_alone_before_it(
+    as_on_a_gpu: Window,
+) -> None:
+    kept = as_on_a_gpu.prepared.slots - 1
+    inputs = as_on_a_gpu.prepared.shared.inputs[kept][0]
+    as_on_a_gpu.contents.write_alone(0, 0)
+    alone = inputs.clone()
+
+    as_on_a_gpu.contents.write(0, [0, kept])
+
+    assert not torch.equal(alone, inputs)
+
+
+def test_references_give_their_memory_back_where_the_oracle_lacks_it(
+    monkeypatch: pytest.MonkeyPatch, window: Window
+) -> None:
+    last = window.round()
+    window.candidate.returned[0][0, 0] += 0.01
+    expected_of, said = window.prepared.trials.expected_of, []
+    free = iter([False, True])
+
+    def scarce(drawn: Any) -> Any:
+        if not next(free):
+            raise torch.OutOfMemoryError("none is left")
+        return expected_of(drawn)
+
+    monkeypatch.setattr(window.prepared.trials, "expected_of", scarce)
+    for name in ("resume", "give_back", "pause"):
+        monkeypatch.setattr(
+            Program, name, lambda self, *_, name=name: said.append(name), raising=False
+        )
+
+    assert "output 0: wrong" in refusal(window.contents.turn, last)
+    assert ["resume", "give_back", "pause"] == said

@@ -36,12 +36,11 @@ MOST_TYPES, LONGEST_TYPE = 64, 200
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
+MUCH = 1 << 30
+"""Bytes of a device that a process may keep at hand between calls that are not timed."""
+
 CHECKED = 1 << 23
 """Elements with which a device is tried; more bytes than torch has at hand, so the driver is asked for them."""
-
-HEAD_START_CYCLES = 200_000
-"""How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the
-gaps between a call's first launches are not timed. A call whose launches take longer is launch-bound and shows it."""
 
 
 class Runner:
@@ -78,6 +77,7 @@ class Runner:
             "generate": self._generate,
             "call": self._call,
             "time": self._time,
+            "give back": self._give_back,
             "profile": self._profile,
         }
         while True:
@@ -207,26 +207,39 @@ class Runner:
         self._copy_out(slot, leaves_of(self.model(*self.inputs[slot])))
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+            self._give_back({})
         return {"odd": self._odd()}
+
+    def _give_back(self, _: Message) -> Message:
+        """Give gigabytes back that are at hand on a GPU: the judge and the programs beside this one may need them."""
+        if self.device.type == "cuda" and torch.cuda.memory_reserved(self.device) > MUCH:
+            torch.cuda.empty_cache()
+        return {}
 
     def _time(self, request: Message) -> Message:
         """One call on each of the named slots, in their order.
 
         On a CPU the results stay where they are and the answer says where, for the judge to read; on
-        a GPU they are copied to the slots' outputs. With `empty` nothing is called, only answered. Results stay until
-        after the next request: the judge may read them then.
+        a GPU they are copied to the slots' outputs, and without a `head_start` the judge's clock is the only one. With `empty`
+        nothing is called, only answered. Results stay until after the next request: the judge may read them then.
         """
         slots: list[int] = request["slots"]
         if self.device.type == "cuda":
-            return {"times_ms": self._time_on_device(slots), "at": [], "odd": self._odd()}
+            head_start: int | None = request["head_start"]
+            times = (
+                self._run_densely(slots)
+                if head_start is None
+                else self._time_on_device(slots, head_start)
+            )
+            return {"times_ms": times, "at": [], "odd": self._odd()}
         if not request["empty"]:
             self.returned_before = self.returned
             self.returned = [self._written(self.model(*self.inputs[slot])) for slot in slots]
         at = [self._addresses(leaves) for leaves in self.returned]
         return {"times_ms": [], "at": at, "odd": self._odd()}
 
-    def _time_on_device(self, slots: list[int]) -> list[float]:
-        """Device times of each call, cold cache before each.
+    def _time_on_device(self, slots: list[int], head_start: int) -> list[float]:
+        """Device times of each call, with a cold cache and a device that is busy for so many cycles before each.
 
         Results are copied at once, on the stream that the program was called on: what other streams
         have not finished by then is not there.
@@ -235,7 +248,7 @@ class Runner:
         for slot in slots:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self.flush.zero_()
-            torch.cuda._sleep(HEAD_START_CYCLES)
+            torch.cuda._sleep(head_start)
             begin.record()
             leaves = self._written(self.model(*self.inputs[slot]))
             end.record()
@@ -243,6 +256,13 @@ class Runner:
             marks.append((begin, end))
         torch.cuda.synchronize(self.device)
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
+
+    def _run_densely(self, slots: list[int]) -> list[float]:
+        """Calls without anything between them but the copying of their results; no times."""
+        for slot in slots:
+            self._copy_out(slot, self._written(self.model(*self.inputs[slot])))
+        torch.cuda.synchronize(self.device)
+        return []
 
     def _profile(self, request: Message) -> Message:
         """What some calls on the first slot spend their time on, cold cache before each on a GPU."""

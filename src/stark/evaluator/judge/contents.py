@@ -16,8 +16,10 @@ from typing import Protocol
 
 import torch
 
+from stark.core.errors import ProblemError
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.twin import ran_out
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.rounds import Block, Round
@@ -62,10 +64,12 @@ class TimedContents:
         prepared: PreparedReference,
         child: Readable,
         references: Sequence[RunningReference],
+        limit_s: float,
         budgets: Sequence[float],
         check: Check,
     ) -> None:
         self._prepared, self._budgets, self._check = prepared, budgets, check
+        self._references, self._limit_s = references, limit_s
         self._programs: list[tuple[Readable, SharedSet]] = [
             (child, prepared.shared),
             *((reference, reference.shared) for reference in references),
@@ -102,7 +106,11 @@ class TimedContents:
         """Write the inputs of the next call that is asked for by itself, the same for every program."""
         if number == len(self._alone):
             self._alone.append(next(self._inputs))
-        self._fill(place, self._kept_slot, self._alone[number])
+        if self._prepared.device.type == "cpu":
+            self._fill(place, self._kept_slot, self._alone[number])
+        else:  # the block has other inputs on this slot
+            self._programs[place][1].fill_inputs(self._alone[number], self._kept_slot)
+            self._prepared.settle()
 
     def write(self, place: int, slots: list[int]) -> None:
         """Write a program's inputs."""
@@ -115,6 +123,9 @@ class TimedContents:
 
     def take(self, place: int, block: Block) -> None:
         """Keep what a call on the kept slot left, out of the program's reach."""
+        if self._prepared.device.type == "cuda":
+            self._look_at_once(place, block)
+            return
         if place > 1:
             return
         self._read(place, 0, block)
@@ -123,6 +134,15 @@ class TimedContents:
         self._taken[place].append(Taken(self._holds[slot], results, block))
         if place == 0 and shared.changed_input(self._holds[slot], slot) is not None:
             self._ask_oracle(slot, block)
+
+    def _look_at_once(self, place: int, block: Block) -> None:
+        """Hold what the candidate left on the kept slot against what the reference makes of it in the judge's own process."""
+        if place > 0:
+            return
+        shared, slot, drawn = self._prepared.shared, self._kept_slot, self._alone[-1]
+        agrees = self._agree(shared.results(slot), self._prepared.program.run(drawn))
+        if not agrees or shared.changed_input(drawn, slot) is not None:
+            self._check(slot, drawn, self._expected(drawn), block.odd)
 
     def _fill(self, place: int, slot: int, drawn: Drawn) -> None:
         self._holds[slot] = drawn
@@ -141,6 +161,7 @@ class TimedContents:
 
     def end(self, last: Round) -> None:
         """Look at the last round, and hold one of its results against the oracle."""
+        self._alone.clear()
         self._look_at_inputs(last)
         self._look_at_taken()
         self._glance(last)
@@ -150,7 +171,7 @@ class TimedContents:
 
     @property
     def _kept_slot(self) -> int:
-        """On a CPU, of the calls that precede a block."""
+        """Of the calls that precede a block."""
         return self._prepared.slots - 1
 
     def _look_at_inputs(self, last: Round) -> None:
@@ -188,7 +209,20 @@ class TimedContents:
 
     def _ask_oracle(self, slot: int, block: Block) -> None:
         drawn = self._holds[slot]
-        self._check(slot, drawn, self._prepared.trials.expected_of(drawn), block.odd)
+        self._check(slot, drawn, self._expected(drawn), block.odd)
+
+    def _expected(self, drawn: Drawn) -> list[ExpectedTensor]:
+        """What the reference makes of these inputs, if need be with the memory that the references keep at hand."""
+        try:
+            return self._prepared.trials.expected_of(drawn)
+        except (ProblemError, torch.OutOfMemoryError) as error:
+            if not ran_out(error):
+                raise
+        for reference in self._references:
+            reference.resume()
+            reference.give_back(self._limit_s)
+            reference.pause()
+        return self._prepared.trials.expected_of(drawn)
 
     def _read(self, place: int, call: int, block: Block) -> None:
         """Bring what one call of a program left into the judge's memory: on a CPU it lies in the program's."""

@@ -320,13 +320,17 @@ def _time(
         child.pause()  # one that crowds the machine must not keep a reference from starting
         running = _references(attempt, prepared)
         child.resume()
-        candidate, references, warnings = time_together(
-            timed(child),
-            {name: timed(one) for name, one in running.items()},
-            limits.timing_budget_s * len(running),
-            random.SystemRandom(),
-            TimedContents(prepared, child, list(running.values()), verified.budgets, check),
+        contents = TimedContents(
+            prepared, child, list(running.values()), limit_s, verified.budgets, check
         )
+        with _sparing(prepared, running.values(), limit_s):
+            candidate, references, warnings = time_together(
+                timed(child),
+                {name: timed(one) for name, one in running.items()},
+                limits.timing_budget_s * len(running),
+                random.SystemRandom(),
+                contents,
+            )
     doubts = implausible(candidate.latency_ms, references[EAGER].latency_ms, prepared.roofline)
     if doubts:
         with _beside(attempt):
@@ -340,6 +344,19 @@ def _time(
         effort=attempt.effort,
         warnings=(*warnings, *doubts, *prepared.trials.warnings),
     )
+
+
+@contextmanager
+def _sparing(
+    prepared: PreparedReference, running: Iterable[RunningReference], limit_s: float
+) -> Iterator[None]:
+    """Where memory is short, references give back what they keep at hand once they were timed: it may be the next candidate's."""
+    try:
+        yield
+    finally:
+        if not prepared.keeps_all:
+            for reference in running:
+                reference.give_back(limit_s)
 
 
 def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct) -> Correct:

@@ -56,6 +56,10 @@ class RunningReference:
         with _not_the_candidates_fault():
             self.child.resume()
 
+    def give_back(self, limit_s: float) -> None:
+        """Have it give back the memory that it keeps at hand. Raises ReferenceDied."""
+        self.ask({"do": "give back"}, limit_s)
+
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
         return self.child.waits_s()

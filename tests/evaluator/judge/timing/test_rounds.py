@@ -38,7 +38,8 @@ class Sleeper:
         calls = len(request["slots"])
         if not request["empty"]:
             time.sleep(self.call_s * calls)
-        claimed = [] if self.claimed_ms is None else [self.claimed_ms] * calls
+        untimed = self.claimed_ms is None or request["head_start"] is None
+        claimed = [] if untimed else [self.claimed_ms] * calls
         return {"ok": True, "times_ms": claimed, "at": [], "odd": None}
 
     def pause(self) -> float:
@@ -322,6 +323,47 @@ def test_honest_device_events_are_the_clock() -> None:
     assert "device_events" == candidate.clock
     assert 2.0 == candidate.latency_ms
     assert () == warnings
+
+
+class Sly(Sleeper):
+    """Its events claim next to nothing: a block's calls are done in the first, or each of them before its events are recorded."""
+
+    def __init__(self, together: bool = False) -> None:
+        super().__init__(0.002, 0.01)
+        self.together = together
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        calls = len(request["slots"])
+        dense = request["head_start"] is None
+        if self.together:
+            request = {**request, "slots": request["slots"][:1]}
+        self.claimed_ms = 2.0 if self.together and calls == 1 else 0.01
+        self.call_s = 0.002 if dense or self.together else 1e-5
+        answer = super().ask(request, limit_s)
+        return {**answer, "times_ms": answer["times_ms"] * (calls if self.together else 1)}
+
+
+@pytest.mark.parametrize("in_the_first", [True, False])
+def test_what_device_events_do_not_show_is_found_in_calls_that_come_alone_or_closely(
+    in_the_first: bool,
+) -> None:
+    sly = Timed(Sly(in_the_first), "cuda", 10.0, slots=10)
+
+    reference, candidate, warnings = together(cuda(0.002, 2.0), sly)
+
+    found = speedup("eager", reference, candidate)
+    assert 3 < found.ratio
+    assert found.low < 1.1
+    assert any("its interval is wider for that" in warning for warning in warnings)
+
+
+def test_nothing_else_is_asked_for_on_a_gpu_where_a_block_has_one_call() -> None:
+    reference, candidate = cuda(0.01, 10.0), cuda(0.01, 10.0)
+
+    together(reference, candidate)
+
+    assert [] == candidate.alone_ms == candidate.dense_ms
+    assert candidate.block_ms
 
 
 def test_forged_device_events_lose_to_the_judges_clock() -> None:

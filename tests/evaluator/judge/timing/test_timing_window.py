@@ -19,10 +19,11 @@ def program(
     disturbed: Sequence[bool] = (),
     events_ms: Sequence[float] = (),
     alone_ms: Sequence[float] = (),
+    dense_ms: Sequence[float] = (),
 ) -> Timed:
     """A program whose blocks of ten calls were timed; each came with one more call."""
     rounds = len(blocks_ms)
-    on_cpu = () if events_ms else alone_ms or [block / 10 for block in blocks_ms]
+    alone = alone_ms or ([] if events_ms else [block / 10 for block in blocks_ms])
     return Timed(
         child=None,  # type: ignore[arg-type]
         device_kind="cuda" if events_ms else "cpu",
@@ -32,7 +33,8 @@ def program(
         beside_ms=list(beside_ms),
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
-        alone_ms=list(on_cpu),
+        alone_ms=list(alone),
+        dense_ms=list(dense_ms),
     )
 
 
@@ -140,6 +142,41 @@ def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() 
 
     assert lowest_speedup(batched, reference) < 1
     assert "a call takes up to 1.2 ms longer" in warnings[0]
+
+
+def on_gpu(event_ms: float, alone_ms: float, dense_ms: float) -> Timed:
+    """A program whose calls took so long by device events, those that came alone too, and by the judge's clock in dense blocks."""
+    return program(
+        [10 * (0.15 + event_ms)] * 8,
+        [0.1] * 8,
+        events_ms=[event_ms] * 8,
+        alone_ms=[alone_ms] * 8,
+        dense_ms=[dense_ms] * 8,
+    )
+
+
+def test_calls_of_a_block_that_a_gpu_does_together_assure_nothing() -> None:
+    reference = on_gpu(0.1, 0.1, 0.13)
+    batched = on_gpu(0.002, 0.1, 0.032)
+
+    assert lowest_speedup(batched, reference) < 1.1
+    assert "asked for one at a time" in window(batched, reference).verdict()[2][-1]
+
+
+def test_work_that_device_events_do_not_show_assures_nothing() -> None:
+    reference = on_gpu(0.1, 0.1, 0.13)
+    sly = on_gpu(0.002, 0.002, 0.13)
+
+    assert lowest_speedup(sly, reference) < 1.1
+    assert "longer than was measured" in window(sly, reference).verdict()[2][-1]
+
+
+def test_an_honest_win_on_a_gpu_stays_as_it_is_measured() -> None:
+    reference = on_gpu(0.24, 0.237, 0.27)
+    quick = on_gpu(0.036, 0.036, 0.07)  # a launch of its own takes a little longer
+
+    assert lowest_speedup(quick, reference) > 6
+    assert () == window(quick, reference).verdict()[2]
 
 
 def test_what_asking_costs_is_no_win() -> None:

@@ -4,9 +4,12 @@ Every call of a timed block has inputs of its own, which are written while the c
 it is not itself timed. So nothing can be computed before the clock starts but in the untimed call that precedes a block on a CPU,
 whose time counts as far as it is not explained by that call, and whose result must be right. Nor after the clock stops: on a
 CPU results are read out of the memory of the process that stands still; on a GPU, what the judge waits for them counts. On a CPU the judge's wall clock
-is the clock, and some calls are asked for one by one as well, each on inputs that come when the one before has ended: who
-does a block's calls together is slower there. On a GPU each call is timed by device events in the running process,
-which hostile code could forge; the judge's own wall clock around each block bounds them.
+is the clock. On a GPU each call is timed by device events in the running process, which hostile code could forge; the
+judge's own wall clock around each block bounds them. What precedes each call there takes a while in which work could be hidden
+from both; so after each round comes a dense one, without that, which has the judge's clock alone.
+
+Some calls are asked for by themselves as well, on inputs that come when the one before has ended: who does a block's calls
+together is slower there.
 """
 
 from __future__ import annotations
@@ -45,6 +48,12 @@ its work ahead and the median of a block's calls is taken, so there it takes hal
 
 ALONE = 8
 """About how many calls of a round are asked for one by one on a CPU, of programs so quick that this takes less than their block."""
+
+HEAD_START_CYCLES, HEAD_START_CYCLES_ALONE = 200_000, 1_000_000
+"""How long the device is kept busy before a timed call (about 0.1 ms), so that the host is ahead of it and the gaps between a
+call's first launches are not timed. A call whose launches take longer is launch-bound and shows it; one that comes alone
+finds a host that has just slept."""
+
 PATIENCE = 3
 """How many times the rounds and the seconds are granted where rounds do not count."""
 
@@ -87,7 +96,10 @@ class Timed:
     in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
 
     alone_ms: list[float] = field(default_factory=list)
-    """What a call took that was asked for by itself, in each round; empty where none is."""
+    """What a call took that was asked for by itself, in each round; empty where none is. On a GPU by its device events."""
+
+    dense_ms: list[float] = field(default_factory=list)
+    """On a GPU what a call took by the judge's clock in blocks that have nothing but calls; empty where there are none."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Whether a thread waited long for a core, in each block."""
@@ -116,8 +128,33 @@ class Timed:
         """How many calls make a block that is long enough."""
         return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
 
+    def alone_on_device(self, write: Callable[[], None]) -> Block:
+        """Let it run on a GPU for one call, on inputs that `write` brings into the slot that is kept for it."""
+        write()
+        self.child.resume()
+        try:
+            times, _, block = self._time([self.slots - 1], HEAD_START_CYCLES_ALONE)
+        finally:
+            self.child.pause()
+        self.alone_ms.append(max(times[0], 1e-6))
+        return block
+
+    def dense(self, slots: list[int], wait: Callable[[], float]) -> Block:
+        """Let it run on a GPU for a call on each of these slots, one right after the other.
+
+        `wait` returns the milliseconds until the results have reached the judge's memory.
+        """
+        self.child.resume()
+        try:
+            _, wall_ms, block = self._time(slots, head_start=None)
+            wall_ms += wait()
+        finally:
+            self.child.pause()
+        self.dense_ms.append(wall_ms / len(slots))
+        return block
+
     def alone(self, calls: int, write: Callable[[int], None]) -> Block:
-        """Let it run for an untimed call and for some that are timed one by one.
+        """Let it run on a CPU for an untimed call and for some that are timed one by one.
 
         Before each, `write` is called with its number, 0 for the untimed one, and brings new inputs into the slot that is
         kept for them. Returns the last of them.
@@ -193,11 +230,14 @@ class Timed:
         times, wall, _ = self._time(slots)
         return max(median(times) if times else wall / len(slots), 1e-3)
 
-    def _time(self, slots: list[int], empty: bool = False) -> tuple[list[float], float, Block]:
+    def _time(
+        self, slots: list[int], head_start: int | None = HEAD_START_CYCLES, empty: bool = False
+    ) -> tuple[list[float], float, Block]:
+        request = {"do": "time", "slots": slots, "head_start": head_start, "empty": empty}
         begin = time.perf_counter()
-        answer = self.child.ask({"do": "time", "slots": slots, "empty": empty}, self.limit_s)
+        answer = self.child.ask(request, self.limit_s)
         wall = (time.perf_counter() - begin) * 1e3
-        wanted = len(slots) if self.device_kind == "cuda" else 0
+        wanted = len(slots) if self.device_kind == "cuda" and head_start else 0
         block = Block(slots, answer.get("at"), answer.get("odd"))
         return _times(answer.get("times_ms"), wanted), wall, block
 
@@ -287,10 +327,14 @@ def _rounds(
 ) -> Round:
     """Sample until there is enough; returns the last round."""
     last: Round | None = None
+    has_dense = window.calls > 1 and everyone[0].device_kind == "cuda"
     begin = time.monotonic()
     for count in range(1, PATIENCE * MOST_ROUNDS + 1):
         contents.turn(last)
         last = _round(everyone, window.calls, chance, contents)
+        if has_dense:
+            contents.turn(last)
+            last = _dense_round(everyone[:2], window.calls, chance, contents)
         over = (time.monotonic() - begin) / budget_s
         counted = len(window.counted())
         if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
@@ -306,10 +350,7 @@ def _round(
 ) -> Round:
     """One sample of each, in random order."""
     slots = chance.sample(range(everyone[0].places), calls)
-    one_by_one = 0
-    if everyone[0].device_kind == "cpu" and calls > 1:
-        # As many that nobody knows which is the last, whose results are looked at.
-        one_by_one = chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
+    one_by_one = _one_by_one(everyone[1], calls, chance)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
@@ -319,12 +360,35 @@ def _round(
                 contents.take(
                     place, program.alone(one_by_one, partial(contents.write_alone, place))
                 )
+        elif one_by_one and place < 2:  # a candidate is held against the first reference
+            write = partial(contents.write_alone, place, 0)
+            contents.take(place, program.alone_on_device(write))
         contents.write(place, slots)
         blocks[place], warm = program.awake(slots)
         if warm is not None:
             contents.take(place, warm)
         program.beside_ms[-1] += contents.wait(place, slots)
     return [blocks[place] for place in sorted(blocks)]
+
+
+def _dense_round(
+    everyone: Sequence[Timed], calls: int, chance: random.Random, contents: Contents
+) -> Round:
+    """One block of each that has nothing but calls, in random order."""
+    slots = chance.sample(range(everyone[0].places), calls)
+    blocks: dict[int, Block] = {}
+    for place in chance.sample(range(len(everyone)), len(everyone)):
+        contents.write(place, slots)
+        blocks[place] = everyone[place].dense(slots, partial(contents.wait, place, slots))
+    return [blocks[place] for place in sorted(blocks)]
+
+
+def _one_by_one(reference: Timed, calls: int, chance: random.Random) -> int:
+    """How many calls are asked for by themselves in a round whose blocks have so many."""
+    if reference.device_kind == "cuda":
+        return 1 if calls > 1 else 0
+    # As many that nobody knows which is the last, whose results are looked at.
+    return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
 
 
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:

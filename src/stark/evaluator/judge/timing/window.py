@@ -39,6 +39,13 @@ LATE_SHARE = 0.1
 TOGETHER_SHARE = 0.5
 """Share of a call that it may take longer by itself than in its block before that is told."""
 
+ALONE_MS, ALONE_SHARE = 0.001, 0.015
+"""By how much device events of calls that come alone differ between honest programs, beside those in blocks: absolute, and of
+the reference's time."""
+
+LAUNCH_MS = 0.005
+"""How much longer than the reference's a call of an honest candidate may take to launch: in a dense block nothing hides that."""
+
 
 class Times(Protocol):
     """What the blocks of one program took."""
@@ -48,6 +55,7 @@ class Times(Protocol):
     block_ms: list[float]
     beside_ms: list[float]
     alone_ms: list[float]
+    dense_ms: list[float]
     event_ms: list[float]
     disturbed: list[bool]
 
@@ -90,7 +98,9 @@ class Window:
             speedup(name, _exact(self.measurement(reference, by_wall=False)), candidate)
             for name, reference in self.references.items()
         ]
-        return all(_half_width(ratio) < WIDE for ratio in ratios)
+        return self._doubt_ms(candidate.latency_ms) < WIDE * candidate.latency_ms and all(
+            _half_width(ratio) < WIDE for ratio in ratios
+        )
 
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
         """The measurements, on the clock that can be believed."""
@@ -116,6 +126,13 @@ class Window:
                 f"asked for one at a time, a call takes up to {together:.3g} ms longer than in a block of {self.calls}, where "
                 "several can be done together; its interval is wider for that"
             )
+        latency_ms = self.measurement(self.candidate, by_wall).latency_ms
+        hidden = self._hidden_ms(latency_ms) if self.candidate.dense_ms else 0.0
+        if hidden > TOGETHER_SHARE * latency_ms:
+            warnings.append(
+                f"where calls follow each other closely, each takes up to {hidden:.3g} ms longer than was measured: its launch, "
+                "or work that was done before the clock started; its interval is wider for that"
+            )
         return (
             self.measurement(self.candidate, by_wall),
             {name: self.measurement(one, by_wall) for name, one in self.references.items()},
@@ -134,10 +151,10 @@ class Window:
             kind == "cpu"
         ):  # who answers in fewer words than the reference has that taken off its time all the same
             resolution_ms += self.asking_ms / self.calls
-        if (
-            by_events and program is self.candidate
-        ):  # the two clocks differ by less than proves a lie
-            resolution_ms = max(resolution_ms, self._unexplained_ms())
+        if kind == "cuda" and program is self.candidate:
+            resolution_ms = max(resolution_ms, self._doubt_ms(median(samples_ms)))
+            if by_events:  # the two clocks differ by less than proves a lie
+                resolution_ms = max(resolution_ms, self._unexplained_ms())
         if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
             perhaps_ms = self._lateness()[1] / self.calls + self._together_ms()[1]
             resolution_ms = max(resolution_ms, perhaps_ms)
@@ -202,22 +219,50 @@ class Window:
     def _together_ms(self) -> tuple[float, float]:
         """How much longer a call of the candidate takes by itself than in its block, beyond what the first reference's does.
 
-        As it was seen, with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most: calls
-        that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference tells.
+        As it was seen, on a CPU with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most:
+        calls that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference
+        tells.
         """
         if not self.candidate.alone_ms:
             return 0.0, 0.0
         first = next(iter(self.references.values()))
         rounds = self._measured()[0]
         ours, theirs = (
-            [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
+            [program.alone_ms[n] - self._claimed_ms(program, n) for n in rounds]
             for program in (self.candidate, first)
         )
-        noise = 3 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
-        seen = median(ours) - median(theirs) + noise
+        seen = median(ours) - median(theirs)
+        if first.event_ms:
+            seen -= ALONE_MS + ALONE_SHARE * median(first.alone_ms[n] for n in rounds)
+            return max(0.0, seen), max(0.0, seen)
+        seen += 3 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
         alone_ms = median(self.candidate.alone_ms[n] for n in rounds)
         at_most = seen + RESOLUTION_SHARE[first.device_kind] * alone_ms
         return max(0.0, seen), max(0.0, at_most)
+
+    def _doubt_ms(self, latency_ms: float) -> float:
+        """How much longer than what was measured a call of the candidate may take on a GPU, in which calls come otherwise, too."""
+        if not self.candidate.dense_ms:
+            return 0.0
+        return self._hidden_ms(latency_ms) + self._together_ms()[1]
+
+    def _claimed_ms(self, program: Times, number: int) -> float:
+        """A call's time in a round's block: by its device events, or by the judge's clock where there are none."""
+        return (
+            program.event_ms[number] if program.event_ms else program.block_ms[number] / self.calls
+        )
+
+    def _hidden_ms(self, latency_ms: float) -> float:
+        """How much longer than what was measured a call of the candidate may take, by the judge's clock around dense blocks.
+
+        Beyond what the first reference's takes longer there, and a launch. Nothing in these blocks gives time to work before the
+        clock starts; but launches that take longer than the work cannot be told from it.
+        """
+        first = next(iter(self.references.values()))
+        beside_ms = median(first.dense_ms) - median(first.event_ms[n] for n in self._measured()[0])
+        noise = math.sqrt(2 / len(first.dense_ms)) * _deviation(first.dense_ms)
+        more = median(self.candidate.dense_ms) - latency_ms - beside_ms
+        return max(0.0, more - noise - LAUNCH_MS)
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
