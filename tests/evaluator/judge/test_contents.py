@@ -20,7 +20,8 @@ from stark.evaluator.judge.contents import TimedContents, _addresses, _near  # n
 from stark.evaluator.judge.evaluate import _compare  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.shared import SharedSet  # noqa: E402
-from stark.evaluator.judge.timing.rounds import Block, Round  # noqa: E402
+from stark.evaluator.judge.timing.program import Block  # noqa: E402
+from stark.evaluator.judge.timing.rounds import Round  # noqa: E402
 from stark.evaluator.judge.trials import Expected  # noqa: E402
 from stark.evaluator.judge.verify.oracle import CHUNKS, FLOORS  # noqa: E402
 from stark.testing.nodes import CPU  # noqa: E402

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 
@@ -22,7 +22,8 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.twin import ran_out
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing.rounds import Block, Round
+from stark.evaluator.judge.timing.program import Block
+from stark.evaluator.judge.timing.rounds import Round
 from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor, as_real
 
 GLANCED_SHARE = 0.5
@@ -31,6 +32,8 @@ GLANCED_SHARE = 0.5
 GLANCE_FACTOR = 1.5
 """How many error budgets a result may lie from the reference's before the oracle is asked. Within its own budget it lies
 at most one and a third away, since the reference's error is a third of a budget at most."""
+
+Found = TypeVar("Found")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
 """Called with a slot, what its inputs were, what should lie in its outputs, and in what odd form results came, if they did."""
@@ -140,8 +143,11 @@ class TimedContents:
         if place > 0:
             return
         shared, slot, drawn = self._prepared.shared, self._kept_slot, self._alone[-1]
-        agrees = self._agree(shared.results(slot), self._prepared.program.run(drawn))
-        if not agrees or shared.changed_input(drawn, slot) is not None:
+        ours = [result.clone() for result in shared.results(slot)]  # what comes later is too late
+        theirs = self._with_memory(lambda: self._prepared.program.run(drawn))
+        if not self._agree(ours, theirs) or shared.changed_input(drawn, slot) is not None:
+            for result, value in zip(shared.results(slot), ours, strict=True):
+                result.copy_(value)
             self._check(slot, drawn, self._expected(drawn), block.odd)
 
     def _fill(self, place: int, slot: int, drawn: Drawn) -> None:
@@ -212,9 +218,13 @@ class TimedContents:
         self._check(slot, drawn, self._expected(drawn), block.odd)
 
     def _expected(self, drawn: Drawn) -> list[ExpectedTensor]:
-        """What the reference makes of these inputs, if need be with the memory that the references keep at hand."""
+        """What the reference makes of these inputs."""
+        return self._with_memory(lambda: self._prepared.trials.expected_of(drawn))
+
+    def _with_memory(self, work: Callable[[], Found]) -> Found:
+        """Do work of the judge's, if need be with the memory that the references keep at hand."""
         try:
-            return self._prepared.trials.expected_of(drawn)
+            return work()
         except (ProblemError, torch.OutOfMemoryError) as error:
             if not ran_out(error):
                 raise
@@ -222,7 +232,7 @@ class TimedContents:
             reference.resume()
             reference.give_back(self._limit_s)
             reference.pause()
-        return self._prepared.trials.expected_of(drawn)
+        return work()
 
     def _read(self, place: int, call: int, block: Block) -> None:
         """Bring what one call of a program left into the judge's memory: on a CPU it lies in the program's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +43,13 @@ from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, tak
 from stark.evaluator.judge.running import (
     EAGER,
     PROMOTED,
+    ReferenceDied,
     RunningReference,
     load_request,
     visible,
 )
-from stark.evaluator.judge.timing.rounds import Asked, Timed, time_together
+from stark.evaluator.judge.timing.program import Asked, Timed
+from stark.evaluator.judge.timing.rounds import time_together
 from stark.evaluator.judge.trials import Expected, Trial
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, fault
 from stark.evaluator.protocol import Evaluate
@@ -323,7 +325,7 @@ def _time(
         contents = TimedContents(
             prepared, child, list(running.values()), limit_s, verified.budgets, check
         )
-        with _sparing(prepared, running.values(), limit_s):
+        with _sparing(running.values(), limit_s):
             candidate, references, warnings = time_together(
                 timed(child),
                 {name: timed(one) for name, one in running.items()},
@@ -347,15 +349,14 @@ def _time(
 
 
 @contextmanager
-def _sparing(
-    prepared: PreparedReference, running: Iterable[RunningReference], limit_s: float
-) -> Iterator[None]:
-    """Where memory is short, references give back what they keep at hand once they were timed: it may be the next candidate's."""
+def _sparing(running: Iterable[RunningReference], limit_s: float) -> Iterator[None]:
+    """The references give back what they keep at hand once they were timed: it may be what the next candidate needs."""
     try:
         yield
     finally:
-        if not prepared.keeps_all:
+        with suppress(ReferenceDied):  # whoever asks it next is told
             for reference in running:
+                reference.resume()
                 reference.give_back(limit_s)
 
 

@@ -35,7 +35,8 @@ from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing.rounds import Timed, time_alone
+from stark.evaluator.judge.timing.program import Timed
+from stark.evaluator.judge.timing.rounds import time_alone
 from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
 from stark.evaluator.protocol import Limits

@@ -12,14 +12,8 @@ pytest.importorskip("torch")
 
 from stark.core.measurement import speedup
 from stark.evaluator.judge.processes.children import ChildFailed
-from stark.evaluator.judge.timing.rounds import (
-    Block,
-    Round,
-    Timed,
-    on_core,
-    time_alone,
-    time_together,
-)
+from stark.evaluator.judge.timing.program import Block, Timed, on_core
+from stark.evaluator.judge.timing.rounds import Round, time_alone, time_together
 from stark.evaluator.judge.timing.window import FEWEST_ROUNDS
 
 
@@ -343,6 +337,15 @@ class Sly(Sleeper):
         return {**answer, "times_ms": answer["times_ms"] * (calls if self.together else 1)}
 
 
+class Feigned(Sly):
+    """Claims to be slow until it is timed, so that blocks have one call."""
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        answer = super().ask(request, limit_s)
+        claim = 40.0 if len(self.blocks) < 7 else 0.01
+        return {**answer, "times_ms": [claim for _ in answer["times_ms"]]}
+
+
 @pytest.mark.parametrize("in_the_first", [True, False])
 def test_what_device_events_do_not_show_is_found_in_calls_that_come_alone_or_closely(
     in_the_first: bool,
@@ -357,12 +360,21 @@ def test_what_device_events_do_not_show_is_found_in_calls_that_come_alone_or_clo
     assert any("its interval is wider for that" in warning for warning in warnings)
 
 
-def test_nothing_else_is_asked_for_on_a_gpu_where_a_block_has_one_call() -> None:
-    reference, candidate = cuda(0.01, 10.0), cuda(0.01, 10.0)
+def test_a_candidate_that_feigns_slowness_does_not_get_around_dense_blocks() -> None:
+    sly = Timed(Feigned(False), "cuda", 10.0, slots=10)
 
-    together(reference, candidate)
+    reference, candidate, _ = together(cuda(0.002, 2.0), sly)
 
-    assert [] == candidate.alone_ms == candidate.dense_ms
+    assert 1 == candidate.calls_per_sample
+    assert speedup("eager", reference, candidate).low < 1.1
+
+
+def test_long_calls_are_not_asked_for_in_another_way() -> None:
+    candidate = cuda(0.01, 10.0)
+
+    together(cuda(0.01, 10.0), candidate)
+
+    assert not candidate.alone_ms and not candidate.dense_ms
     assert candidate.block_ms
 
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 pytest.importorskip("torch")
 
 from stark.core.measurement import speedup
-from stark.evaluator.judge.timing.rounds import Timed
+from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.timing.window import Window
 
 ASKING_MS = 0.2
@@ -19,7 +19,8 @@ def program(
     disturbed: Sequence[bool] = (),
     events_ms: Sequence[float] = (),
     alone_ms: Sequence[float] = (),
-    dense_ms: Sequence[float] = (),
+    dense_ms: Mapping[int, list[float]] | None = None,
+    empty_ms: Mapping[int, list[float]] | None = None,
 ) -> Timed:
     """A program whose blocks of ten calls were timed; each came with one more call."""
     rounds = len(blocks_ms)
@@ -34,7 +35,8 @@ def program(
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
         alone_ms=list(alone),
-        dense_ms=list(dense_ms),
+        dense_ms=dict(dense_ms or {}),
+        empty_ms=dict(empty_ms or {}),
     )
 
 
@@ -144,36 +146,81 @@ def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() 
     assert "a call takes up to 1.2 ms longer" in warnings[0]
 
 
-def on_gpu(event_ms: float, alone_ms: float, dense_ms: float) -> Timed:
+EMPTY_MS = {1: 0.9, 10: 0.11}
+"""What a dense block takes without calls, per call."""
+
+
+def on_gpu(
+    event_ms: float, alone_ms: float, dense_ms: float, single_ms: float | None = None
+) -> Timed:
     """A program whose calls took so long by device events, those that came alone too, and by the judge's clock in dense blocks."""
     return program(
         [10 * (0.15 + event_ms)] * 8,
         [0.1] * 8,
         events_ms=[event_ms] * 8,
         alone_ms=[alone_ms] * 8,
-        dense_ms=[dense_ms] * 8,
+        dense_ms={
+            1: [EMPTY_MS[1] + (single_ms or dense_ms)] * 8,
+            10: [EMPTY_MS[10] + dense_ms] * 8,
+        },
+        empty_ms={calls: [empty] * 8 for calls, empty in EMPTY_MS.items()},
     )
 
 
 def test_calls_of_a_block_that_a_gpu_does_together_assure_nothing() -> None:
-    reference = on_gpu(0.1, 0.1, 0.13)
-    batched = on_gpu(0.002, 0.1, 0.032)
+    reference = on_gpu(0.1, 0.1, 0.1)
+    batched = on_gpu(0.002, 0.1, 0.01, single_ms=0.002)
 
     assert lowest_speedup(batched, reference) < 1.1
-    assert "asked for one at a time" in window(batched, reference).verdict()[2][-1]
+    assert any("asked for one at a time" in one for one in window(batched, reference).verdict()[2])
+
+
+def test_where_device_events_are_forged_as_well_they_gain_what_surrounds_a_call_at_most() -> None:
+    reference = on_gpu(1.5, 1.5, 1.5)
+    batched = on_gpu(0.03, 0.03, 0.15, single_ms=1.5)
+
+    assert 1.5 / (1.5 - 0.21) > lowest_speedup(batched, reference)
+    assert "longer than was measured" in window(batched, reference).verdict()[2][-1]
 
 
 def test_work_that_device_events_do_not_show_assures_nothing() -> None:
-    reference = on_gpu(0.1, 0.1, 0.13)
-    sly = on_gpu(0.002, 0.002, 0.13)
+    reference = on_gpu(0.1, 0.1, 0.1)
+    sly = on_gpu(0.002, 0.002, 0.1)
 
     assert lowest_speedup(sly, reference) < 1.1
     assert "longer than was measured" in window(sly, reference).verdict()[2][-1]
 
 
+def test_a_reference_that_is_bound_by_its_launches_excuses_nothing() -> None:
+    reference = on_gpu(0.06, 0.05, 0.15)
+    sly = on_gpu(0.003, 0.003, 0.15)
+
+    assert lowest_speedup(sly, reference) < 1.1
+
+
+def test_two_programs_that_are_bound_by_their_launches_alike_do_not_differ() -> None:
+    reference, same = on_gpu(0.06, 0.05, 0.15), on_gpu(0.06, 0.05, 0.15)
+    ours, theirs, warnings = window(same, reference).verdict()
+    found = speedup("eager", theirs["eager"], ours)
+
+    assert 0.95 < found.low < 1 < found.high < 1.05
+    assert () == warnings
+
+
+@pytest.mark.parametrize(("longer_ms", "enough"), [(0.0, True), (0.008, False), (0.1, True)])
+def test_sampling_goes_on_while_noise_may_be_all_that_widens(
+    longer_ms: float, enough: bool
+) -> None:
+    reference, candidate = on_gpu(0.1, 0.1, 0.1), on_gpu(0.1, 0.1, 0.1)
+    reference.dense_ms[10] = [0.21 + noise for noise in (-0.01, 0.01, -0.005, 0.005) * 2]
+    candidate.dense_ms[10] = [0.21 + longer_ms] * 8
+
+    assert enough is window(candidate, reference).narrow()
+
+
 def test_an_honest_win_on_a_gpu_stays_as_it_is_measured() -> None:
-    reference = on_gpu(0.24, 0.237, 0.27)
-    quick = on_gpu(0.036, 0.036, 0.07)  # a launch of its own takes a little longer
+    reference = on_gpu(0.24, 0.237, 0.25)
+    quick = on_gpu(0.036, 0.036, 0.037)
 
     assert lowest_speedup(quick, reference) > 6
     assert () == window(quick, reference).verdict()[2]

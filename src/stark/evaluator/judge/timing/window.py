@@ -39,12 +39,8 @@ LATE_SHARE = 0.1
 TOGETHER_SHARE = 0.5
 """Share of a call that it may take longer by itself than in its block before that is told."""
 
-ALONE_MS, ALONE_SHARE = 0.001, 0.015
-"""By how much device events of calls that come alone differ between honest programs, beside those in blocks: absolute, and of
-the reference's time."""
-
-LAUNCH_MS = 0.005
-"""How much longer than the reference's a call of an honest candidate may take to launch: in a dense block nothing hides that."""
+SURROUNDINGS_MS = 0.2
+"""By how much the medians of what surrounds dense blocks differ: of blocks of several calls it is a small part, and measured."""
 
 
 class Times(Protocol):
@@ -55,7 +51,8 @@ class Times(Protocol):
     block_ms: list[float]
     beside_ms: list[float]
     alone_ms: list[float]
-    dense_ms: list[float]
+    dense_ms: dict[int, list[float]]
+    empty_ms: dict[int, list[float]]
     event_ms: list[float]
     disturbed: list[bool]
 
@@ -98,9 +95,9 @@ class Window:
             speedup(name, _exact(self.measurement(reference, by_wall=False)), candidate)
             for name, reference in self.references.items()
         ]
-        return self._doubt_ms(candidate.latency_ms) < WIDE * candidate.latency_ms and all(
-            _half_width(ratio) < WIDE for ratio in ratios
-        )
+        if self._may_be_noise(candidate.latency_ms):
+            return False
+        return all(_half_width(ratio) < WIDE for ratio in ratios)
 
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
         """The measurements, on the clock that can be believed."""
@@ -120,18 +117,18 @@ class Window:
             warnings.append(
                 f"it worked {late / self.calls:.3g} ms a call before it was timed or after it said that it was done; {meaning}"
             )
-        together = self._together_ms()[0]
+        together = self._together_ms()[0] + self._batched_ms()
         if together > TOGETHER_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
                 f"asked for one at a time, a call takes up to {together:.3g} ms longer than in a block of {self.calls}, where "
                 "several can be done together; its interval is wider for that"
             )
         latency_ms = self.measurement(self.candidate, by_wall).latency_ms
-        hidden = self._hidden_ms(latency_ms) if self.candidate.dense_ms else 0.0
+        hidden = self._hidden_ms(latency_ms)
         if hidden > TOGETHER_SHARE * latency_ms:
             warnings.append(
-                f"where calls follow each other closely, each takes up to {hidden:.3g} ms longer than was measured: its launch, "
-                "or work that was done before the clock started; its interval is wider for that"
+                f"where nothing precedes a call, it takes up to {hidden:.3g} ms longer than was measured: its launch, or work "
+                "that was done before the clock started; its interval is wider for that"
             )
         return (
             self.measurement(self.candidate, by_wall),
@@ -152,7 +149,8 @@ class Window:
         ):  # who answers in fewer words than the reference has that taken off its time all the same
             resolution_ms += self.asking_ms / self.calls
         if kind == "cuda" and program is self.candidate:
-            resolution_ms = max(resolution_ms, self._doubt_ms(median(samples_ms)))
+            perhaps_ms = self._hidden_ms(median(samples_ms)) + self._batched_ms()
+            resolution_ms = max(resolution_ms, perhaps_ms)
             if by_events:  # the two clocks differ by less than proves a lie
                 resolution_ms = max(resolution_ms, self._unexplained_ms())
         if kind == "cpu" and program is self.candidate:  # nor is it surely the machine's
@@ -217,52 +215,68 @@ class Window:
         return (late, 0.0) if sure else (0.0, max(late, 0.0))
 
     def _together_ms(self) -> tuple[float, float]:
-        """How much longer a call of the candidate takes by itself than in its block, beyond what the first reference's does.
+        """How much longer a call of the candidate takes by itself on a CPU than in its block, beyond what the first reference's does.
 
-        As it was seen, on a CPU with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most:
-        calls that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference
-        tells.
+        As it was seen, with how unsteady the reference is: the candidate's own unrest excuses nothing. And at most: calls
+        that come alone differ steadily, too, between processes that do the same. What waking up takes, the reference tells.
         """
-        if not self.candidate.alone_ms:
+        if not self.candidate.alone_ms or self.candidate.event_ms:
             return 0.0, 0.0
         first = next(iter(self.references.values()))
         rounds = self._measured()[0]
         ours, theirs = (
-            [program.alone_ms[n] - self._claimed_ms(program, n) for n in rounds]
+            [program.alone_ms[n] - program.block_ms[n] / self.calls for n in rounds]
             for program in (self.candidate, first)
         )
-        seen = median(ours) - median(theirs)
-        if first.event_ms:
-            seen -= ALONE_MS + ALONE_SHARE * median(first.alone_ms[n] for n in rounds)
-            return max(0.0, seen), max(0.0, seen)
-        seen += 3 * math.sqrt(2 / len(rounds)) * _deviation(theirs)
+        noise = 3 * _error(theirs)
+        seen = median(ours) - median(theirs) + noise
         alone_ms = median(self.candidate.alone_ms[n] for n in rounds)
         at_most = seen + RESOLUTION_SHARE[first.device_kind] * alone_ms
         return max(0.0, seen), max(0.0, at_most)
 
-    def _doubt_ms(self, latency_ms: float) -> float:
-        """How much longer than what was measured a call of the candidate may take on a GPU, in which calls come otherwise, too."""
-        if not self.candidate.dense_ms:
-            return 0.0
-        return self._hidden_ms(latency_ms) + self._together_ms()[1]
+    def _may_be_noise(self, latency_ms: float) -> bool:
+        """Whether what widens a candidate's interval on a GPU may be noise, of which more rounds leave less."""
+        perhaps_ms = self._hidden_ms(latency_ms) + self._batched_ms()
+        if perhaps_ms < WIDE * latency_ms:
+            return False
+        dense_ms = next(iter(self.references.values())).dense_ms
+        return bool(dense_ms) and perhaps_ms < 3 * _error(dense_ms[max(dense_ms)])
 
-    def _claimed_ms(self, program: Times, number: int) -> float:
-        """A call's time in a round's block: by its device events, or by the judge's clock where there are none."""
-        return (
-            program.event_ms[number] if program.event_ms else program.block_ms[number] / self.calls
+    def _batched_ms(self) -> float:
+        """How much longer a call of the candidate takes by itself on a GPU than in its block, beyond what the first reference's does."""
+        if not self.candidate.alone_ms or not self.candidate.event_ms:
+            return 0.0
+        first = next(iter(self.references.values()))
+        rounds = self._measured()[0]
+        ours, theirs = (
+            [program.alone_ms[n] - program.event_ms[n] for n in rounds]
+            for program in (self.candidate, first)
         )
+        excused = max(0.0, median(theirs)) + _error(theirs)
+        return max(0.0, median(ours) - excused)
 
     def _hidden_ms(self, latency_ms: float) -> float:
         """How much longer than what was measured a call of the candidate may take, by the judge's clock around dense blocks.
 
-        Beyond what the first reference's takes longer there, and a launch. Nothing in these blocks gives time to work before the
-        clock starts; but launches that take longer than the work cannot be told from it.
+        Nothing there gives time to work before the clock starts. Where launches take longer than the work they count, but they do
+        in the reference's blocks, too: with t the time in a dense block, less what an empty one takes, the candidate is
+        surely not faster than t(candidate) / t(reference) of what the reference was measured at.
         """
+        known_ms = median(next(iter(self.references.values())).event_ms or [0.0])
+        seen = [self._densely_ms(calls, known_ms) for calls in self.candidate.dense_ms]
+        return max(0.0, max(seen, default=0.0) - latency_ms)
+
+    def _densely_ms(self, calls: int, known_ms: float) -> float:
+        """A time that a call of the candidate surely takes, as dense blocks of so many calls tell, the reference's being known."""
         first = next(iter(self.references.values()))
-        beside_ms = median(first.dense_ms) - median(first.event_ms[n] for n in self._measured()[0])
-        noise = math.sqrt(2 / len(first.dense_ms)) * _deviation(first.dense_ms)
-        more = median(self.candidate.dense_ms) - latency_ms - beside_ms
-        return max(0.0, more - noise - LAUNCH_MS)
+        empty_ms = median(first.empty_ms[calls])
+        ours, theirs = (
+            median(program.dense_ms[calls]) - empty_ms for program in (self.candidate, first)
+        )
+        noise = math.hypot(_error(first.dense_ms[calls]), _error(first.empty_ms[calls]))
+        excused = SURROUNDINGS_MS if calls == 1 else noise
+        # What noise leaves of a short time is no measure of anything.
+        return (ours - excused) * known_ms / max(theirs, known_ms / 2)
 
     def _unexplained_ms(self) -> float:
         """How much more than its device events claim the judge's clock surely saw of a call of the candidate.
@@ -314,3 +328,8 @@ def _deviation(values: list[float]) -> float:
     """The standard deviation as the median absolute deviation tells it."""
     middle = median(values)
     return 1.5 * median(abs(value - middle) for value in values)
+
+
+def _error(values: list[float]) -> float:
+    """The standard error of the difference of two medians of values that spread as these do, about."""
+    return math.sqrt(2 / len(values)) * _deviation(values)
