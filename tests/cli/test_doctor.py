@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -157,3 +158,21 @@ def test_a_folder_of_builds_that_cannot_be_written_says_what_to_set(
     assert "wrong" == findings["builds"]["mark"]
     assert "/proc/nowhere cannot be written" in findings["builds"]["said"]
     assert "set STARK_CACHE to a folder that can" in findings["builds"]["said"]
+
+
+def test_nvidias_tools_are_looked_for_where_there_is_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = doctor.Torch("2.13.0", "13.0", [{"name": "made up"}])
+    parameters = tmp_path / "params"
+    monkeypatch.setattr(doctor, "of_cuda", {"ncu": "/cuda/bin/ncu"}.get)
+    monkeypatch.setattr(doctor, "DRIVER_PARAMETERS", parameters)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+
+    counters, sanitizer = doctor._tools(gpu)
+    assert ("ok", "/cuda/bin/ncu, for --counters") == (counters.mark, counters.said)
+    assert "absent" == sanitizer.mark and "--sanitizer needs it" in sanitizer.said
+    parameters.write_text("RmEnable: 1\nRmProfilingAdminOnly: 1\nRegistryDwords: \n")
+    counters, _ = doctor._tools(gpu)
+    assert "absent" == counters.mark and "NVreg_RestrictProfilingToAdminUsers=0" in counters.said
+    assert [] == list(doctor._tools(doctor.Torch("2.13.0", None, [])))

@@ -18,6 +18,7 @@ from stark.cli.bench_commands import bench
 from stark.cli.options import (
     AttemptsOption,
     CodeModelOption,
+    CountersOption,
     DebugModelOption,
     DollarsOption,
     ExecutorOption,
@@ -31,6 +32,7 @@ from stark.cli.options import (
     PlanModelOption,
     ReplayOption,
     RunArgument,
+    SanitizerOption,
     StartOption,
     StopAnewOption,
     StopOption,
@@ -101,6 +103,8 @@ def optimize(
     start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     parallel: Annotated[
         int | None, typer.Option(min=1, help="Attempts in flight at once." + by_default("1"))
     ] = None,
@@ -117,6 +121,7 @@ def optimize(
     from stark.cli.optimizing import optimize as begin
     from stark.cli.requests import course, refuse_beside_replay, refuse_unused_models
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     if replay is not None:
         refuse_beside_replay(_options(context))
@@ -135,9 +140,9 @@ def optimize(
         }
     )
     refuse_unused_models(models, [settings.strategy])
-    raise typer.Exit(
-        begin(problem, settings, seed, course(start, stop, window_tokens), replay, output, json)
-    )
+    tools = Tools(counters=counters, sanitizer=sanitizer)
+    way = course(start, stop, window_tokens)
+    raise typer.Exit(begin(problem, settings, tools, seed, way, replay, output, json))
 
 
 @app.command()
@@ -152,6 +157,8 @@ def resume(
     plan_model: PlanModelOption = None,
     code_model: CodeModelOption = None,
     debug_model: DebugModelOption = None,
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     replay: ReplayOption = None,
     output: OutputOption = None,
     store: StoreOption = None,
@@ -160,11 +167,13 @@ def resume(
     """Go on with RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
     from stark.cli.optimizing import resume as go_on
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     budget = budget_flags(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
+    tools = Tools(counters=counters, sanitizer=sanitizer)
     models = {"all": model, **role_flags(plan_model, code_model, debug_model)}
-    raise typer.Exit(go_on(run, settings, budget, stop, models, replay, output, json))
+    raise typer.Exit(go_on(run, settings, tools, budget, stop, models, replay, output, json))
 
 
 @app.command()
@@ -183,16 +192,20 @@ def evaluate(
             help="`promote` checks everything and measures against torch.compile too; `search` is what a search does with each attempt."
         ),
     ] = "promote",
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     json: JsonOption = False,
 ) -> None:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
     from stark.cli.evaluating import evaluate as judge
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     settings = load_settings(
         {"language": language, "executor": executor, "kernelbench": kernelbench}
     )
-    raise typer.Exit(judge(problem, candidates, settings, effort, json))
+    tools = Tools(counters=counters, sanitizer=sanitizer)
+    raise typer.Exit(judge(problem, candidates, settings, tools, effort, json))
 
 
 @app.command()

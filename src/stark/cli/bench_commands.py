@@ -10,6 +10,7 @@ import typer
 from stark.cli.options import (
     AttemptsOption,
     CodeModelOption,
+    CountersOption,
     DebugModelOption,
     DollarsOption,
     ExecutorOption,
@@ -18,6 +19,7 @@ from stark.cli.options import (
     MinutesOption,
     ModelOption,
     PlanModelOption,
+    SanitizerOption,
     StartOption,
     StoreOption,
     TokensOption,
@@ -108,6 +110,8 @@ def kernelbench(
     start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     parallel: ParallelOption = 4,
     in_each: InEachOption = None,
     model_slots: SlotsOption = None,
@@ -121,6 +125,7 @@ def kernelbench(
     from stark.cli.benching import Way, begin, names, numbers
     from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     models = role_flags(plan_model, code_model, debug_model)
     refuse_unused_models(models, names(strategy))
@@ -142,7 +147,8 @@ def kernelbench(
         None if problems is None else numbers(problems, "--problems"),
     )
     total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
-    way = Way(parallel, model_slots, total, output, json)
+    tools = Tools(counters=counters, sanitizer=sanitizer)
+    way = Way(parallel, model_slots, total, output, json, tools)
     raise typer.Exit(
         begin(suite, strategy, seeds, course(start, None, window_tokens), name, way, settings)
     )
@@ -171,6 +177,8 @@ def folder(
     start: StartOption = None,
     language: LanguageOption = None,
     executor: ExecutorOption = None,
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     parallel: ParallelOption = 4,
     in_each: InEachOption = None,
     model_slots: SlotsOption = None,
@@ -184,6 +192,7 @@ def folder(
     from stark.cli.benching import Way, begin, names
     from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     models = role_flags(plan_model, code_model, debug_model)
     refuse_unused_models(models, names(strategy))
@@ -199,7 +208,8 @@ def folder(
         }
     )
     total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
-    way = Way(parallel, model_slots, total, output, json)
+    tools = Tools(counters=counters, sanitizer=sanitizer)
+    way = Way(parallel, model_slots, total, output, json, tools)
     raise typer.Exit(
         begin(
             folders(paths), strategy, seeds, course(start, None, window_tokens), name, way, settings
@@ -214,6 +224,8 @@ def resume(
     total_tokens: TotalTokensOption = None,
     total_dollars: TotalDollarsOption = None,
     total_minutes: TotalMinutesOption = None,
+    counters: CountersOption = False,
+    sanitizer: SanitizerOption = False,
     parallel: ParallelOption = 4,
     model_slots: SlotsOption = None,
     output: FolderOption = None,
@@ -224,9 +236,11 @@ def resume(
     from stark.cli.benching import Way
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
+    from stark.evaluator.protocol import Tools
 
     total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
-    way = Way(parallel, model_slots, total, output, json)
+    tools = Tools(counters=counters, sanitizer=sanitizer)
+    way = Way(parallel, model_slots, total, output, json, tools)
     raise typer.Exit(go_on(name, way, load_settings({"store": store})))
 
 

@@ -39,6 +39,7 @@ from stark.core.counted import counted
 from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Tools
 from stark.optimize import check_compiler
 from stark.store import Store
 from stark.strategies import strategy
@@ -56,6 +57,7 @@ class Way(NamedTuple):
 
     output: Path | None
     as_json: bool
+    tools: Tools
 
 
 def begin(
@@ -86,7 +88,7 @@ def begin(
     models = ModelDoor(way.model_slots)
     for chosen in terms.models.values():
         models.open(chosen)
-    executor = open_executor(settings.executor, limits(settings))
+    executor = open_executor(settings.executor, limits(settings), way.tools)
     with Store.open(settings.store) as store:
         bench = enter(store, bench, runs)
         return _work(bench, store, executor, models, way, settings)
@@ -105,7 +107,7 @@ def resume(name: str, way: Way, settings: Settings) -> int:
         some = [store.run(run_id) for run_id in firsts.values()]
         for run in some:
             models.open(run.models)
-        executor = open_executor(some[0].executor, limits(settings))
+        executor = open_executor(some[0].executor, limits(settings), way.tools)
         return _work(bench, store, executor, models, way, settings)
 
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,6 +37,7 @@ from stark.evaluator.judge.building.cache import (
     most_gb,
 )
 from stark.languages import LANGUAGES, Language
+from stark.languages.tools import of_cuda
 from stark.models import key_variables
 from stark.store import Store
 
@@ -65,6 +67,11 @@ ALLOW_NAMESPACES = (
     "allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`, on Ubuntu "
     "`kernel.apparmor_restrict_unprivileged_userns=0`, in Docker `--security-opt seccomp=unconfined`)"
 )
+
+ALLOW_COUNTERS = (
+    "put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d and boot again"
+)
+DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 
 LAYERS: dict[str, tuple[str, str]] = {
     "limits": ("files, memory and processor time of each process are bounded", ""),
@@ -115,6 +122,7 @@ def examine(settings: Settings, as_json: bool) -> int:
         *_python(),
         *_devices(torch),
         *findings,
+        *_tools(torch),
         *_models(),
         *_places(settings),
         *_sandbox(),
@@ -201,6 +209,29 @@ def _language(entry: Language, torch: Torch | str) -> Finding:
     if missing is not None:
         return Finding("languages", entry.name, "wrong", missing)
     return Finding("languages", entry.name, "ok", entry.toolchain())
+
+
+def _tools(torch: Torch | str) -> Iterator[Finding]:
+    """NVIDIA's tools, which nothing needs: what `--counters` and `--sanitizer` would find on a GPU's machine."""
+    if isinstance(torch, str) or not torch.devices:
+        return
+    for name, option in (("ncu", "--counters"), ("compute-sanitizer", "--sanitizer")):
+        path = of_cuda(name)
+        if path is None:
+            said = f"not on PATH nor in the CUDA toolkit; {option} needs it"
+            yield Finding("tools", name, "absent", said)
+        elif name == "ncu" and _counters_are_for_administrators():
+            said = f"{path}, but counters are for administrators here; {ALLOW_COUNTERS}"
+            yield Finding("tools", name, "absent", said)
+        else:
+            yield Finding("tools", name, "ok", f"{path}, for {option}")
+
+
+def _counters_are_for_administrators() -> bool:
+    if os.getuid() == 0 or not DRIVER_PARAMETERS.exists():
+        return False
+    words = DRIVER_PARAMETERS.read_text(errors="replace").replace(":", " ").split()
+    return ("RmProfilingAdminOnly", "1") in pairwise(words)
 
 
 def _models() -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from stark.core.evaluation import Effort
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import open_executor
+from stark.evaluator.protocol import Tools
 from stark.languages import LANGUAGES, Language, language
 from stark.problems import load
 from stark.report.document import evaluation_summary
@@ -36,13 +37,20 @@ class Written(NamedTuple):
 
 
 def evaluate(
-    problem_spec: str, paths: Sequence[Path], settings: Settings, effort: str, as_json: bool
+    problem_spec: str,
+    paths: Sequence[Path],
+    settings: Settings,
+    tools: Tools,
+    effort: str,
+    as_json: bool,
 ) -> int:
     """Judge every file; returns 0 if all are correct."""
     chosen = _effort(effort)
     problem = load(problem_spec, settings.kernelbench)
     written = [_written(path, settings) for path in _files(paths)]
-    reference, judged = run_interruptibly(_judge(problem, written, settings, chosen, as_json))
+    reference, judged = run_interruptibly(
+        _judge(problem, written, settings, tools, chosen, as_json)
+    )
     if as_json:
         consoles.print_json(
             {
@@ -68,11 +76,16 @@ def evaluate(
 
 
 async def _judge(
-    problem: Problem, written: Sequence[Written], settings: Settings, effort: Effort, as_json: bool
+    problem: Problem,
+    written: Sequence[Written],
+    settings: Settings,
+    tools: Tools,
+    effort: Effort,
+    as_json: bool,
 ) -> tuple[Reference, list[Judged]]:
     """The reference, then all candidates at once: the executor keeps their order on each device."""
     console = consoles.progress(as_json)
-    executor = open_executor(settings.executor, limits(settings))
+    executor = open_executor(settings.executor, limits(settings), tools)
 
     async def judge(path: Path, candidate: Candidate) -> Judged:
         evaluation = await executor.evaluate(problem, candidate, effort)

@@ -23,6 +23,7 @@ from stark.core.errors import RecordingError, UsageError
 from stark.core.run import Run
 from stark.core.usage import Budget, Usage
 from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.protocol import Tools
 from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
 from stark.replies import LiveReplies, RecordedReplies, Replies
@@ -35,6 +36,7 @@ from stark.strategies import Strategy, strategy
 def optimize(
     problem: str | None,
     settings: Settings,
+    tools: Tools,
     seed: int | None,
     course: Course,
     replay: Path | None,
@@ -47,7 +49,7 @@ def optimize(
     if output is not None:
         check_file(output)
     refuse_fleeting(settings.store)
-    executor = open_executor(settings.executor, limits(settings))
+    executor = open_executor(settings.executor, limits(settings), tools)
     loaded = None if problem is None else load(problem, settings.kernelbench)
     recording = None if replay is None else read_recording(replay)
     with Store.open(settings.store) as store:
@@ -67,6 +69,7 @@ def optimize(
 def resume(
     run_id: str,
     settings: Settings,
+    tools: Tools,
     budget: Mapping[str, float | None],
     stop: str | None,
     models: Mapping[str, str | None],
@@ -76,13 +79,13 @@ def resume(
 ) -> int:
     """Go on with a run, with the changed limits and models if there are any; returns the exit code.
 
-    `stop` and `models` are for this session; the run as it is stored keeps its own.
+    `tools`, `stop` and `models` are for this session; the run as it is stored keeps its own.
     """
     if output is not None:
         check_file(output)
     with Store.open(settings.store) as store:
         run = _with_models(store.run(run_id), models)
-        executor = open_executor(run.executor, limits(settings))
+        executor = open_executor(run.executor, limits(settings), tools)
         chosen, replies, executor = _taken_up(run, replay, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         _refuse_less_than_used(store, run.id, changed)

@@ -101,6 +101,22 @@ ExecutorOption = Annotated[
         + by_default("local"),
     ),
 ]
+CountersOption = Annotated[
+    bool,
+    typer.Option(
+        "--counters",
+        metavar="",
+        help="On a GPU, read the counters of each correct candidate's kernels too, with NVIDIA's ncu: what holds them up.",
+    ),
+]
+SanitizerOption = Annotated[
+    bool,
+    typer.Option(
+        "--sanitizer",
+        metavar="",
+        help="On a GPU, run what is promoted under NVIDIA's compute-sanitizer too; what it finds makes it incorrect.",
+    ),
+]
 LanguageOption = Annotated[
     str | None,
     typer.Option(help="cpp, triton or cuda." + by_default("the best for the device")),

@@ -35,6 +35,8 @@ BESIDE_REPLAY = (
     "problem",
     "--replay",
     "--executor",
+    "--counters",
+    "--sanitizer",
     "--kernelbench",
     "--output",
     "--store",

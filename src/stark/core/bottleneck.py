@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from stark.core.base import Frozen
+from stark.core.counters import BUSY, KernelCounters
 from stark.core.device import Device, Roofline
 from stark.core.profile import OUTSIDE, Profile, Step
 
@@ -22,7 +23,7 @@ MATTERS = 0.05
 
 FEW_CORES = 0.6
 LOW_OCCUPANCY = 0.25
-SHOWN = 5
+SHOWN, SHOWN_COUNTED = 5, 3
 LONGEST_NAME = 60
 
 Kind = Literal["memory", "compute", "launch", "spills", "blocks", "cores", "latency"]
@@ -79,10 +80,17 @@ class Profiled(Frozen):
         return Bottleneck(kind="compute", text=text)
 
     def lines(self) -> Iterator[str]:
-        """What a reader needs, the most useful first: at most seven short lines."""
+        """What a reader needs, the most useful first: at most seven short lines, and three of counters."""
         yield f"bottleneck: {self.bottleneck.text}"
         yield self._use()
         yield from step_lines(self.profile)
+        yield from self._counted()
+
+    def _counted(self) -> Iterator[str]:
+        for kernel in self.profile.counters[:SHOWN_COUNTED]:
+            if kernel.share >= MATTERS:
+                facts = ", ".join(kernel.facts())
+                yield f"counters of {short_name(kernel.name)} ({kernel.share:.0%}): {kernel.held_up()}; {facts}"
 
     def _use(self) -> str:
         """Achieved bandwidth and rate, and what is known of the whole call."""
@@ -109,6 +117,10 @@ class Profiled(Frozen):
         if cores is not None and processors > 1 and cores < FEW_CORES * processors:
             text = f"idle cores: {cores:.1f} of {processors} work, at {low}"
             return Bottleneck(kind="cores", text=text)
+        counted = profile.counters[0] if profile.counters else None
+        busy = None if counted is None else self._busy(counted)
+        if busy is not None:
+            return busy
         top = profile.steps[0]
         if top.launch is not None and top.launch.spilled_bytes:
             text = f"spilling registers: {short_name(top.name)} keeps {top.launch.spilled_bytes} bytes a thread in memory, at {low}"
@@ -121,10 +133,27 @@ class Profiled(Frozen):
         occupancy = top.launch.occupancy if top.launch is not None else None
         if occupancy is not None and occupancy < LOW_OCCUPANCY:
             text += f", low occupancy {occupancy:.0%} in {short_name(top.name)}"
+        if counted is not None:
+            text += f"; {counted.held_up()} in {short_name(counted.name)}"
         several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
         if several > 1:
             text += f"; {several} {_word(profile)}s take turns, and what passes between them goes through memory"
         return Bottleneck(kind="latency", text=text)
+
+    def _busy(self, kernel: KernelCounters) -> Bottleneck | None:
+        """What the counters show busy although the whole call uses little of it by the least that is needed."""
+        name = short_name(kernel.name)
+        if kernel.share < BINDING:
+            return None
+        if kernel.dram is not None and kernel.dram >= BUSY:
+            text = f"memory-bound: {kernel.held_up()} in {name}"
+            moved = sum(each.dram_bytes or 0.0 for each in self.profile.counters)
+            if moved > self.roofline.least_bytes > 0:
+                text += f", and the call moves {moved / self.roofline.least_bytes:.1f} times the bytes that it needs"
+            return Bottleneck(kind="memory", text=text)
+        if max(kernel.tensor or 0.0, kernel.issue or 0.0) >= BUSY:
+            return Bottleneck(kind="compute", text=f"compute-bound: {kernel.held_up()} in {name}")
+        return None
 
 
 def step_lines(profile: Profile) -> Iterator[str]:

@@ -18,7 +18,7 @@ from stark.core.device import Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
 from stark.core.profile import Profile
 
-Phase = Literal["static", "build", "load", "verify", "time", "profile"]
+Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
 """`search` does the least that ranks candidates safely; `promote` does everything, and a win counts only after it."""
@@ -132,6 +132,9 @@ class Correct(Outcome):
     profile: Profile | None = None
     """What it spends its time on, as its own process told; None where that was not to be had."""
 
+    sanitized: tuple[str, ...] = ()
+    """The tools of NVIDIA's compute-sanitizer under which it ran without a finding; empty where it was not run under any."""
+
     @property
     def profiled(self) -> Profiled | None:
         """The profile beside its time and the device: what binds it."""
@@ -210,7 +213,14 @@ def explain(evaluation: Evaluation) -> str:
     notes = [f"Note: {warning}" for warning in evaluation.warnings]
     profiled = evaluation.profiled if isinstance(evaluation, Correct) else None
     profile = [] if profiled is None else profiled.lines()
-    return "\n".join([evidence(evaluation), *profile, *notes])
+    clean = _clean(evaluation) if isinstance(evaluation, Correct) else []
+    return "\n".join([evidence(evaluation), *profile, *clean, *notes])
+
+
+def _clean(correct: Correct) -> list[str]:
+    if not correct.sanitized:
+        return []
+    return [f"compute-sanitizer found nothing: {', '.join(correct.sanitized)}"]
 
 
 def evidence(evaluation: Evaluation) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from stark.core.base import Frozen
+from stark.core.counters import KernelCounters
 
 OUTSIDE = "outside PyTorch's operators"
 """The entry of a CPU's profile for native code of the program's own, and for Python."""
@@ -78,3 +79,6 @@ class Profile(Frozen):
 
     busy_cores: float | None = None
     """Cores that worked at a time on a CPU."""
+
+    counters: tuple[KernelCounters, ...] = ()
+    """Of a GPU's kernels, the longest first; empty where nobody asked for them, or they may not be read."""

@@ -17,7 +17,7 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Raised with every change that an older judge or executor would misread."""
 
 
@@ -43,6 +43,16 @@ class Limits(Frozen):
     """How much of what a candidate prints is kept."""
 
 
+class Tools(Frozen):
+    """What a correct candidate is run under as well on a GPU: NVIDIA's tools, each of which takes seconds."""
+
+    counters: bool = False
+    """Nsight Compute, for the profile: what holds its kernels up."""
+
+    sanitizer: bool = False
+    """compute-sanitizer, at `promote`: a finding makes a candidate incorrect whose results are right."""
+
+
 class Describe(Frozen):
     """Ask for what is known of a problem before any candidate."""
 
@@ -61,6 +71,7 @@ class Evaluate(Frozen):
     candidate: Candidate
     limits: Limits = Limits()
     effort: Effort = "search"
+    tools: Tools = Tools()
 
 
 class Compile(Frozen):

@@ -56,6 +56,13 @@ def cuda_home() -> Path | None:
     return None
 
 
+def of_cuda(name: str) -> str | None:
+    """One of the CUDA toolkit's programs, on PATH or in the toolkit."""
+    homes = [home for home in (cuda_home(), Path(USUAL_CUDA_HOME)) if home is not None]
+    places = [os.environ.get("PATH", os.defpath), *(str(home / "bin") for home in homes)]
+    return shutil.which(name, path=os.pathsep.join(places))
+
+
 USUAL_CUDA_HOME = "/usr/local/cuda"
 _TOOLKIT_PARTS = ("bin/nvcc", "include/cuda_runtime.h")
 

@@ -2,8 +2,8 @@
 
 `prepare` makes namespaces of its own, ahead of any request since it takes longest. `enter` takes the place that a
 request names: folder, environment, bounds. `lock` comes when nothing of ours is left to open, which on a device
-is after the judge's memory was mapped: files, system calls and rights. Which layers there are is the
-forkserver's to know; one that fails here is a fault of ours.
+is after the judge's memory was mapped: files, system calls and rights. A tool that runs a program (`become`) stays unlocked
+itself; the program locks itself up. Which layers there are is the forkserver's to know; one that fails here is a fault of ours.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from stark.evaluator.candidate.sandbox import bounds, kernel, landlock, namespaces, seccomp, view
 from stark.evaluator.candidate.sandbox.layers import Layer, tasks_bounded_by_namespace
@@ -43,6 +44,13 @@ class Confinement:
         self.layers = layers
         self._place: Place | None = None
         self._locked = False
+
+    @classmethod
+    def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
+        """That of a process that another one started, after it had taken this place."""
+        confinement = cls(layers)
+        confinement._place = place
+        return confinement
 
     def prepare(self, parent: int) -> None:
         """Become something that can be killed whole and ends with `parent`.
@@ -95,6 +103,12 @@ class Confinement:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
             seccomp.restrict(self._strangers(), refuse_truncate=truncates)
         self._locked = True
+
+    def become(self, command: list[str]) -> NoReturn:
+        """Start a tool in this process, which is to run a program that locks itself up. Raises OSError."""
+        if "network" in self.layers:
+            kernel.keep_capabilities()  # a read-only view of the machine takes them, and they end with the lock
+        os.execvp(command[0], command)
 
     def _strangers(self) -> seccomp.Strangers:
         if "processes" in self.layers:

@@ -36,12 +36,14 @@ def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> N
         if failure is not None:
             raise failure
         confinement.enter(_place(request), output)
-        if not request["attaches"]:
+        if not request["attaches"] and not request["command"]:
             confinement.lock()
     except FAILURES as error:
         channel.send({"ok": False, "error": str(error)})
         return
     channel.send({"ok": True})
+    if request["command"]:
+        confinement.become(request["command"])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing

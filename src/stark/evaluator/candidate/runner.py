@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import importlib.util
 import json
 import logging
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -26,6 +24,7 @@ from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
+from stark.evaluator.candidate.program import give_weights, import_file
 from stark.evaluator.candidate.shortage import is_shortage
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
@@ -120,7 +119,7 @@ class Runner:
         """Import the program's file; modules that compile on import build here."""
         self.lock()  # whoever forgot to attach: no program runs without it
         self.path = Path(request["path"])
-        self.module = _import_file("candidate", self.path)
+        self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
             raise AttributeError(f"the file defines no class {request['class']}")
         return {}
@@ -145,7 +144,7 @@ class Runner:
             )
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
         if request["module"] is not None:  # the arguments are made of the problem's own classes
-            _import_file(request["module"]["name"], Path(request["module"]["path"]))
+            import_file(request["module"]["name"], Path(request["module"]["path"]))
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
@@ -166,7 +165,7 @@ class Runner:
         with self.device:
             model = getattr(self.module, request["class"])(*self.init_arguments)
         model = model.to(self.device)
-        answer = self._give_weights(model)
+        answer = give_weights(model, self.state)
         self.model = model
         gc.disable()  # a collection in the middle of a timed block would be timed
         return answer
@@ -184,21 +183,6 @@ class Runner:
             return {"refused": str(reason)}
         Path(request["path"]).write_text(json.dumps(dataclasses.asdict(generated)))
         return {}
-
-    def _give_weights(self, model: torch.nn.Module) -> Message:
-        """Load the reference's weights by name or, where no name agrees and all forms do, by order."""
-        own = model.state_dict()
-        given = self.state
-        same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
-        by_order = bool(own) and own.keys().isdisjoint(given) and same_forms
-        if by_order:
-            given = dict(zip(own, given.values(), strict=True))
-        found = model.load_state_dict(given, strict=False)
-        return {
-            "missing": list(found.missing_keys)[:20],
-            "unexpected": list(found.unexpected_keys)[:20],
-            "by_order": by_order,
-        }
 
     def _call(self, request: Message) -> Message:
         """One call on what one slot of the arena holds now; the results are copied to the slot's outputs."""
@@ -369,24 +353,6 @@ def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
         TensorAt, lambda place: tensors[place.index], arguments
     )
     return filled
-
-
-def _import_file(name: str, path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(
-        name, path, loader=_SourceAlone(name, str(path))
-    )
-    assert specification is not None and specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-class _SourceAlone(SourceFileLoader):
-    """Compiles the file as it is: compiled code beside it could have been put there by its own build."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _form(leaf: object) -> str:

@@ -14,16 +14,21 @@ from stark.evaluator.executors.command import command
 from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
 from stark.evaluator.executors.local import local
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import Limits, Tools
 
-JUDGES: dict[str, Callable[[str, Limits], StdioExecutor]] = {"local": local, "command": command}
+JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
+    "local": local,
+    "command": command,
+}
 """Those that start judges themselves, and so can judge for others."""
 
-EXECUTORS: dict[str, Callable[[str, Limits], Executor]] = {
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], Executor]] = {
     **JUDGES,
-    "folder": lambda path, limits: FolderExecutor(Path(path).expanduser().absolute(), limits),
+    "folder": lambda path, limits, tools: FolderExecutor(
+        Path(path).expanduser().absolute(), limits, tools
+    ),
 }
-"""Each is opened with what stands behind the colon of its notation, and the limits for candidates."""
+"""Each is opened with what stands behind the colon of its notation, the limits for candidates, and the tools that they are run under."""
 
 __all__ = [
     "EXECUTORS",
@@ -35,18 +40,20 @@ __all__ = [
 ]
 
 
-def open_executor(notation: str, limits: Limits | None = None) -> Executor:
+def open_executor(
+    notation: str, limits: Limits | None = None, tools: Tools | None = None
+) -> Executor:
     """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError."""
     name, rest = _parts(notation)
-    return EXECUTORS[name](rest, limits or Limits())
+    return EXECUTORS[name](rest, limits or Limits(), tools or Tools())
 
 
 def open_judges(notation: str) -> StdioExecutor:
-    """The judges of `local` or `command`, for a worker: the limits come with each request. Raises UsageError."""
+    """The judges of `local` or `command`, for a worker: limits and tools come with each request. Raises UsageError."""
     name, rest = _parts(notation)
     if name not in JUDGES:
         raise UsageError("a worker judges by itself; give it --executor local or command:LINE")
-    return JUDGES[name](rest, Limits())
+    return JUDGES[name](rest, Limits(), Tools())
 
 
 def _parts(notation: str) -> tuple[str, str]:

@@ -6,10 +6,10 @@ import shlex
 
 from stark.core.errors import UsageError
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import Limits, Tools
 
 
-def command(line: str, limits: Limits) -> StdioExecutor:
+def command(line: str, limits: Limits, tools: Tools) -> StdioExecutor:
     """For instance `ssh box python -m stark.evaluator.judge`; several commands are separated by ` ;; `."""
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]
@@ -22,4 +22,4 @@ def command(line: str, limits: Limits) -> StdioExecutor:
         raise UsageError(
             "name the judge's command, as in `command:ssh box python -m stark.evaluator.judge`"
         )
-    return StdioExecutor(commands, limits)
+    return StdioExecutor(commands, limits, tools)

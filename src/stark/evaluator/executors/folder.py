@@ -37,6 +37,7 @@ from stark.evaluator.protocol import (
     NotCompiled,
     ProblemRefused,
     RequestRefused,
+    Tools,
     answer_adapter,
     request_adapter,
     request_id,
@@ -60,9 +61,10 @@ IN_FLIGHT = 8
 class FolderExecutor:
     """The orchestrator's side: writes requests and waits for results, however long it takes."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
         self._folder = folder
         self._limits = limits
+        self._tools = tools or Tools()
         self._told = False
         """Whether it was said that no worker is there; it is said once, and again after an answer."""
 
@@ -80,7 +82,12 @@ class FolderExecutor:
     ) -> Evaluation:
         """Have a worker judge one candidate."""
         request = Evaluate(
-            id="", problem=problem, candidate=candidate, limits=self._limits, effort=effort
+            id="",
+            problem=problem,
+            candidate=candidate,
+            limits=self._limits,
+            effort=effort,
+            tools=self._tools,
         )
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
+from stark.evaluator.protocol import Limits, Tools
 
 
-def local(devices: str, limits: Limits) -> StdioExecutor:
+def local(devices: str, limits: Limits, tools: Tools) -> StdioExecutor:
     """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); empty for all that this machine has."""
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
-    return StdioExecutor([[*base, name] for name in names], limits)
+    return StdioExecutor([[*base, name] for name in names], limits, tools)
 
 
 def _all_devices() -> list[str]:

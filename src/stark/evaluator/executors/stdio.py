@@ -31,6 +31,7 @@ from stark.evaluator.protocol import (
     Limits,
     NotCompiled,
     ProblemRefused,
+    Tools,
 )
 
 TRIES_ALONE = 3
@@ -154,9 +155,15 @@ class StdioExecutor:
     to do; of several, to the one that was not asked for longest.
     """
 
-    def __init__(self, commands: Sequence[Sequence[str]], limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        commands: Sequence[Sequence[str]],
+        limits: Limits | None = None,
+        tools: Tools | None = None,
+    ) -> None:
         self._judges = [Judge(command) for command in commands]
         self._limits = limits or Limits()
+        self._tools = tools or Tools()
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
 
@@ -182,7 +189,12 @@ class StdioExecutor:
     ) -> Evaluation:
         """Judge one candidate on the least busy judge."""
         request = Evaluate(
-            id="", problem=problem, candidate=candidate, limits=self._limits, effort=effort
+            id="",
+            problem=problem,
+            candidate=candidate,
+            limits=self._limits,
+            effort=effort,
+            tools=self._tools,
         )
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)

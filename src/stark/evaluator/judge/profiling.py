@@ -179,9 +179,14 @@ def _step(
     )
 
 
+def is_of_library(kernel: str) -> bool:
+    """Whether a kernel's name is one that PyTorch or a library of NVIDIA's gives."""
+    return _LIBRARY.match(kernel) is not None
+
+
 def _is_own(name: str, operator: str, on_device: bool) -> bool:
     """Whether neither PyTorch launched a kernel nor a library's name stands on it; operators are never one's own."""
-    return on_device and not operator.startswith("aten::") and not _LIBRARY.match(name)
+    return on_device and not operator.startswith("aten::") and not is_of_library(name)
 
 
 def _in_a_line(text: str) -> str:

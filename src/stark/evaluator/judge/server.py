@@ -40,6 +40,8 @@ from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.children import Forkserver
 from stark.evaluator.judge.running import EAGER
 from stark.evaluator.judge.shelf import Shelf
+from stark.evaluator.judge.tools.examined import examined
+from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -172,6 +174,10 @@ class Judge:
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
                     evaluation = self._promoted(evaluation, request, built, prepared)
+                if isinstance(evaluation, Correct):
+                    language = request.candidate.language
+                    target = Target(built, language, prepared, request.limits)
+                    evaluation = examined(evaluation, request.tools, target)
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
             if not profiled and evaluation.status != "incorrect":
                 self._probe()

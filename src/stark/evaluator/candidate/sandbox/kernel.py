@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import struct
 from pathlib import Path
 
 NEW_MOUNTS = 0x00020000
@@ -29,7 +30,7 @@ _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
-_PR_CAP_AMBIENT_CLEAR_ALL = 4
+_PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 
 _CAPABILITIES_VERSION_3 = 0x20080522
 
@@ -97,6 +98,25 @@ def forbid_new_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
+def keep_capabilities() -> None:
+    """Keep what rights this process has in its own namespaces over the start of a program, which may give them up later.
+
+    Raises OSError.
+    """
+    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3.to_bytes(4, "little") + bytes(4))
+    sets = ctypes.create_string_buffer(24)
+    _checked(_libc.capget(header, sets), "capget")
+    words = list(struct.unpack("<6I", sets.raw))
+    for effective in (0, 3):  # the low and the high 32, each effective, permitted and inheritable
+        words[effective + 2] = words[effective + 1]
+    kept = ctypes.create_string_buffer(struct.pack("<6I", *words), 24)
+    _checked(_libc.capset(header, kept), "capset")
+    permitted = words[1] | words[4] << 32
+    for capability in range(64):
+        if permitted >> capability & 1:
+            _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, capability)
+
+
 def drop_capabilities() -> None:
     """Give up every right of an administrator, for this process and whatever it starts. Raises OSError."""
     for capability in range(64):
@@ -108,8 +128,8 @@ def drop_capabilities() -> None:
     _checked(_libc.capset(ctypes.create_string_buffer(header, 8), nothing), "capset")
 
 
-def _prctl(option: int, value: int) -> None:
-    _checked(_libc.prctl(option, *map(ctypes.c_ulong, (value, 0, 0, 0))), f"prctl {option}")
+def _prctl(option: int, value: int, more: int = 0) -> None:
+    _checked(_libc.prctl(option, *map(ctypes.c_ulong, (value, more, 0, 0))), f"prctl {option}")
 
 
 def _checked(result: int, name: str) -> int:

@@ -14,14 +14,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from stark.evaluator.candidate.sandbox.bounds import most_processes
-from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer
+from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer, in_use
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.folders import excess
@@ -148,8 +148,17 @@ class Forkserver:
         layers: dict[Layer, str | None] = self._ask({"do": "sandbox"})["layers"]
         return layers
 
-    def fork(self, allowed: Allowance, arena: int | None = None) -> Child:
-        """A confined child; `arena` is the descriptor of its shared memory, if a file. Raises SandboxFailed."""
+    def layers(self, on_device: bool) -> list[Layer]:
+        """Those that are put around a child."""
+        return sorted(in_use(self.sandbox, on_device))
+
+    def fork(
+        self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
+    ) -> Child:
+        """A confined child; `arena` is the descriptor of its shared memory, if a file. Raises SandboxFailed.
+
+        With a `command` it becomes that, serves no requests (`Child.finish`), and is not locked: what it runs has to be.
+        """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
         handed = [theirs.end.fileno(), writing, *([] if arena is None else [arena])]
@@ -163,6 +172,7 @@ class Forkserver:
             "cpu_s": allowed.cpu_s,
             "attaches": allowed.attaches,
             "on_device": allowed.on_device,
+            "command": list(command),
         }
         try:
             forked = self._ask(request, tuple(handed))
@@ -272,6 +282,16 @@ class Child:
                 "crashed", error, tuple(map(str, types)) if isinstance(types, list) else ()
             )
         return answer
+
+    def finish(self, limit_s: float) -> int:
+        """Wait for the end of one that serves no requests; returns its exit code, negative for a signal. Raises ChildFailed."""
+        deadline = time.monotonic() + limit_s
+        while (code := self._exit_code()) is None:
+            if time.monotonic() > deadline:
+                raise ChildFailed("timed_out", f"it did not end within {limit_s:g} s")
+            self._check_use()
+            time.sleep(POLL_S)
+        return code
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:

@@ -23,7 +23,7 @@ WIDE = 0.004
 
 SHORT_MS = 0.1
 RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
-RESOLUTION_SHARE = {"cuda": 0.0015, "cpu": 0.2}
+RESOLUTION_SHARE = {"cuda": 0.0025, "cpu": 0.2}
 """Two processes that run the same program steadily differ by up to so much a call, absolute (of calls that are shorter than
 `SHORT_MS`, and of others) and relative, by where their memory happens to lie (`docs/measuring.md`)."""
 

@@ -1,0 +1,48 @@
+"""A program: its file imported as it is, and its module given the reference's weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import torch
+
+from stark.evaluator.candidate.wire import Message
+
+
+def import_file(name: str, path: Path) -> ModuleType:
+    """Import one file under a name. Raises whatever its code raises."""
+    specification = importlib.util.spec_from_file_location(
+        name, path, loader=_SourceAlone(name, str(path))
+    )
+    assert specification is not None and specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+class _SourceAlone(SourceFileLoader):
+    """Compiles the file as it is: compiled code beside it could have been put there by its own build."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:
+    """Load the reference's weights by name or, where no name agrees and all forms do, by order."""
+    own = model.state_dict()
+    same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
+    by_order = bool(own) and own.keys().isdisjoint(given) and same_forms
+    if by_order:
+        given = dict(zip(own, given.values(), strict=True))
+    found = model.load_state_dict(given, strict=False)
+    return {
+        "missing": list(found.missing_keys)[:20],
+        "unexpected": list(found.unexpected_keys)[:20],
+        "by_order": by_order,
+    }

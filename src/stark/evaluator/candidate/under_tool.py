@@ -1,0 +1,85 @@
+"""Runs a program by itself under a tool that started this process: a profiler or a checker of memory.
+
+`python -m stark.evaluator.candidate.under_tool REQUEST`, a file of JSON: `problem` and `program` (paths), `device`,
+`memory_fraction`, `seed`, `warm` (calls before the one that is marked), `layers`, `folder` and `readable`.
+
+Inputs are drawn as the problem draws them and nothing is shared with the judge, so that every tensor has memory of its own,
+the end of which a checker knows. The problem's file is the user's own; the process locks itself up before the program is
+imported, when the device is open and the tool's threads are there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate.program import give_weights, import_file
+
+
+def main() -> None:
+    """Draw, lock up, load, call."""
+    request: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
+    device = torch.device(request["device"])
+    torch.set_grad_enabled(False)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.cuda.set_per_process_memory_fraction(request["memory_fraction"], device)
+        torch.zeros(1, device=device)
+    problem = import_file("problem", Path(request["problem"]))
+    reference, built_from = _built(problem.Model, list(problem.get_init_inputs()), device, request)
+    torch.manual_seed(request["seed"])
+    with device:
+        given = problem.get_inputs()
+    arguments = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), list(given))
+    weights = {name: value.clone() for name, value in reference.state_dict().items()}
+    del reference, given
+    _lock(request)
+    program = import_file("candidate", Path(request["program"]))
+    module, _ = _built(program.ModelNew, built_from, device, request)
+    give_weights(module, weights)
+    for _ in range(request["warm"]):
+        module(*arguments)
+    _marked(module, arguments, device)
+
+
+def _built(
+    kind: Any, arguments: list[Any], device: torch.device, request: dict[str, Any]
+) -> tuple[torch.nn.Module, list[Any]]:
+    torch.manual_seed(request["seed"])
+    with device:
+        return kind(*arguments).to(device), arguments
+
+
+def _lock(request: dict[str, Any]) -> None:
+    place = Place(
+        folder=Path(request["folder"]),
+        readable=tuple(map(Path, request["readable"])),
+        environment=dict(os.environ),
+        memory_bytes=None,
+        cpu_s=None,
+    )
+    Confinement.entered(frozenset(request["layers"]), place).lock()
+
+
+def _marked(module: torch.nn.Module, arguments: list[Any], device: torch.device) -> None:
+    """The one call that a profiler looks at."""
+    if device.type != "cuda":
+        module(*arguments)
+        return
+    torch.cuda.synchronize(device)
+    runtime: Any = torch.cuda.cudart()
+    runtime.cudaProfilerStart()
+    module(*arguments)
+    torch.cuda.synchronize(device)
+    runtime.cudaProfilerStop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""NVIDIA's Nsight Compute: the counters of each kernel in one call, a short list of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from stark.core.counters import WAITS, KernelCounters
+from stark.evaluator.judge.processes.output import printable
+from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+
+LIMIT_S = 120.0
+WARM = 2
+"""Calls before the one that is looked at: the first compiles, a second may record a graph."""
+
+MOST_LAUNCHES = 32
+"""Each is replayed for every few counters."""
+
+MOST_KERNELS, LONGEST_NAME = 4, 300
+
+_PERCENT = "pct_of_peak_sustained_elapsed"
+_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+_BETWEEN = "smsp__average_warp_latency_per_inst_issued.ratio"
+_TIME, _READ, _WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
+_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"
+_SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"
+_SHARES = {
+    "dram": f"dram__throughput.avg.{_PERCENT}",
+    "issue": f"sm__throughput.avg.{_PERCENT}",
+    "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "occupancy": "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "l1_hits": "l1tex__t_sector_hit_rate.pct",
+    "l2_hits": "lts__t_sector_hit_rate.pct",
+    "loads_used": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
+    "stores_used": "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct",
+}
+
+Row = dict[str, float]
+
+
+def kernel_counters(target: Target) -> tuple[KernelCounters, ...]:
+    """Of the kernels that take most time in one call, the longest first. Raises NotRun."""
+    return counters_in(run_under(_command, target, warm=WARM, limit_s=LIMIT_S))
+
+
+def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
+    """The counters in what Nsight Compute wrote. Raises NotRun where there are none."""
+    if "ERR_NVGPUCTRPERM" in ran.log + ran.printed:
+        raise NotRun(
+            "this user may not read the GPU's counters; an administrator allows it with "
+            "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d"
+        )
+    kernels: dict[str, list[Row]] = defaultdict(list)
+    for name, row in _rows(ran.log):
+        kernels[name].append(row)
+    total_ns = sum(row[_TIME] for rows in kernels.values() for row in rows)
+    if not total_ns:
+        raise NotRun(ran.why())
+    found = (_kernel(name, rows, total_ns) for name, rows in kernels.items())
+    return tuple(sorted(found, key=lambda kernel: -kernel.time_ms)[:MOST_KERNELS])
+
+
+def _command(log: Path) -> Sequence[str]:
+    stalls = (_STALL.format(name) for name in WAITS)
+    metrics = [
+        *(_TIME, _READ, _WRITTEN, _CONFLICTS, _SHARED, _BETWEEN),
+        *_SHARES.values(),
+        *stalls,
+    ]
+    return [
+        found("ncu"),
+        *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
+        *("--metrics", ",".join(metrics)),
+        *("--profile-from-start", "off"),
+        *("--launch-count", str(MOST_LAUNCHES)),
+        *("--clock-control", "none"),  # clocks belong to the machine
+        *("--target-processes", "application-only"),
+    ]
+
+
+def _rows(log: str) -> Iterator[tuple[str, Row]]:
+    """Each launch with its name and the numbers that were told; the second line of the table has units."""
+    lines = log.splitlines()
+    begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    for told in csv.DictReader(lines[begin:]):
+        numbers = {name: _number(value) for name, value in told.items()}
+        row = {name: number for name, number in numbers.items() if number is not None}
+        if row.get(_TIME):
+            name = " ".join(printable(told.get("Kernel Name") or "").split())
+            yield name[:LONGEST_NAME], row
+
+
+def _number(text: object) -> float | None:
+    try:
+        number = float(str(text).replace(",", ""))
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
+    longest = max(rows, key=lambda row: row[_TIME])
+    time_ns = sum(row[_TIME] for row in rows)
+    moved = [row[_READ] + row[_WRITTEN] for row in rows if _READ in row and _WRITTEN in row]
+    conflicts, accesses = longest.get(_CONFLICTS), longest.get(_SHARED)
+    between = longest.get(_BETWEEN)
+    stalls = {stall: longest.get(_STALL.format(stall)) for stall in WAITS}
+    return KernelCounters(
+        name=name,
+        time_ms=time_ns / 1e6,
+        share=time_ns / total_ns,
+        dram_bytes=sum(moved) if moved else None,
+        bank_conflicts=conflicts / accesses if conflicts is not None and accesses else None,
+        stalls={
+            stall: min(waited / between, 1.0)
+            for stall, waited in stalls.items()
+            if between and waited is not None
+        },
+        **{field: _share(longest.get(metric)) for field, metric in _SHARES.items()},
+    )
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else min(percent / 100, 1.0)

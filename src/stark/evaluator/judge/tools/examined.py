@@ -1,0 +1,65 @@
+"""A correct candidate after the tools that were asked for: with its counters, or incorrect by what a checker found.
+
+A tool that does not run changes no verdict, and says why among the warnings.
+"""
+
+from __future__ import annotations
+
+import time
+
+from stark.core.evaluation import Correct, Evaluation, Incorrect
+from stark.evaluator.judge.tools import sanitizer
+from stark.evaluator.judge.tools.counters import kernel_counters
+from stark.evaluator.judge.tools.running import NotRun, Target
+from stark.evaluator.protocol import Tools
+
+ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer look at GPUs only"
+
+
+def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
+    """Counters with every effort, the sanitizer at `promote` alone: it is the last gate."""
+    sanitizing = tools.sanitizer and correct.effort == "promote"
+    if not (tools.counters or sanitizing):
+        return correct
+    if correct.device.kind == "cpu":
+        return _warned(correct, ON_A_GPU_ONLY)
+    begin = time.monotonic()
+    found: Evaluation = _counted(correct, target) if tools.counters else correct
+    if sanitizing and isinstance(found, Correct):
+        found = _sanitized(found, target)
+    seconds = {**found.seconds, "tools": round(time.monotonic() - begin, 4)}
+    return found.model_copy(update={"seconds": seconds})
+
+
+def _counted(correct: Correct, target: Target) -> Correct:
+    if correct.profile is None:
+        return correct
+    try:
+        counters = kernel_counters(target)
+    except NotRun as reason:
+        return _warned(correct, f"Nsight Compute gave no counters: {reason}")
+    profile = correct.profile.model_copy(update={"counters": counters})
+    return correct.model_copy(update={"profile": profile})
+
+
+def _sanitized(correct: Correct, target: Target) -> Evaluation:
+    """Incorrect by the first check that finds something."""
+    clean: list[str] = []
+    for check in sanitizer.CHECKS:
+        try:
+            findings = sanitizer.findings(target, check)
+        except NotRun as reason:
+            correct = _warned(correct, f"compute-sanitizer's {check} did not run: {reason}")
+            continue
+        if findings:
+            error = "\n".join(
+                [f"its results are right, and compute-sanitizer's {check} found:", *findings]
+            )
+            kept = {"seconds", "output", "warnings", "sandbox"}
+            return Incorrect(error=error, **correct.model_dump(include=kept))
+        clean.append(check)
+    return correct.model_copy(update={"sanitized": tuple(clean)})
+
+
+def _warned(correct: Correct, warning: str) -> Correct:
+    return correct.model_copy(update={"warnings": (*correct.warnings, warning)})

@@ -1,0 +1,110 @@
+"""What tools that stand for NVIDIA's make of a correct candidate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.counters import KernelCounters
+from stark.core.evaluation import Correct, Incorrect, explain
+from stark.evaluator.judge.tools import examined as module
+from stark.evaluator.judge.tools import sanitizer
+from stark.evaluator.judge.tools.examined import examined
+from stark.evaluator.judge.tools.running import NotRun
+from stark.evaluator.protocol import Tools
+from stark.testing.nodes import PROFILE, correct
+
+TARGET: Any = None
+BOTH = Tools(counters=True, sanitizer=True)
+COUNTED = KernelCounters(name="mine", time_ms=0.4, share=1.0, dram=0.9)
+
+
+def candidate(effort: str = "promote") -> Correct:
+    return correct(0.5).model_copy(update={"effort": effort, "profile": PROFILE})
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was run, of tools that find nothing."""
+    ran: list[str] = []
+
+    def counters(_: object) -> tuple[KernelCounters, ...]:
+        ran.append("counters")
+        return (COUNTED,)
+
+    def findings(_: object, check: str) -> list[str]:
+        ran.append(check)
+        return []
+
+    monkeypatch.setattr(module, "kernel_counters", counters)
+    monkeypatch.setattr(sanitizer, "findings", findings)
+    return ran
+
+
+def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: list[str]) -> None:
+    found = examined(candidate(), BOTH, TARGET)
+
+    assert ["counters", "memcheck", "racecheck", "synccheck"] == asked
+    assert isinstance(found, Correct) and found.profile is not None
+    assert (COUNTED,) == found.profile.counters
+    assert found.seconds["tools"] >= 0
+    said = explain(found)
+    assert "compute-sanitizer found nothing: memcheck, racecheck, synccheck" in said
+    assert "counters of mine (100%): memory is busy 90% of its time; DRAM 90%" in said
+
+
+def test_nothing_runs_that_was_not_asked_for_and_the_sanitizer_at_promote_alone(
+    asked: list[str],
+) -> None:
+    assert candidate() == examined(candidate(), Tools(), TARGET)
+    searched = candidate("search")
+    assert searched == examined(searched, Tools(sanitizer=True), TARGET)
+    assert [] == asked
+    examined(searched, BOTH, TARGET)
+    assert ["counters"] == asked
+
+
+def test_a_finding_makes_it_incorrect_and_ends_the_checks(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def findings(_: object, check: str) -> list[str]:
+        asked.append(check)
+        return ["race in shared memory at mine in candidate.py:7"] if check == "racecheck" else []
+
+    monkeypatch.setattr(sanitizer, "findings", findings)
+    found = examined(candidate(), Tools(sanitizer=True), TARGET)
+
+    assert isinstance(found, Incorrect)
+    assert ["memcheck", "racecheck"] == asked
+    assert (
+        "its results are right, and compute-sanitizer's racecheck found:\n"
+        "race in shared memory at mine in candidate.py:7"
+    ) == found.error
+    assert "tools" in found.seconds
+
+
+def test_tools_that_do_not_run_leave_the_verdict_and_say_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def not_there(*_: object) -> Any:
+        raise NotRun("there is no such tool")
+
+    monkeypatch.setattr(module, "kernel_counters", not_there)
+    monkeypatch.setattr(sanitizer, "findings", not_there)
+    found = examined(candidate(), BOTH, TARGET)
+
+    assert isinstance(found, Correct) and () == found.sanitized
+    assert "Nsight Compute gave no counters: there is no such tool" in found.warnings
+    assert "compute-sanitizer's memcheck did not run: there is no such tool" in found.warnings
+
+
+def test_on_a_cpu_there_is_nothing_to_look_at(asked: list[str]) -> None:
+    cpu = candidate()
+    cpu = cpu.model_copy(update={"device": cpu.device.model_copy(update={"kind": "cpu"})})
+    found = examined(cpu, BOTH, TARGET)
+
+    assert isinstance(found, Correct) and [] == asked
+    assert (module.ON_A_GPU_ONLY,) == found.warnings[-1:]
