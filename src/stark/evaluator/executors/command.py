@@ -9,7 +9,7 @@ from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.protocol import Limits, Tools
 
 
-def command(line: str, limits: Limits, tools: Tools) -> StdioExecutor:
+def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
     """For instance `ssh box python -m stark.evaluator.judge`; several commands are separated by ` ;; `."""
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]

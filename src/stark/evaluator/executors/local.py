@@ -10,7 +10,7 @@ from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.protocol import Limits, Tools
 
 
-def local(devices: str, limits: Limits, tools: Tools) -> StdioExecutor:
+def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
     """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); empty for all that this machine has."""
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
