@@ -74,7 +74,7 @@ def test_a_kernel_that_moves_more_than_it_needs_is_memory_bound_whatever_the_roo
 
     assert "memory" == found.kind
     assert (
-        "memory-bound: memory is busy 90% of its time in mine, and the call moves 4.0 times the bytes that it needs"
+        "memory-bound: memory is busy 90% of its time in mine, and it moves 4.0 times the bytes that the call needs"
         == found.text
     )
 

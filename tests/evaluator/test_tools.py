@@ -102,7 +102,7 @@ async def test_a_kernel_that_is_well_has_counters_and_is_clean(executor: Executo
     found = await judged(executor, "triton", TRITON.format(beyond=""), "promote")
 
     assert isinstance(found, Correct), found
-    assert ("memcheck", "racecheck", "synccheck") == found.sanitized, found.warnings
+    assert ("memcheck",) == found.sanitized, found.warnings
     assert found.profile is not None
     first = found.profile.counters[0]
     assert "double" == first.name and first.share > 0.9

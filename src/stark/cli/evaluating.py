@@ -46,6 +46,10 @@ def evaluate(
 ) -> int:
     """Judge every file; returns 0 if all are correct."""
     chosen = _effort(effort)
+    if tools.sanitizer and chosen == "search":
+        raise UsageError(
+            "--sanitizer is the last gate of --effort promote; leave out one of the two"
+        )
     problem = load(problem_spec, settings.kernelbench)
     written = [_written(path, settings) for path in _files(paths)]
     reference, judged = run_interruptibly(

@@ -117,14 +117,14 @@ class Profiled(Frozen):
         if cores is not None and processors > 1 and cores < FEW_CORES * processors:
             text = f"idle cores: {cores:.1f} of {processors} work, at {low}"
             return Bottleneck(kind="cores", text=text)
-        counted = profile.counters[0] if profile.counters else None
-        busy = None if counted is None else self._busy(counted)
-        if busy is not None:
-            return busy
         top = profile.steps[0]
         if top.launch is not None and top.launch.spilled_bytes:
             text = f"spilling registers: {short_name(top.name)} keeps {top.launch.spilled_bytes} bytes a thread in memory, at {low}"
             return Bottleneck(kind="spills", text=text)
+        counted = self._counters_of(top)
+        busy = None if counted is None else self._busy(counted)
+        if busy is not None:
+            return busy
         if top.launch is not None and top.launch.blocks < processors:
             text = f"too few blocks: {short_name(top.name)} has {top.launch.blocks} for {processors} multiprocessors, at {low}"
             return Bottleneck(kind="blocks", text=text)
@@ -140,16 +140,22 @@ class Profiled(Frozen):
             text += f"; {several} {_word(profile)}s take turns, and what passes between them goes through memory"
         return Bottleneck(kind="latency", text=text)
 
+    def _counters_of(self, step: Step) -> KernelCounters | None:
+        """Of the longest step, if it is the longest for the counters too and more than half of their time."""
+        first = self.profile.counters[0] if self.profile.counters else None
+        if first is None or first.share < BINDING:
+            return None
+        return first if short_name(first.name) == short_name(step.name) else None
+
     def _busy(self, kernel: KernelCounters) -> Bottleneck | None:
         """What the counters show busy although the whole call uses little of it by the least that is needed."""
         name = short_name(kernel.name)
-        if kernel.share < BINDING:
-            return None
         if kernel.dram is not None and kernel.dram >= BUSY:
             text = f"memory-bound: {kernel.held_up()} in {name}"
-            moved = sum(each.dram_bytes or 0.0 for each in self.profile.counters)
-            if moved > self.roofline.least_bytes > 0:
-                text += f", and the call moves {moved / self.roofline.least_bytes:.1f} times the bytes that it needs"
+            # Caches are emptied before each kernel that is counted, so of several the sum says nothing about the call.
+            moved = kernel.dram_bytes if len(self.profile.counters) == 1 else None
+            if moved is not None and moved > self.roofline.least_bytes > 0:
+                text += f", and it moves {moved / self.roofline.least_bytes:.1f} times the bytes that the call needs"
             return Bottleneck(kind="memory", text=text)
         if max(kernel.tensor or 0.0, kernel.issue or 0.0) >= BUSY:
             return Bottleneck(kind="compute", text=f"compute-bound: {kernel.held_up()} in {name}")

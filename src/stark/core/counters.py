@@ -42,7 +42,7 @@ class KernelCounters(Frozen):
     """Of the time of all kernels."""
 
     dram_bytes: float | None = None
-    """Read and written by all its executions."""
+    """Read and written by all its executions, each with a cold cache."""
 
     dram: float | None = None
     """Of the peak bandwidth."""

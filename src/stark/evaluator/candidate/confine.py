@@ -107,7 +107,7 @@ class Confinement:
     def become(self, command: list[str]) -> NoReturn:
         """Start a tool in this process, which is to run a program that locks itself up. Raises OSError."""
         if "network" in self.layers:
-            kernel.keep_capabilities()  # a read-only view of the machine takes them, and they end with the lock
+            kernel.keep_capabilities()  # the program takes them to see the machine read-only, then gives them up
         os.execvp(command[0], command)
 
     def _strangers(self) -> seccomp.Strangers:

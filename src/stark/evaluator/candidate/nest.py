@@ -43,7 +43,11 @@ def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> N
         return
     channel.send({"ok": True})
     if request["command"]:
-        confinement.become(request["command"])
+        try:
+            confinement.become(request["command"])
+        except FAILURES as error:
+            os.write(output, f"Error: the tool cannot be started: {error}\n".encode())
+            raise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing

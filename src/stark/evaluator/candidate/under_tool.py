@@ -1,7 +1,8 @@
 """Runs a program by itself under a tool that started this process: a profiler or a checker of memory.
 
 `python -m stark.evaluator.candidate.under_tool REQUEST`, a file of JSON: `problem` and `program` (paths), `device`,
-`memory_fraction`, `seed`, `warm` (calls before the one that is marked), `layers`, `folder` and `readable`.
+`memory_fraction`, `seed`, `warm` (calls before the one that is marked), `layers`, and of the program's own place
+`folder`, `readable` and `environment`.
 
 Inputs are drawn as the problem draws them and nothing is shared with the judge, so that every tensor has memory of its own,
 the end of which a checker knows. The problem's file is the user's own; the process locks itself up before the program is
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,11 @@ def _built(
 
 
 def _lock(request: dict[str, Any]) -> None:
+    """From the folder that the tool works in, which no candidate ever sees, to the program's own, for good."""
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    tempfile.tempdir = None
     place = Place(
         folder=Path(request["folder"]),
         readable=tuple(map(Path, request["readable"])),

@@ -55,6 +55,7 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     NotCompiled,
     ProblemRefused,
+    Tools,
     request_adapter,
 )
 
@@ -178,6 +179,8 @@ class Judge:
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
                     evaluation = examined(evaluation, request.tools, target)
+                    if request.tools != Tools():  # one that was ended may have left a kernel behind
+                        self._probe()
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
             if not profiled and evaluation.status != "incorrect":
                 self._probe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from stark.evaluator.judge.tools.running import NotRun
 from stark.evaluator.protocol import Tools
 from stark.testing.nodes import PROFILE, correct
 
-TARGET: Any = None
+TARGET: Any = SimpleNamespace(language="cuda")
 BOTH = Tools(counters=True, sanitizer=True)
 COUNTED = KernelCounters(name="mine", time_ms=0.4, share=1.0, dram=0.9)
 
@@ -98,7 +99,33 @@ def test_tools_that_do_not_run_leave_the_verdict_and_say_why(
 
     assert isinstance(found, Correct) and () == found.sanitized
     assert "Nsight Compute gave no counters: there is no such tool" in found.warnings
-    assert "compute-sanitizer's memcheck did not run: there is no such tool" in found.warnings
+    assert "compute-sanitizer's memcheck tells nothing: there is no such tool" in found.warnings
+
+
+def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hanging(*_: object) -> Any:
+        asked.append("hung")
+        raise NotRun("it did not end within 120 s", ended=True)
+
+    monkeypatch.setattr(sanitizer, "findings", hanging)
+    found = examined(candidate(), BOTH, TARGET)
+    assert isinstance(found, Correct) and () == found.sanitized
+    assert ["counters", "hung"] == asked
+    monkeypatch.setattr(module, "kernel_counters", hanging)
+    found = examined(candidate(), BOTH, TARGET)
+    assert isinstance(found, Correct) and ["counters", "hung", "hung"] == asked
+    assert (
+        "Nsight Compute was ended, so nothing else was run: it did not end within 120 s"
+        in found.warnings
+    )
+
+
+def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> None:
+    found = examined(candidate(), Tools(sanitizer=True), SimpleNamespace(language="triton"))  # type: ignore[arg-type]
+
+    assert isinstance(found, Correct) and ("memcheck",) == found.sanitized
 
 
 def test_on_a_cpu_there_is_nothing_to_look_at(asked: list[str]) -> None:

@@ -93,3 +93,8 @@ def test_a_table_that_is_broken_gives_no_counters() -> None:
     ):
         with pytest.raises(NotRun):
             counters_in(Ran(broken, "", 0))
+
+
+def test_a_name_that_is_too_long_for_a_table_ends_no_judge() -> None:
+    with pytest.raises(NotRun, match="its table cannot be read"):
+        counters_in(Ran(table(("x" * 200_000, {})), "", 0))

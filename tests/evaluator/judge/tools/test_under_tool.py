@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,11 +42,14 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.calls += 1
+        status = dict(line.split(":", 1) for line in open("/proc/self/status"))
         told = {{
+            "capabilities": [int(status[name], 16) for name in ("CapEff", "CapPrm", "CapInh", "CapAmb")],
+            "seccomp": int(status["Seccomp"]),
+            "desk": tried(lambda: list(Path({desk!r}).iterdir())),
             "calls": self.calls,
             "weights": float(self.scale.detach().abs().sum()) > 0,
             "beside": tried(lambda: Path({beside!r}).write_text("mine")),
-            "log": tried(lambda: Path({log!r}).read_text()),
             "socket": tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)),
             "own": tried(lambda: Path("own").write_text("mine")),
         }}
@@ -73,16 +78,22 @@ def prepared() -> Iterator[PreparedReference]:
 
 def ran(prepared: PreparedReference, folder: Path, then: str = "pass", limit_s: float = 60) -> Ran:
     """What came of a program under the tool; the third of its calls is the marked one."""
-    built = Built(folder / "built")
-    built.work.mkdir(parents=True)
-    beside, log = folder / "beside", folder / "secret"
-    log.write_text("what the tool wrote")
-    built.source.write_text(PROGRAM.format(beside=str(beside), log=str(log), then=then))
+    built = _built(folder, prepared, then)
     tool = folder / "tool"
     tool.write_text(TOOL)
     tool.chmod(0o755)
     target = Target(built, "cpp", prepared, Limits())
     return run_under(lambda path: [str(tool), str(path)], target, warm=2, limit_s=limit_s)
+
+
+def _built(folder: Path, prepared: PreparedReference, then: str = "pass") -> Built:
+    built = Built(folder / "built")
+    built.work.mkdir(parents=True, exist_ok=True)
+    desk = prepared.forkserver.folder  # what a tool works with lies in a folder of its own below
+    built.source.write_text(
+        PROGRAM.format(beside=str(folder / "beside"), desk=str(desk), then=then)
+    )
+    return built
 
 
 def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
@@ -94,13 +105,43 @@ def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     assert "started\nended with 0\n" == done.log and 0 == done.code, done
     assert [1, 2, 3] == [each["calls"] for each in told]
     assert told[0]["weights"]
-    assert "escaped" == told[0]["own"]
-    for place in ("beside", "log", "socket"):
-        assert "PermissionError" == told[0][place] or "OSError" == told[0][place], told[0]
+    assert (tmp_path / "built" / "work" / "own").exists(), "it works in the folder of its build"
+    assert [0, 0, 0, 0] == told[0]["capabilities"] and 2 == told[0]["seccomp"]
+    for place in ("beside", "desk", "socket"):
+        assert told[0][place] in ("PermissionError", "OSError"), told[0]
     assert not (tmp_path / "beside").exists()
 
 
-def test_what_a_tool_writes_does_not_name_where_the_build_lies() -> None:
+def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(
+    prepared: PreparedReference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A build may leave what interpreters and tools look for in a working folder, a home or on relative paths."""
+    evil = "import sys\nsys.exit('loaded before the lock')\n"
+    work = tmp_path / "built" / "work"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = work / ".local" / "lib" / version / "site-packages"
+    for place in (work, work / "stark", site):
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("sitecustomize.py", "usercustomize.py", "json.py", "__init__.py"):
+            (place / name).write_text(evil)
+    (site / "evil.pth").write_text("import os; os._exit(9)\n")
+    monkeypatch.setenv("PYTHONPATH", f".{os.pathsep}")
+
+    done = ran(prepared, tmp_path)
+
+    assert 0 == done.code and "loaded before the lock" not in done.printed, done
+
+
+def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_path: Path) -> None:
+    target = Target(_built(tmp_path, prepared), "cpp", prepared, Limits())
+
+    done = run_under(lambda _: ["/nonexistent/tool"], target, warm=0, limit_s=30)
+
+    assert 0 != done.code
+    assert "the tool cannot be started" in done.why()
+
+
+def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:
     assert "it ended with code 3" == Ran("", "", 3).why()
     assert "Error: no device" == Ran("== Error: no device\n== bye\n", "hello\n", 1).why()
     assert "bye" == Ran("== bye\n", "hello\n", 1).why()

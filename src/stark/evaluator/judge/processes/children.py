@@ -102,6 +102,9 @@ class Allowance:
     readable: tuple[Path, ...] = ()
     """Files and folders beside its own and the system's."""
 
+    watched: tuple[Path, ...] = ()
+    """Folders beside its own that something in it writes to, and that may hold no more than that one."""
+
     bounds_address_space: bool = False
     """Whether each of its processes is held to the memory by the kernel; drivers and compilers do not bear it."""
 
@@ -385,9 +388,11 @@ class Child:
                 "crashed", f"it started over {most_processes()} processes and threads"
             )
         if time.monotonic() >= self._folder_due:
-            too_much = excess(self._allowed.folder, nameless_bytes(used.processes))
-            if too_much is not None:
-                raise ChildFailed("crashed", f"it wrote {too_much}")
+            nameless = nameless_bytes(used.processes)
+            for folder in (self._allowed.folder, *self._allowed.watched):
+                too_much = excess(folder, nameless)
+                if too_much is not None:
+                    raise ChildFailed("crashed", f"it wrote {too_much}")
             self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def _is_too_much(self, used_bytes: int) -> bool:

@@ -74,6 +74,7 @@ def _command(log: Path) -> Sequence[str]:
         found("ncu"),
         *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
         *("--metrics", ",".join(metrics)),
+        *("--config-file", "off"),  # what it finds in folders may name code to load
         *("--profile-from-start", "off"),
         *("--launch-count", str(MOST_LAUNCHES)),
         *("--clock-control", "none"),  # clocks belong to the machine
@@ -85,12 +86,19 @@ def _rows(log: str) -> Iterator[tuple[str, Row]]:
     """Each launch with its name and the numbers that were told; the second line of the table has units."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    for told in csv.DictReader(lines[begin:]):
+    for told in _table(lines[begin:]):
         numbers = {name: _number(value) for name, value in told.items()}
         row = {name: number for name, number in numbers.items() if number is not None}
         if row.get(_TIME):
             name = " ".join(printable(told.get("Kernel Name") or "").split())
             yield name[:LONGEST_NAME], row
+
+
+def _table(lines: list[str]) -> Iterator[dict[str, str]]:
+    try:
+        yield from csv.DictReader(lines)
+    except csv.Error as error:
+        raise NotRun(f"its table cannot be read: {error}") from error
 
 
 def _number(text: object) -> float | None:

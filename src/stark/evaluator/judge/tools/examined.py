@@ -1,6 +1,6 @@
 """A correct candidate after the tools that were asked for: with its counters, or incorrect by what a checker found.
 
-A tool that does not run changes no verdict, and says why among the warnings.
+A tool that does not run changes no verdict, and says why among the warnings; after one that had to be ended no other is begun.
 """
 
 from __future__ import annotations
@@ -24,19 +24,27 @@ def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
     if correct.device.kind == "cpu":
         return _warned(correct, ON_A_GPU_ONLY)
     begin = time.monotonic()
-    found: Evaluation = _counted(correct, target) if tools.counters else correct
-    if sanitizing and isinstance(found, Correct):
-        found = _sanitized(found, target)
+    found: Evaluation = correct
+    try:
+        if tools.counters:
+            correct = found = _counted(correct, target)
+        if sanitizing:
+            found = _sanitized(correct, target)
+    except NotRun as reason:
+        found = _warned(correct, f"Nsight Compute was ended, so nothing else was run: {reason}")
     seconds = {**found.seconds, "tools": round(time.monotonic() - begin, 4)}
     return found.model_copy(update={"seconds": seconds})
 
 
 def _counted(correct: Correct, target: Target) -> Correct:
+    """With counters in its profile. Raises NotRun where the tool had to be ended."""
     if correct.profile is None:
         return correct
     try:
         counters = kernel_counters(target)
     except NotRun as reason:
+        if reason.ended:
+            raise
         return _warned(correct, f"Nsight Compute gave no counters: {reason}")
     profile = correct.profile.model_copy(update={"counters": counters})
     return correct.model_copy(update={"profile": profile})
@@ -45,11 +53,13 @@ def _counted(correct: Correct, target: Target) -> Correct:
 def _sanitized(correct: Correct, target: Target) -> Evaluation:
     """Incorrect by the first check that finds something."""
     clean: list[str] = []
-    for check in sanitizer.CHECKS:
+    for check in sanitizer.checks(target.language):
         try:
             findings = sanitizer.findings(target, check)
         except NotRun as reason:
-            correct = _warned(correct, f"compute-sanitizer's {check} did not run: {reason}")
+            correct = _warned(correct, f"compute-sanitizer's {check} tells nothing: {reason}")
+            if reason.ended:
+                break
             continue
         if findings:
             error = "\n".join(

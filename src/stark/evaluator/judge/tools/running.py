@@ -1,16 +1,18 @@
 """Runs a candidate by itself under a tool, in a sandbox.
 
 The tool itself is only kept from the network and bounded: it talks to the program that it runs through sockets, and opens files all the
-time. The program locks itself up before any of the candidate's code runs, as everywhere else (`candidate/under_tool.py`). What the
-tool writes lies where the candidate cannot write.
+time. So it works in a new folder of the judge's, where no candidate ever wrote: what lies in a working folder, a home or a
+folder for temporary files decides what tools and interpreters load. The program locks itself up before any of the candidate's code runs, as everywhere
+else (`candidate/under_tool.py`), and only then has the candidate's own folder and environment.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +29,21 @@ from stark.evaluator.protocol import Limits
 from stark.languages import language
 from stark.languages.tools import of_cuda
 
-MEMORY_GB = 64.0
-"""Host memory of the tool and the program: a checker keeps notes on every byte of the device."""
+TOOL_GB = 24.0
+"""Host memory of a tool beside the program's: a checker keeps notes on every byte of the device."""
 
 SAID = 300
+MOST_LOG = 4 << 20
+"""Characters of a log that are read; a whole one has some ten thousand."""
 
 
 class NotRun(Exception):
-    """A tool did not run to its end; says why, as the end of a sentence."""
+    """A tool did not run to its end, or said nothing that decides; says why, as the end of a sentence."""
+
+    def __init__(self, reason: str, ended: bool = False) -> None:
+        super().__init__(reason)
+        self.ended = ended
+        """Whether it had to be ended: whatever comes next would likely be, too."""
 
 
 @dataclass(frozen=True)
@@ -81,33 +90,44 @@ def run_under(
     target: Target,
     warm: int,
     limit_s: float,
-    variables: dict[str, str] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ran:
     """Run a candidate under the tool that `command` gives for a log file; `warm` calls precede the one that is marked.
 
     Raises NotRun.
     """
-    built, prepared = target.built, target.prepared
-    with tempfile.TemporaryDirectory(dir=prepared.forkserver.folder) as folder:
-        request, log = Path(folder) / "request.json", Path(folder) / "log"
-        request.write_text(json.dumps(_request(target, warm)))
-        program = ["-P", "-m", "stark.evaluator.candidate.under_tool", str(request)]
-        child = prepared.forkserver.fork(
-            _allowance(target, variables or {}),
-            command=[*command(log), sys.executable, *program],
-        )
+    server = target.prepared.forkserver
+    with tempfile.TemporaryDirectory(dir=server.folder, ignore_cleanup_errors=True) as folder:
+        desk = Path(folder)
+        request, log = desk / "request.json", desk / "log"
+        request.write_text(json.dumps(_request(target, warm, variables or {})))
+        program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(request)]
+        allowed = _allowance(target, desk, variables or {})
+        child = server.fork(allowed, command=[*command(log), sys.executable, *program])
         try:
             code = child.finish(limit_s)
         except ChildFailed as failure:
-            raise NotRun(failure.error) from failure
+            raise NotRun(failure.error, ended=True) from failure
         finally:
             printed = child.close()
-        text = log.read_text("utf-8", "replace") if log.exists() else ""
-        return Ran(text.replace(f"{built.folder}/", ""), printed, code)
+        return Ran(_read(log, target.built), _nameless(printed, target.built), code)
 
 
-def _request(target: Target, warm: int) -> dict[str, object]:
+def _read(log: Path, built: Built) -> str:
+    if not log.exists():
+        return ""
+    with log.open(encoding="utf-8", errors="replace") as file:
+        return _nameless(file.read(MOST_LOG), built)
+
+
+def _nameless(text: str, built: Built) -> str:
+    """Without where the build lies: no reader can do anything with that."""
+    return text.replace(f"{built.work}/", "").replace(f"{built.folder}/", "")
+
+
+def _request(target: Target, warm: int, variables: Mapping[str, str]) -> dict[str, object]:
     prepared, built = target.prepared, target.built
+    extra = language(target.language).environment(built.work, architecture_of(prepared))
     return {
         "problem": str(prepared.program.path),
         "program": str(built.source),
@@ -118,17 +138,22 @@ def _request(target: Target, warm: int) -> dict[str, object]:
         "layers": prepared.forkserver.layers(on_device=prepared.device.type == "cuda"),
         "folder": str(built.work),
         "readable": [str(built.source)],
+        "environment": {**_environment(built.work), **extra, **variables},
     }
 
 
-def _allowance(target: Target, variables: dict[str, str]) -> Allowance:
-    built, prepared = target.built, target.prepared
-    extra = language(target.language).environment(built.work, architecture_of(prepared))
-    given = {**extra, "CUDA_VISIBLE_DEVICES": visible(), **variables}
+def _environment(folder: Path) -> dict[str, str]:
+    given = child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible()})
+    paths = filter(None, given.get("PYTHONPATH", "").split(os.pathsep))
+    return {**given, "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths)}
+
+
+def _allowance(target: Target, desk: Path, variables: Mapping[str, str]) -> Allowance:
     return Allowance(
-        built.work,
-        child_environment(built.work, given),
-        memory_gb=MEMORY_GB,
+        desk,
+        {**_environment(desk), **variables},
+        memory_gb=target.limits.memory_gb + TOOL_GB,
         output_kb=target.limits.output_kb,
-        on_device=prepared.device.type == "cuda",
+        watched=(target.built.work,),
+        on_device=target.prepared.device.type == "cuda",
     )

@@ -1,4 +1,8 @@
-"""NVIDIA's compute-sanitizer: accesses out of bounds, races in shared memory and bad barriers that results happen not to show."""
+"""NVIDIA's compute-sanitizer: accesses out of bounds, races in shared memory and bad barriers that results happen not to show.
+
+Only what it finds in kernels of the candidate's own decides. What it finds in a library's, or says in a form that is not known here,
+is neither a fault nor a clean record.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +11,84 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from stark.core.bottleneck import short_name
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
-CHECKS = ("memcheck", "racecheck", "synccheck")
-"""Its tools, in the order in which they run. `initcheck` is not among them: PyTorch's own kernels read memory that nobody wrote."""
+CHECKS = {"triton": ("memcheck",)}
+ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
+"""By language, in the order in which they run. Shared memory and barriers are Triton's own there, and honest kernels of it are known to be
+reported. `initcheck` is in none: PyTorch's own kernels read memory that nobody wrote."""
 
 LIMIT_S = 180.0
 """For each: kernels run up to a hundred times as long."""
 
-SHOWN, LONGEST = 3, 400
-PRINTED = 50
+SHOWN, LONGEST, PRINTED = 3, 400, 50
+LONGEST_RECORD = 4_000
 
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Every tensor is then an allocation of its own, whose end is known; cut from one large one, they border on each other."""
 
-_SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: ", re.MULTILINE)
+_SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: .*?(\d+) errors?\b", re.MULTILINE)
 _AT = re.compile(r"\bat (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<place>\S+:\d+))?")
+_AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel>.+)")
+"""As versions before 12.3 write it."""
+
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
+
+
+class Finding(NamedTuple):
+    """One record that names a kernel."""
+
+    what: str
+    kernel: str
+    place: str | None
+    detail: str
+
+    def in_own(self, source: str) -> bool:
+        """Whether the kernel is the candidate's own: by its name, by where its line is, or since its source has it."""
+        name = re.split(r"\W+", short_name(self.kernel))[-1]
+        lies_there = self.place is not None and self.place.startswith("candidate.py")
+        return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.kernel}" + (f" in {self.place}" if self.place else "")
+
+
+def checks(language: str) -> tuple[str, ...]:
+    """Those that tell something about a candidate in this language."""
+    return CHECKS.get(language, ALL_CHECKS)
 
 
 def findings(target: Target, check: str) -> list[str]:
     """What one of the checks found in kernels of the candidate's own, most frequent first. Raises NotRun."""
     ran = run_under(partial(_command, check), target, warm=0, limit_s=LIMIT_S, variables=VARIABLES)
-    return found_in(ran)
+    return found_in(ran, target.built.source.read_text())
 
 
-def found_in(ran: Ran) -> list[str]:
-    """The findings in what the sanitizer wrote. Raises NotRun where it came to no summary, or the program failed under it."""
-    if not _SUMMARY.search(ran.log):
+def found_in(ran: Ran, source: str) -> list[str]:
+    """The findings in what the sanitizer wrote of this program. Raises NotRun where that does not decide."""
+    counted = _SUMMARY.search(ran.log)
+    if counted is None:
         raise NotRun(ran.why())
-    found: dict[str, list[str]] = defaultdict(list)
-    for what, detail in _findings(ran.log):
-        found[what].append(detail)
-    if not found and ran.code != 0:
+    every = list(_findings(ran.log))
+    own: dict[str, list[str]] = defaultdict(list)
+    for finding in every:
+        if finding.in_own(source):
+            own[str(finding)].append(finding.detail)
+    if own:
+        most = sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
+        return [_told(what, details) for what, details in most]
+    if every:
+        raise NotRun(printable(f"it found something in a library's kernel: {every[0]}")[:LONGEST])
+    if ran.code != 0:
         raise NotRun(f"the program failed under it: {ran.why()}")
-    most = sorted(found.items(), key=lambda item: -len(item[1]))[:SHOWN]
-    return [_told(what, details) for what, details in most]
+    if int(counted[1]) != 0:
+        raise NotRun(f"it counted {counted[1]} errors and named no kernel: {ran.why()}")
+    return []
 
 
 def _told(what: str, details: list[str]) -> str:
@@ -55,6 +98,7 @@ def _told(what: str, details: list[str]) -> str:
 
 
 def _command(check: str, log: Path) -> Sequence[str]:
+    races = ("--racecheck-detect-level", "error") if check == "racecheck" else ()
     return [
         found("compute-sanitizer"),
         *("--tool", check),
@@ -63,22 +107,20 @@ def _command(check: str, log: Path) -> Sequence[str]:
         *("--show-backtrace", "no"),
         *("--report-api-errors", "no"),
         *("--target-processes", "application-only"),
+        *races,
     ]
 
 
-def _findings(log: str) -> Iterator[tuple[str, str]]:
-    """What was found and in which kernel, and a detail. Each record is a line, with others below that say where."""
+def _findings(log: str) -> Iterator[Finding]:
+    """Each record is a line, with others below that say where."""
     for record in re.split(r"\n(?==+ \S)", log):
-        lines = [line.lstrip("=").strip() for line in record.splitlines()]
-        place = _AT.search(" ".join(lines))
-        if place is None or lines[0].startswith("Program hit"):
+        lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
+        text = " ".join(lines)
+        at = _AT.search(text) or next(filter(None, map(_AT_BEFORE.match, lines)), None)
+        if at is None or lines[0].startswith("Program hit"):
             continue
-        kernel, race = place["kernel"], "Race reported between" in lines[0]
-        if race and is_of_library(kernel):  # some do so on purpose
-            continue
-        what = "race in shared memory" if race else lines[0]
-        where = f" in {place['place']}" if place["place"] else ""
-        yield f"{what} at {kernel}{where}", _detail(lines)
+        what = "race in shared memory" if "Race reported between" in lines[0] else lines[0]
+        yield Finding(what, at["kernel"], at["place"], _detail(lines))
 
 
 def _detail(lines: list[str]) -> str:
