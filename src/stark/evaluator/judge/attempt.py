@@ -87,6 +87,7 @@ class OnTheClock:
         self._child, self._attempt = child, attempt
         self.layers = child.layers
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
+        self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
         self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:

@@ -56,6 +56,18 @@ class RunningReference:
         with _not_the_candidates_fault():
             self.child.resume()
 
+    def spread(self) -> None:
+        """Keep each of its threads on one core until `loosen`."""
+        self.child.spread()
+
+    def settle(self) -> None:
+        """Keep only those of its threads that worked since, if there is a core for each."""
+        self.child.settle()
+
+    def loosen(self) -> None:
+        """Let its threads run on any core again."""
+        self.child.loosen()
+
     def give_back(self, limit_s: float) -> None:
         """Have it give back the memory that it keeps at hand. Raises ReferenceDied."""
         self.ask({"do": "give back"}, limit_s)

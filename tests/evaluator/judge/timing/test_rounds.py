@@ -25,10 +25,14 @@ class Sleeper:
         self.ran_while_stopped = self.stopped = False
         self.waited_s = 0.0
         self.blocks: list[list[int]] = []
+        self.placing = "loose"
+        self.placings: list[str] = []
+        """How its threads were placed in each block."""
 
     def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         self.ran_while_stopped |= self.stopped
         self.blocks.append(request["slots"])
+        self.placings.append(self.placing)
         calls = len(request["slots"])
         if not request["empty"]:
             time.sleep(self.call_s * calls)
@@ -48,6 +52,15 @@ class Sleeper:
 
     def resume(self) -> None:
         self.stopped = False
+
+    def spread(self) -> None:
+        self.placing = "spread"
+
+    def settle(self) -> None:
+        self.placing = "settled"
+
+    def loosen(self) -> None:
+        self.placing = "loose"
 
 
 class Noted:
@@ -232,6 +245,28 @@ def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     assert {True} == set(stopped)
     assert not candidate.ran_while_stopped
     assert candidate.stopped
+
+
+def test_threads_are_spread_for_the_untimed_call_on_a_cpu_and_those_that_work_settle_there() -> (
+    None
+):
+    candidate, reference = Sleeper(0.002), Sleeper(0.002)
+    together(Timed(reference, "cpu", 10.0, slots=11), Timed(candidate, "cpu", 10.0, slots=11), 0.1)
+
+    for program in (candidate, reference):
+        untimed = program.placings.index("spread")
+        assert {"loose"} == set(program.placings[:untimed])
+        assert {"spread", "settled"} == set(program.placings[untimed:])
+        spread = zip(program.blocks, program.placings, strict=True)
+        assert {(10,)} == {tuple(slots) for slots, placing in spread if placing == "spread"}
+        assert "loose" == program.placing
+
+
+def test_a_gpus_programs_are_not_placed() -> None:
+    candidate, reference = Sleeper(0.002, 2.0), Sleeper(0.002, 2.0)
+    together(Timed(reference, "cuda", 10.0, slots=4), Timed(candidate, "cuda", 10.0, slots=4), 0.1)
+
+    assert {"loose"} == {*candidate.placings, *reference.placings}
 
 
 class Crowded(Sleeper):

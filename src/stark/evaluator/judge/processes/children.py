@@ -23,6 +23,7 @@ from typing import Literal
 from stark.evaluator.candidate.sandbox.bounds import most_processes
 from stark.evaluator.candidate.sandbox.layers import WITHOUT, Layer, in_use
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
+from stark.evaluator.judge.processes import placing
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.folders import excess
 from stark.evaluator.judge.processes.memory import copy_memory, last_of_line
@@ -236,6 +237,7 @@ class Child:
         self._folder_due = 0.0
         self._processes: Collection[int] = ()
         self._standing: Standstill | None = None
+        self._placed: placing.Placed | None = None
         self._code: int | None = None
 
     def begin(self) -> None:
@@ -341,6 +343,21 @@ class Child:
                 go_on(standing)
         except Restless as error:
             raise ChildFailed("restless", str(error)) from error
+
+    def spread(self) -> None:
+        """Keep each of its threads on one core until `loosen`: when it goes on after a stop they would crowd each other."""
+        self._placed = placing.spread(self._runner_pid)
+
+    def settle(self) -> None:
+        """Keep only those of its threads that worked since, if there is a core for each."""
+        if self._placed is not None:
+            placing.settle(self._placed)
+
+    def loosen(self) -> None:
+        """Let its threads run on any core again."""
+        placed, self._placed = self._placed, None
+        if placed is not None:
+            placing.loosen(placed)
 
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""

@@ -52,15 +52,15 @@ def stop(root: int, known: Collection[int] = ()) -> Standstill:
     """Stop a process and everything below it; `known` are told first, before anyone is looked for. Raises Restless."""
     _tell(known, signal.SIGSTOP)
     begin = since = time.perf_counter()
-    first_ns = {pid: _used_ns(pid) for pid in known}
+    first_ns = {pid: processor_ns(pid) for pid in known}
     told = set(first_ns)
     while True:
         found = use_of_tree(root).processes
         moving = {pid for pid in found if pid not in told or not _stands(pid)}
         if not moving:
-            used_ns = {pid: _used_ns(pid) for pid in found}
+            used_ns = {pid: processor_ns(pid) for pid in found}
             time.sleep(SETTLING_S)
-            if used_ns == {pid: _used_ns(pid) for pid in found}:
+            if used_ns == {pid: processor_ns(pid) for pid in found}:
                 return Standstill(used_ns, begin if _stood(first_ns, used_ns) else since)
         if time.perf_counter() > begin + PATIENCE_S:
             raise Restless("it does not stop when it is told to")
@@ -73,7 +73,7 @@ def stop(root: int, known: Collection[int] = ()) -> Standstill:
 
 def go_on(standstill: Standstill) -> None:
     """Let a tree run again. Raises Restless if some of it ran meanwhile."""
-    if not _stood(standstill.used_ns, {pid: _used_ns(pid) for pid in standstill.used_ns}):
+    if not _stood(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
         raise Restless("it went on running after it had been stopped")
     _tell(standstill.used_ns, signal.SIGCONT)
 
@@ -103,7 +103,8 @@ def _state(task: Path) -> str:
     return "X"
 
 
-def _used_ns(pid: int) -> int | None:
+def processor_ns(pid: int) -> int | None:
+    """The processor time of a process, with that of its threads that have ended; None for one that is gone."""
     try:
         return time.clock_gettime_ns(~pid << 3 | _PROCESS_CLOCK)
     except OSError:

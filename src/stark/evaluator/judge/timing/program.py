@@ -47,6 +47,15 @@ class Asked(Protocol):
     def resume(self) -> None:
         """Let it run again."""
 
+    def spread(self) -> None:
+        """Keep each of its threads on a core of its own until `loosen`."""
+
+    def settle(self) -> None:
+        """Keep only those of its threads that worked since, if there is a core for each."""
+
+    def loosen(self) -> None:
+        """Let its threads run on any core again."""
+
     def waits_s(self) -> dict[str, float]:
         """How long each of its threads has waited for a core so far."""
 
@@ -148,6 +157,7 @@ class Timed:
         """
         taken = []
         write(0)
+        self._spread()
         self.child.resume()
         try:
             self._warm()
@@ -158,6 +168,7 @@ class Timed:
                     taken.append(wall_ms)
         finally:
             self.child.pause()
+            self.child.loosen()
         self.alone_ms.append(median(taken))
         return block
 
@@ -176,6 +187,7 @@ class Timed:
         is noted beside it, looking at its threads included. Those are looked at right before and after the block: to go
         on and to stop, each of them needs a core for a moment, and the last of many waits long for it.
         """
+        self._spread()
         begin = time.perf_counter()
         self.child.resume()
         try:
@@ -186,6 +198,7 @@ class Timed:
                 after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
+            self.child.loosen()
         waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
         self.disturbed.append(
             1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
@@ -193,9 +206,18 @@ class Timed:
         self.beside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
         return block, warm
 
+    def _spread(self) -> None:
+        """On a CPU its threads go on where each has a core; those that work in the untimed call keep one while it is timed."""
+        if self.device_kind == "cpu":
+            self.child.spread()
+
     def _warm(self) -> Block | None:
         """One untimed call on a CPU: another program ran last and left cold caches."""
-        return self._time([self.slots - 1])[2] if self.device_kind == "cpu" else None
+        if self.device_kind == "cuda":
+            return None
+        block = self._time([self.slots - 1])[2]
+        self.child.settle()
+        return block
 
     def asking_ms(self, calls: int) -> float:
         """What a block costs the judge without the calls in it."""
