@@ -22,7 +22,7 @@ class AtOnce:
     """A child that has answered by the time anybody looks."""
 
     layers: tuple[str, ...] = ()
-    pause = resume = close = copy_out = waits_s = core = None
+    pause = resume = spread = settle = loosen = close = copy_out = waits_s = core = None
     watched = contextlib.nullcontext
 
     def __init__(self) -> None:
