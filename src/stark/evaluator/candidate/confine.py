@@ -25,7 +25,7 @@ class Place:
     """Where a child works and what it may use."""
 
     folder: Path
-    """The only one that it may write to: its working folder, HOME and TMPDIR."""
+    """Its own, which it may write to: its working folder, HOME and TMPDIR."""
 
     readable: tuple[Path, ...]
     """What it may read beside that and the system's own files."""
@@ -35,6 +35,9 @@ class Place:
     """Of address space, beyond what is mapped now; None for no bound."""
 
     cpu_s: int | None
+
+    writable: tuple[Path, ...] = ()
+    """Folders that it may write to beside its own: those of a tool that works within its process."""
 
 
 class Confinement:
@@ -90,7 +93,7 @@ class Confinement:
         place, layers = self._place, self.layers
         assert place is not None, "a child locks itself in the place that it entered"
         if "mounts" in layers:
-            namespaces.see_read_only([place.folder, view.THREAD_NAMES])
+            namespaces.see_read_only([place.folder, *place.writable, view.THREAD_NAMES])
             os.chdir(place.folder)
         if "tasks" in layers and not tasks_bounded_by_namespace(layers):
             bounds.lower(resource.RLIMIT_NPROC, bounds.most_processes())
@@ -122,6 +125,7 @@ class Confinement:
 
     def _writable(self, place: Place) -> Iterator[Path]:
         yield place.folder
+        yield from place.writable
         yield view.THREAD_NAMES
         yield from view.devices()
         if "mounts" in self.layers:

@@ -2,7 +2,7 @@
 
 `python -m stark.evaluator.candidate.under_tool REQUEST`, a file of JSON: `problem` and `program` (paths), `device`,
 `memory_fraction`, `seed`, `warm` (calls before the one that is marked), `layers`, and of the program's own place
-`folder`, `readable` and `environment`.
+`folder`, `readable`, `scratch` and `environment`.
 
 Inputs are drawn as the problem draws them and nothing is shared with the judge, so that every tensor has memory of its own,
 the end of which a checker knows. The problem's file is the user's own; the process locks itself up before the program is
@@ -29,6 +29,7 @@ def main() -> None:
     """Draw, lock up, load, call."""
     request: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     device = torch.device(request["device"])
+    os.environ["TMPDIR"] = request["scratch"]  # where the tool's part in this process leaves files
     torch.set_grad_enabled(False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -61,7 +62,7 @@ def _built(
 
 def _lock(request: dict[str, Any]) -> None:
     """From the folder that the tool works in, which no candidate ever sees, to the program's own, for good."""
-    os.environ.clear()
+    # What the tool added stays: its part in this process reads it.
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     tempfile.tempdir = None
@@ -71,6 +72,7 @@ def _lock(request: dict[str, Any]) -> None:
         environment=dict(os.environ),
         memory_bytes=None,
         cpu_s=None,
+        writable=(Path(request["scratch"]),),
     )
     Confinement.entered(frozenset(request["layers"]), place).lock()
 

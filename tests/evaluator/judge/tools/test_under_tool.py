@@ -22,6 +22,7 @@ from stark.testing.nodes import CPU  # noqa: E402
 
 PROGRAM = """
 import json
+import os
 import socket
 from pathlib import Path
 import torch
@@ -52,6 +53,9 @@ class ModelNew(nn.Module):
             "beside": tried(lambda: Path({beside!r}).write_text("mine")),
             "socket": tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM)),
             "own": tried(lambda: Path("own").write_text("mine")),
+            "scratch": tried(lambda: Path(os.environ["DESK"], "scratch", "lock").write_text("")),
+            "log": tried(lambda: Path(os.environ["DESK"], "log").write_text("forged")),
+            "home": os.environ["HOME"],
         }}
         print(json.dumps(told), flush=True)
         {then}
@@ -62,6 +66,7 @@ TOOL = """#!/bin/sh
 log=$1
 shift
 echo started > "$log"
+export DESK="$PWD" HOME=/elsewhere
 "$@"
 echo "ended with $?" >> "$log"
 """
@@ -110,6 +115,17 @@ def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     for place in ("beside", "desk", "socket"):
         assert told[0][place] in ("PermissionError", "OSError"), told[0]
     assert not (tmp_path / "beside").exists()
+
+
+def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_files(
+    prepared: PreparedReference, tmp_path: Path
+) -> None:
+    """Nsight Compute's part finds its libraries by a variable, and holds a lock in the folder for temporary files."""
+    done = ran(prepared, tmp_path)
+
+    told = json.loads(done.printed.splitlines()[0])
+    assert "escaped" == told["scratch"] and "escaped" != told["log"], told
+    assert "work" == told["home"], "the folder of its build, whose path is left out of what is told"
 
 
 def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(

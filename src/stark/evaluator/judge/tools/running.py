@@ -99,8 +99,9 @@ def run_under(
     server = target.prepared.forkserver
     with tempfile.TemporaryDirectory(dir=server.folder, ignore_cleanup_errors=True) as folder:
         desk = Path(folder)
-        request, log = desk / "request.json", desk / "log"
-        request.write_text(json.dumps(_request(target, warm, variables or {})))
+        request, log, scratch = desk / "request.json", desk / "log", desk / "scratch"
+        scratch.mkdir()
+        request.write_text(json.dumps(_request(target, scratch, warm, variables or {})))
         program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(request)]
         allowed = _allowance(target, desk, variables or {})
         child = server.fork(allowed, command=[*command(log), sys.executable, *program])
@@ -125,7 +126,9 @@ def _nameless(text: str, built: Built) -> str:
     return text.replace(f"{built.work}/", "").replace(f"{built.folder}/", "")
 
 
-def _request(target: Target, warm: int, variables: Mapping[str, str]) -> dict[str, object]:
+def _request(
+    target: Target, scratch: Path, warm: int, variables: Mapping[str, str]
+) -> dict[str, object]:
     prepared, built = target.prepared, target.built
     extra = language(target.language).environment(built.work, architecture_of(prepared))
     return {
@@ -138,6 +141,7 @@ def _request(target: Target, warm: int, variables: Mapping[str, str]) -> dict[st
         "layers": prepared.forkserver.layers(on_device=prepared.device.type == "cuda"),
         "folder": str(built.work),
         "readable": [str(built.source)],
+        "scratch": str(scratch),
         "environment": {**_environment(built.work), **extra, **variables},
     }
 
