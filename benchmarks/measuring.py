@@ -10,7 +10,7 @@ and ours, with a quiet device and with a neighbour that uses it in bursts; on a 
 mean of 100 calls and ours. Each part takes half of the minutes, or less when its repeats are done.
 
 Writes NAME.json after every row, then NAME-*.csv, NAME-*.svg, and the tables between the marks of the document. With
-`--more` it adds to the rows that NAME.json has. Sizes are powers of two of float32 elements; `28x8` goes over 2^28 eight times.
+`--more` it adds to the rows that NAME.json has of the same machine. Sizes are powers of two of float32 elements; `28x8` goes over 2^28 eight times.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ def main() -> None:
     parts = [] if options.parts == ["none"] else options.parts
     if parts:
         findings = read(path) if options.more and path.exists() else Findings(path)
-        findings.command = "; ".join(filter(None, [findings.command, command(sys.argv[1:])]))
-        findings.date = datetime.date.today().isoformat()
         try:
             asyncio.run(_measure(options, parts, findings))
         finally:
@@ -72,7 +70,12 @@ async def _measure(options: argparse.Namespace, parts: list[str], findings: Find
     executor = open_executor(f"local:{options.device}", Limits(timing_budget_s=options.seconds))
     part_s = 60 * options.minutes / len(parts)
     try:
-        findings.machine = await _machine(executor, options.device)
+        machine = await _machine(executor, options.device)
+        if findings.machine not in ("", machine):
+            sys.exit(f"{findings.path} is of {findings.machine}; here is {machine}: leave out --more")
+        findings.machine = machine
+        findings.command = "; ".join(filter(None, [findings.command, command(sys.argv[1:])]))
+        findings.date = datetime.date.today().isoformat()
         print(findings.machine, flush=True)
         if "identical" in parts:
             await alike.measure(

@@ -3,7 +3,7 @@
     python benchmarks/scale.py [--problems 250] [--attempts 30]
 
 Models and judges take the time below and have as many slots; everything else is the product: prompts, replies,
-trees, the store with a commit for every step, the report. Prints how long it took, the peak memory, the slowest
+trees, the store with its commits, the report. Prints how long it took, the peak memory, the slowest
 selection, how full the slots were and how long the loop stood still at most. Exits 1 when a bound is broken.
 """
 

@@ -8,9 +8,10 @@ import pytest
 
 import loop_samples as samples
 from stark.agents.fitting import least_tokens
+from stark.core.call import Message
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError, UsageError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.errors import ProblemError, PromptRefused, UsageError
+from stark.core.evaluation import Effort, Evaluation, Unusable
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Usage, estimated_tokens, utf8_bytes
 from stark.languages import language
@@ -18,6 +19,7 @@ from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU, correct
+from stark.testing.replies import team_reply
 
 
 @pytest.fixture
@@ -211,6 +213,23 @@ async def test_unusable_replies_count_as_failed_attempts(store: Store) -> None:
     assert [2] * 7 == [node.usage.calls for node in tree.nodes], "asked once more, then given up"
     assert 14 == len(model.asked)
     assert [] == executor.evaluated
+
+
+async def test_a_conversation_that_the_model_refuses_fails_its_attempt_alone(store: Store) -> None:
+    def objects_at_first(messages: tuple[Message, ...]) -> str:
+        if 1 == len(model.asked):
+            raise PromptRefused("the conversation is too long for scripted")
+        return team_reply(messages)
+
+    replies, model = samples.scripted(objects_at_first)
+
+    tree, reason = await samples.work(store, samples.run(attempts=2), FakeExecutor(), replies)
+
+    assert "2 attempts made" == reason
+    first, second = tree.nodes
+    assert isinstance(first.evaluation, Unusable) and "plan" == first.role
+    assert "the conversation is too long for scripted" == first.evaluation.reason
+    assert second.works
 
 
 async def test_a_language_that_the_device_cannot_run_is_refused_before_anything_is_paid(

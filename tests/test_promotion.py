@@ -10,7 +10,7 @@ import loop_samples as samples
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.node import Node, Selection
-from stark.promotion import promote, winner
+from stark.promotion import as_checked, promote, winner
 from stark.search.tree import Tree
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
@@ -73,6 +73,20 @@ async def test_where_no_leader_holds_nobody_wins(store: Store) -> None:
 
     assert [f"final check of {n}: incorrect" for n in (4, 3)] == events[1::2]
     assert won is None
+
+
+async def test_a_run_that_goes_on_counts_those_that_did_not_hold_as_failed(store: Store) -> None:
+    tree = stored(store, [EAGER_MS / n for n in (2, 3, 4, 5)])
+    await checked(store, tree, lambda _: Incorrect(error="wrong at times"))
+
+    nodes = as_checked(tree.nodes, store.promotions(samples.run().id))
+    events, won = await checked(
+        store, Tree.replay(EAGER_MS, nodes), lambda _: correct(EAGER_MS / 2.5)
+    )
+
+    assert ["correct", "correct", "incorrect", "incorrect"] == [n.evaluation.status for n in nodes]
+    assert "final check of 2: correct" == events[1]
+    assert won is not None and 2 == won.id
 
 
 async def test_what_was_checked_is_not_checked_again(store: Store) -> None:

@@ -17,7 +17,7 @@ from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call, Fit, Message, Reply
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, ProblemError, UsageError
+from stark.core.errors import CompilerRefused, ProblemError, PromptRefused, UsageError
 from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
@@ -25,7 +25,7 @@ from stark.core.run import Run
 from stark.core.usage import Usage
 from stark.evaluator.executors import Executor
 from stark.languages import language
-from stark.promotion import Watcher, promote
+from stark.promotion import Watcher, as_checked, promote
 from stark.replies import Replies
 from stark.search.tree import Tree
 from stark.stopping import enough
@@ -132,7 +132,8 @@ class _Session:
         self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
         self.replies, self.watch, self.reference = replies, watch, reference
         self._shared_limit = shared_limit
-        self.tree = Tree.replay(reference.eager.latency_ms, store.nodes(run.id))
+        nodes = as_checked(store.nodes(run.id), store.promotions(run.id))
+        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
         paid = [call.reply.usage for call in store.calls(run.id)]
         self.usage = sum(paid, Usage())
         self.told = sum((usage.told for usage in paid), Usage())
@@ -207,7 +208,10 @@ class _Session:
             window_tokens=self.run.window_tokens,
         )
         letters = _Correspondence(self, attempt)
-        draft = await self.strategy.team.write(work, letters.ask)
+        try:
+            draft = await self.strategy.team.write(work, letters.ask)
+        except PromptRefused as refusal:
+            draft = Draft(role=letters.role, fault=str(refusal))
         make = partial(self._node, attempt, selection, draft, letters.usage)
         if draft.source is None:
             return make(None, Unusable(reason=draft.fault))
@@ -288,12 +292,16 @@ class _Correspondence:
         self._session, self._attempt = session, attempt
         self._stored = {call.turn: call for call in session.store.calls(session.run.id, attempt)}
         self._turn = 0
+        self.role = ""
+        """Of the last question."""
+
         self.usage = Usage()
 
     async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
         """The reply to this attempt's next question."""
         session, turn = self._session, self._turn
         self._turn += 1
+        self.role = role
         session.watch.stepped(self._attempt, role)
         if turn in self._stored:
             reply = self._stored[turn].reply

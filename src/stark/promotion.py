@@ -6,7 +6,7 @@ leaders are measured anew, against more references and on more inputs, and what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from stark.core.evaluation import Correct, Evaluation
@@ -55,6 +55,15 @@ async def promote(
         await store.settled()
         checked[node.id] = evaluation
         watch.promoted(node, evaluation)
+
+
+def as_checked(nodes: Iterable[Node], checked: Mapping[int, Evaluation]) -> list[Node]:
+    """The attempts as a run goes on with them: one that failed its final check has failed, and leads nothing any more."""
+    failed = {id: found for id, found in checked.items() if not isinstance(found, Correct)}
+    return [
+        node.model_copy(update={"evaluation": failed[node.id]}) if node.id in failed else node
+        for node in nodes
+    ]
 
 
 def best_so_far(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:

@@ -19,6 +19,7 @@ EXIT_CODES = {
     "StoreError": 2,
     "ModelError": 1,
     "ModelRefused": 2,
+    "PromptRefused": 1,
     "ModelUnreachable": 1,
     "ReplyError": 1,
     "CompilerRefused": 1,

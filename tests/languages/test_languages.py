@@ -102,3 +102,4 @@ def test_a_device_gets_the_first_language_that_the_machine_can_build(
     assert "triton" == best_for("cuda").name
     monkeypatch.setattr(Language, "missing", lambda entry: "Triton is not here")
     assert "cuda" == best_for("cuda").name
+    assert "triton" == best_for("cuda", here=False).name

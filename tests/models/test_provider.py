@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelResponse, TextPart
 from pydantic_ai.usage import RequestUsage
 
 from stark.core.call import Message
-from stark.core.errors import ModelRefused, ModelUnreachable
+from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused
 from stark.models.catalog import CATALOG
 from stark.models.provider import ProviderModel, price
 from stark.models.retry import Backoff
@@ -154,11 +154,6 @@ async def test_a_passing_failure_does_not_show_in_the_reply(
         pytest.param(refusal(400, "bad field"), r"rejected the request.*: bad field", id="400"),
         pytest.param(refusal(402, "pay first"), r"add credit .*\(pay first\)", id="402"),
         pytest.param(refusal(405, "GET only"), r"405 .*check the address", id="405"),
-        pytest.param(
-            refusal(400, "this model's maximum context length is 4 tokens"),
-            "too long for vllm:tiny",
-            id="too long",
-        ),
     ],
 )
 async def test_a_lasting_failure_is_refused_at_once_with_advice(
@@ -167,6 +162,17 @@ async def test_a_lasting_failure_is_refused_at_once_with_advice(
     chat_server.answers = [answer]
 
     with pytest.raises(ModelRefused, match=advice):
+        await model.ask(QUESTION, None)
+
+    assert 1 == len(chat_server.requests)
+
+
+async def test_a_conversation_that_is_too_long_is_told_apart(
+    model: ProviderModel, chat_server: ChatServer
+) -> None:
+    chat_server.answers = [refusal(400, "this model's maximum context length is 4 tokens")]
+
+    with pytest.raises(PromptRefused, match="too long for vllm:tiny: give a smaller"):
         await model.ask(QUESTION, None)
 
     assert 1 == len(chat_server.requests)

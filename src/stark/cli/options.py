@@ -41,7 +41,7 @@ ModelOption = Annotated[
     typer.Option(
         metavar="SPEC",
         help="For every role: anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME, ollama:NAME, "
-        "openai-compatible:NAME@URL or exec:COMMAND.",
+        "vllm:NAME, llamacpp:NAME, openai-compatible:NAME@URL or exec:COMMAND.",
         rich_help_panel=MODELS,
     ),
 ]

@@ -212,18 +212,23 @@ def chosen_language(settings: Settings) -> Language:
     """The language that was asked for, else the best one for the devices that the executor reaches."""
     if settings.language is not None:
         return language(settings.language)
-    return best_for(device_kind(settings.executor))
+    return best_for(device_kind(settings.executor), here=is_local(settings.executor))
 
 
 def device_kind(executor: str) -> DeviceKind:
     """What kind of device an executor's notation leads to, as far as it can be told without asking."""
-    name, _, rest = executor.partition(":")
-    if name != "local":
+    if not is_local(executor):
         return "cuda"
+    rest = executor.partition(":")[2]
     if rest:
         return "cpu" if rest.strip().startswith("cpu") else "cuda"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
     return "cpu" if hidden or not any(Path("/dev").glob("nvidia[0-9]*")) else "cuda"
+
+
+def is_local(executor: str) -> bool:
+    """Whether an executor's judges run on this machine."""
+    return executor.partition(":")[0] == "local"
 
 
 def limits(settings: Settings) -> Limits:

@@ -12,6 +12,7 @@ request or of our own machinery:
         StoreError                  the run store cannot be opened, read or written
       ModelError                    a language model could not be asked
         ModelRefused                exit code 2: no retry would help (key, address, name, request)
+        PromptRefused               one conversation is too long, or objected to (its attempt fails)
         ModelUnreachable            retries are used up
       ReplyError                    a reply broke the rules of its role (one is sent back, then it counts)
       CompilerRefused               PyTorch's compiler makes no candidate of a problem (the run goes on without)
@@ -62,9 +63,13 @@ class ModelError(StarkError):
 
 
 class ModelRefused(ModelError):
-    """The model will not answer this on a retry: wrong key, address, name or request."""
+    """The model will answer nothing as it is asked: wrong key, address, name or form of request."""
 
     exit_code = 2
+
+
+class PromptRefused(ModelError):
+    """The model will not answer this one conversation, too long for it or refused for its content; it would answer others."""
 
 
 class ModelUnreachable(ModelError):

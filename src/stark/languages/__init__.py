@@ -24,7 +24,12 @@ def language(name: str) -> Language:
     return LANGUAGES[name]
 
 
-def best_for(device_kind: DeviceKind) -> Language:
-    """The first language for such a device that this machine has all tools of, else the last."""
+def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
+    """The first language for such a device that this machine has all tools of, else the last.
+
+    Of a device that is not `here` nothing is known: the first.
+    """
     fitting = [entry for entry in LANGUAGES.values() if device_kind in entry.device_kinds]
+    if not here:
+        return fitting[0]
     return next((entry for entry in fitting if entry.missing() is None), fitting[-1])

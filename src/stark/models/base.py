@@ -21,5 +21,6 @@ class Model(Protocol):
         """The reply to a conversation; a temperature of None leaves it to the model.
 
         A model that takes no temperature answers without it. Raises ModelRefused where asking
-        again would not help, and ModelUnreachable after the model's own retries.
+        again would not help, PromptRefused where that holds for this conversation alone, and ModelUnreachable after the
+        model's own retries.
         """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from pydantic_ai import exceptions as theirs
 
-from stark.core.errors import ModelRefused
+from stark.core.errors import ModelRefused, PromptRefused
 from stark.models.catalog import Provider
 from stark.models.retry import Transient
 
@@ -19,7 +19,7 @@ _DETAIL_LENGTH = 400
 
 @contextmanager
 def translated(provider: Provider, model: str, address: str) -> Iterator[None]:
-    """Raises ModelRefused or Transient in place of pydantic-ai's errors."""
+    """Raises ModelRefused, PromptRefused or Transient in place of pydantic-ai's errors."""
     name = f"{provider.name}:{model}"
     try:
         yield
@@ -36,11 +36,13 @@ def translated(provider: Provider, model: str, address: str) -> Iterator[None]:
             f"the account behind {name} is used up: add credit or take another model ({_said(error)})"
         ) from error
     except theirs.ModelContextWindowExceededError as error:
-        raise ModelRefused(
-            f"the conversation is too long for {name}: take a model with a larger context window "
-            f"({_said(error)})"
+        raise PromptRefused(
+            f"the conversation is too long for {name}: give a smaller --window-tokens, or take a model with a larger "
+            f"context window ({_said(error)})"
         ) from error
-    except (theirs.ModelRequestRejectedError, theirs.ContentFilterError) as error:
+    except theirs.ContentFilterError as error:
+        raise PromptRefused(f"{name} does not answer this conversation: {_said(error)}") from error
+    except theirs.ModelRequestRejectedError as error:
         raise ModelRefused(
             f"{name} rejected the request, so take another model or change what it objects to: {_said(error)}"
         ) from error
