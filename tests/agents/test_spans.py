@@ -108,6 +108,11 @@ def choose(n):
 '''
 
 
+def test_odd_programs_have_a_layout_too() -> None:
+    assert Layout('"""half a character:\n\\ud800"""\nx = 1\n').fault(3, 3) is None
+    assert Layout("@(\n    staticmethod\n)\ndef f():\n    pass\n").fault(1, 5) is None
+
+
 def line(source: str, text: str, nth: int = 1) -> int:
     """The number of the nth line that contains a text."""
     return [n for n, row in enumerate(source.split("\n"), start=1) if text in row][nth - 1]

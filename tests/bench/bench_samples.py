@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import loop_samples
+from stark.bench.account import Account
 from stark.bench.document import report_document
 from stark.bench.grid import Terms, enter, lay_out
 from stark.bench.report import Report, make_report
@@ -121,11 +122,12 @@ class Quiet:
 
     def __init__(self) -> None:
         self.most_in_flight = 0
+        self.account: Account | None = None
         self.reasons: dict[str, str] = {}
         self._in_flight: set[str] = set()
 
-    def opened(self, bench: Bench, ended: int, account: object) -> None:
-        self.ended = ended
+    def opened(self, bench: Bench, ended: int, account: Account) -> None:
+        self.ended, self.account = ended, account
 
     def began(self, cell: Cell, tree: Tree) -> None:
         self._in_flight.add(cell.run_id)

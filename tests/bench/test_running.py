@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count, cycle
+from pathlib import Path
 
 import bench_samples as samples
 import pytest
@@ -262,6 +263,48 @@ async def test_a_run_whose_model_is_out_of_reach_is_set_aside(store: Store) -> N
     assert {"no answer after 5 tries"} == {watch.reasons[cell.run_id] for cell in left}
     await samples.work(store, bench, 4)
     assert [] == unfinished(store, bench)
+
+
+async def test_attempts_that_were_set_aside_are_in_flight_no_more(store: Store) -> None:
+    bench, watch = samples.new_bench(store), samples.Quiet()
+    models = ModelDoor(open_one=lambda _: Unreachable("moving average over time"))
+
+    await samples.work(store, bench, 4, models=models, watch=watch)
+
+    assert watch.account is not None
+    made = sum(len(store.nodes(cell.run_id)) for cell in bench.cells)
+    assert watch.account.begun == made == watch.account.finished
+
+
+async def test_what_a_first_attempt_was_paid_counts_before_it_is_finished(store: Store) -> None:
+    bench, model = samples.new_bench(store), ScriptedModel(team_reply, dollars=0.25)
+
+    def once(messages: tuple[Message, ...]) -> str:
+        if len(paid.asked) > 1:
+            raise ModelUnreachable("no answer after 5 tries")
+        return team_reply(messages)
+
+    paid = ScriptedModel(once, dollars=0.25)
+    with pytest.raises(ModelUnreachable):
+        await samples.work(store, bench, 1, models=ModelDoor(open_one=lambda _: paid))
+    assert not any(store.nodes(cell.run_id) for cell in bench.cells)
+
+    account = Account.of_store(store, bench)
+
+    assert (0, 0.25, []) == (account.finished, account.usage.dollars, model.asked)
+
+
+async def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    with Store.open(url) as store, Store.open(url) as other:
+        bench, watch = samples.new_bench(store), samples.Quiet()
+        held = bench.cells[3].run_id
+
+        with other.exclusive(held):
+            await samples.work(store, bench, 4, watch=watch)
+
+        assert [held] == [cell.run_id for cell in unfinished(store, bench)]
+        assert "is being worked on by another process" in watch.reasons[held]
 
 
 async def test_models_that_never_answer_end_the_session(store: Store) -> None:

@@ -53,6 +53,34 @@ def test_a_number_that_a_level_lacks_is_refused(checkout: Path) -> None:
         kernelbench(checkout, [1, 2], [10])
 
 
+def test_a_level_is_the_checkouts_also_where_a_folder_has_its_name(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "level1").mkdir(parents=True)
+    (elsewhere / "level1" / "7_other.py").write_text(PROBLEM)
+    monkeypatch.chdir(elsewhere)
+
+    assert 3 == len(kernelbench(checkout, [1], None).members)
+
+
+def test_a_problem_that_is_the_same_in_two_folders_is_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "relu.py").write_text(PROBLEM)
+
+    with pytest.raises(UsageError, match="relu is the same in 2 folders; name it once"):
+        folders([tmp_path / "one", tmp_path / "two"])
+
+
+def test_a_folder_that_is_named_as_all_of_them_are_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "relu.py").write_text(PROBLEM)
+
+    with pytest.raises(UsageError, match="rename that folder"):
+        folders([tmp_path / "all"])
+
+
 def test_folders_and_files_are_of_their_folders_level(checkout: Path) -> None:
     levels = checkout / "KernelBench"
 

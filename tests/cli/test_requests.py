@@ -64,6 +64,13 @@ def test_kernels_lie_beside_the_store(store: str, path: str) -> None:
     assert Path(path) == kernel_path(store, "relu-12ab")
 
 
+def test_a_kernels_file_can_be_imported() -> None:
+    path = kernel_path("sqlite:///.stark/stark.db", "23-softmax-stark:ucb-1-c643")
+
+    assert "kernel_23_softmax_stark_ucb_1_c643" == path.stem
+    assert path.stem.isidentifier()
+
+
 @pytest.mark.parametrize(
     ("store", "folder"),
     [

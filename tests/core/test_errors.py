@@ -17,6 +17,7 @@ EXIT_CODES = {
     "MachineError": 2,
     "JudgeUnavailable": 2,
     "StoreError": 2,
+    "Held": 2,
     "ModelError": 1,
     "ModelRefused": 2,
     "PromptRefused": 1,

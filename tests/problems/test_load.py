@@ -97,6 +97,12 @@ def test_a_missing_file_suggests_close_names(tmp_path: Path):
     assert f"There is no folder {lost.parent}, so no problem {lost}." == refusal(lost)
 
 
+@pytest.mark.parametrize("spec", ["~nobody-of-that-name/p.py", "p" * 5000 + ".py"])
+def test_a_name_that_can_be_no_file_is_refused(spec: str):
+    with pytest.raises(ProblemError, match="cannot be looked for"):
+        load(spec)
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
     path = tmp_path / "norm.py"
     path.write_bytes(b"x = '\xff'")

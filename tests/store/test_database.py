@@ -14,7 +14,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from stark.core.errors import StoreError
-from stark.store import Store
+from stark.store import Store, without_password
 from stark.store.database import MIGRATIONS
 from stark.store.schema import REVISION, VERSION_TABLE, Base
 
@@ -120,6 +120,13 @@ def test_a_missing_driver_is_named_and_the_password_is_not() -> None:
     with pytest.raises(StoreError, match="needs the Python package asyncpg; install it") as caught:
         Store.open("postgresql+asyncpg://me:secret@host/name")
     assert "secret" not in str(caught.value)
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    assert "postgresql+psycopg://me:***@host/name" == without_password(
+        "postgresql+psycopg://me:secret@host/name"
+    )
+    assert "sqlite:///.stark/stark.db" == without_password("sqlite:///.stark/stark.db")
 
 
 def test_a_run_writes_while_a_report_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,8 @@ def _python_extent(statement: ast.stmt, lines: list[bytes]) -> _Extent:
     decorators = getattr(statement, "decorator_list", [])
     if decorators:
         first = decorators[0].lineno
+        while b"@" not in lines[first - 1]:  # `@(`, and the decorator on a line below
+            first -= 1
         column = lines[first - 1].index(b"@")
     assert statement.end_lineno is not None and statement.end_col_offset is not None
     return _Extent(first, column, statement.end_lineno, statement.end_col_offset)
@@ -257,10 +259,10 @@ def _cpp_blocks(literal: Literal) -> list[Block] | None:
         if governs:
             start = literal.first + first
             governed_from[literal.first + last + 1] = governed_from.pop(start, start)
-    tree = tree_sitter.Parser(_CUDA).parse("\n".join(rows).encode())
+    tree = tree_sitter.Parser(_CUDA).parse("\n".join(rows).encode(errors="replace"))
     if tree.root_node.has_error:
         return None
-    encoded = [b""] * (literal.first - 1) + [row.encode() for row in rows]
+    encoded = [b""] * (literal.first - 1) + [row.encode(errors="replace") for row in rows]
     blocks: list[Block] = []
     waiting = [tree.root_node]
     while waiting:

@@ -29,7 +29,7 @@ class Account:
     def of_store(cls, store: Store, bench: Bench) -> Account:
         """The account of a bench as far as it has come."""
         account = cls(bench.budget)
-        begun = {summary.id for summary in store.summaries() if summary.attempts}
+        begun = store.begun()
         for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
             outcome = store.outcome(run_id, bench.attempts)
             account.finished += len(outcome.attempts)
@@ -47,10 +47,19 @@ class Account:
         self.finished += 1
         self.correct += works
 
+    def set_aside(self, attempts: int) -> None:
+        """So many that had set out wait for another session."""
+        self._in_flight -= attempts
+
     def pay(self, usage: Usage) -> None:
         """A model answered."""
         self.usage += usage
         self._told += usage.told
+
+    @property
+    def begun(self) -> int:
+        """Attempts that are stored, and those in flight."""
+        return self.finished + self._in_flight
 
     @property
     def elapsed_s(self) -> float:
@@ -59,6 +68,5 @@ class Account:
 
     def limit(self) -> str | None:
         """The limit of the whole bench that is reached, in words. What is unknown counts as nothing."""
-        attempts = self.finished + self._in_flight
-        reached = self.budget.exhausted_by(attempts, self._told, self.elapsed_s / 60)
+        reached = self.budget.exhausted_by(self.begun, self._told, self.elapsed_s / 60)
         return reached and f"{reached} by the whole bench"

@@ -13,7 +13,7 @@ from typing import Protocol
 from stark.bench.account import Account
 from stark.bench.shared import ModelDoor, SharedExecutor
 from stark.core.bench import Bench, Cell
-from stark.core.errors import ModelUnreachable, ProblemError
+from stark.core.errors import Held, ModelUnreachable, ProblemError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -81,14 +81,14 @@ class BenchSession:
         self._parallel = parallel
         self._account = Account.of_store(store, bench)
         self._waiting: Iterator[Cell] = iter(())
-        self._begun = {summary.id for summary in store.summaries() if summary.attempts}
+        self._begun = store.begun()
         self._unreachable = 0
         """Runs in a row that no model answered."""
 
     async def work(self) -> str | None:
         """Work until every run has ended, on refused ones once more; returns the limit of the whole that is reached, if one is.
 
-        A run whose models were out of reach stays unfinished. Raises what a session cannot go on
+        A run whose models were out of reach stays unfinished, and so does one that another process works on. Raises what a session cannot go on
         with: a model that refuses, or none that answers; no judge; no store.
         """
         waiting = _to_do(self._store, self._bench)
@@ -116,11 +116,14 @@ class BenchSession:
                 await self._fill(cell)
 
     async def _fill(self, cell: Cell) -> None:
-        """Work on one run. What is wrong with its problem ends it; a model out of reach sets it aside."""
+        """Work on one run. What is wrong with its problem ends it; a model out of reach, or another process, sets it aside."""
         try:
             reason = await self._optimize(cell)
         except ProblemError as error:
             self._store.refuse_run(cell.run_id, reason := str(error))
+        except Held as error:
+            self._watch.left(cell, str(error), ended=False)
+            return
         except ModelUnreachable as error:
             self._unreachable += 1
             if self._unreachable >= self._parallel:
@@ -133,15 +136,19 @@ class BenchSession:
 
     async def _optimize(self, cell: Cell) -> str:
         run = self._store.run(cell.run_id)
-        _, reason = await optimize(
-            run,
-            strategy(run.strategy),
-            self._store,
-            self._executor,
-            self._models.replies(run.models, self._account),
-            _CellWatch(cell, self._watch, self._account),
-            self._account.limit,
-        )
+        watch = _CellWatch(cell, self._watch, self._account)
+        try:
+            _, reason = await optimize(
+                run,
+                strategy(run.strategy),
+                self._store,
+                self._executor,
+                self._models.replies(run.models, self._account),
+                watch,
+                self._account.limit,
+            )
+        finally:
+            self._account.set_aside(watch.in_flight)
         return reason
 
 
@@ -150,11 +157,14 @@ class _CellWatch:
 
     def __init__(self, cell: Cell, watch: BenchWatch, account: Account) -> None:
         self._cell, self._watch, self._account = cell, watch, account
+        self.in_flight = 0
+        """Attempts that set out and are no nodes yet."""
 
     def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
         self._watch.began(self._cell, tree)
 
     def began(self, attempt: int, selection: Selection) -> None:
+        self.in_flight += 1
         self._account.begin()
 
     def stepped(self, attempt: int, step: str) -> None:
@@ -170,5 +180,6 @@ class _CellWatch:
         self._watch.checked(self._cell, node, evaluation)
 
     def finished(self, node: Node) -> None:
+        self.in_flight -= 1
         self._account.finish(node.works)
         self._watch.attempted(self._cell, node)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from stark.bench.results import ALL_LEVELS
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
-from stark.problems import load, load_all
+from stark.problems import load_all, load_level
 
 
 class Member(NamedTuple):
@@ -31,13 +32,11 @@ class Suite(NamedTuple):
 
 def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int] | None) -> Suite:
     """Levels of the KernelBench checkout at `path`, or of each level the problems of these numbers."""
-    members = []
-    for level in (f"level{number}" for number in levels):
-        if numbers is None:
-            problems = load_all(level, path)
-        else:
-            problems = [load(f"{level}/{number}", path) for number in numbers]
-        members += [Member(level, problem) for problem in problems]
+    members = [
+        Member(level, problem)
+        for level in (f"level{number}" for number in levels)
+        for problem in load_level(level, path, numbers)
+    ]
     return _suite("kernelbench", members)
 
 
@@ -56,4 +55,10 @@ def _suite(name: str, members: list[Member]) -> Suite:
     (level, problem), times = counts.most_common(1)[0]
     if times > 1:
         raise UsageError(f"{problem} of {level} is named {times} times; name each problem once")
+    same = Counter((problem.name, problem.source) for _, problem in members)
+    (name_of_it, _), times = same.most_common(1)[0]
+    if times > 1:  # a run is known by what it is about, and not by its level
+        raise UsageError(f"{name_of_it} is the same in {times} folders; name it once")
+    if ALL_LEVELS in {level for level, _ in members}:
+        raise UsageError(f"a report calls all folders together {ALL_LEVELS}; rename that folder")
     return Suite(name, tuple(members))

@@ -41,7 +41,7 @@ from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
 from stark.evaluator.protocol import Tools
 from stark.optimize import check_compiler
-from stark.store import Store
+from stark.store import Store, without_password
 from stark.strategies import strategy
 
 
@@ -259,5 +259,5 @@ def _told_how_to_go_on(bench: Bench, settings: Settings) -> Iterator[None]:
 def _go_on(bench: Bench, settings: Settings) -> str:
     """Which command goes on with a bench of this store."""
     default = Settings.model_fields["store"].default
-    where = "" if settings.store == default else f" --store {settings.store}"
+    where = "" if settings.store == default else f" --store {without_password(settings.store)}"
     return f"`stark bench resume {bench.name}{where}` goes on"

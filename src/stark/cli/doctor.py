@@ -39,7 +39,7 @@ from stark.evaluator.judge.building.cache import (
 from stark.languages import LANGUAGES, Language
 from stark.languages.tools import of_cuda
 from stark.models import key_variables
-from stark.store import Store
+from stark.store import Store, without_password
 
 Mark = Literal["ok", "absent", "wrong"]
 """`absent` is worth knowing and may be fine; `wrong` keeps something from working."""
@@ -254,7 +254,9 @@ def _place(settings: Settings) -> Iterator[Finding]:
     try:
         with Store.open(settings.store) as store:
             count = len(store.summaries())
-        yield Finding("places", "store", "ok", f"{settings.store}, {counted(count, 'run')}")
+        yield Finding(
+            "places", "store", "ok", f"{without_password(settings.store)}, {counted(count, 'run')}"
+        )
     except StarkError as error:
         yield Finding("places", "store", "wrong", str(error))
     folder = Path(tempfile.gettempdir())

@@ -126,18 +126,21 @@ def _effort(asked: str) -> Effort:
 
 def _files(paths: Sequence[Path]) -> list[Path]:
     """The files named, and those in the folders named. Raises UsageError for one that is not there."""
-    files: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(path.glob("*.py"))
-            if not inside:
-                raise UsageError(f"the folder {path} has no Python file")
-            files += inside
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise UsageError(f"there is no file {path}")
-    return list(dict.fromkeys(files))
+    try:
+        return list(dict.fromkeys(file for path in paths for file in _files_at(path)))
+    except OSError as error:  # no right to look there, a name too long
+        raise UsageError(f"{error.filename} cannot be looked for: {error.strerror}") from error
+
+
+def _files_at(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise UsageError(f"there is no file {path}")
+    inside = sorted(path.glob("*.py"))
+    if not inside:
+        raise UsageError(f"the folder {path} has no Python file")
+    return inside
 
 
 def _written(path: Path, settings: Settings) -> Written:

@@ -12,11 +12,11 @@ from stark.core.errors import UsageError
 
 def check_file(path: Path) -> None:
     """Try to write to a file, which stays as it is, or to the folder that it goes to. Raises UsageError."""
-    if not path.exists():
-        check_folder(path.parent)
-        return
     with _refused(path):
-        path.open("ab").close()
+        if path.exists():
+            path.open("ab").close()
+            return
+    check_folder(path.parent)
 
 
 def check_folder(folder: Path) -> None:

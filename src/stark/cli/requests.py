@@ -6,6 +6,7 @@ What can be refused without a judge is refused here or when a run begins, before
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -266,4 +267,5 @@ def beside(store: str) -> Path:
 
 def kernel_path(store: str, run_id: str) -> Path:
     """Where a run's kernel goes, under a name that Python can import."""
-    return beside(store) / "kernels" / f"{run_id.replace('-', '_')}.py"
+    name = re.sub(r"\W", "_", run_id)
+    return beside(store) / "kernels" / f"{'kernel_' if name[:1].isdigit() else ''}{name}.py"

@@ -10,6 +10,7 @@ request or of our own machinery:
       MachineError                  exit code 2: the machine lacks something
         JudgeUnavailable            no judge answers (it could not start, or keeps dying)
         StoreError                  the run store cannot be opened, read or written
+          Held                      another process works on this run (a bench leaves the run to it)
       ModelError                    a language model could not be asked
         ModelRefused                exit code 2: no retry would help (key, address, name, request)
         PromptRefused               one conversation is too long, or objected to (its attempt fails)
@@ -56,6 +57,10 @@ class JudgeUnavailable(MachineError):
 
 class StoreError(MachineError):
     """The run store cannot be opened, read or written."""
+
+
+class Held(StoreError):
+    """Another process works on what may have only one at a time."""
 
 
 class ModelError(StarkError):

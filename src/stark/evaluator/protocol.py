@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from stark import __version__
 from stark.core.base import Frozen, digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
@@ -180,5 +181,7 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def request_id(request: AnyRequest) -> str:
-    """A request's content name: the same question has the same id, so an answer found again is not asked for twice."""
-    return digest(str(PROTOCOL), request.model_copy(update={"id": ""}).model_dump_json())
+    """A request's content name: the same question to the same version has the same id, so an answer found again is not asked for twice."""
+    return digest(
+        str(PROTOCOL), __version__, request.model_copy(update={"id": ""}).model_dump_json()
+    )

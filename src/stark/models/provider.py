@@ -22,7 +22,8 @@ from stark.models.connections import connect
 from stark.models.failures import refuses_temperature, translated
 from stark.models.retry import Backoff
 
-REQUEST_TIMEOUT_S = 300.0
+REQUEST_TIMEOUT_S = 900.0
+"""Of one try: models that think have taken five minutes for a kernel, and what is cut off may have to be paid all the same."""
 
 # pydantic-ai leaves a temperature out where it knows that the model refuses one, as is wanted
 # here, and would say so on every call.

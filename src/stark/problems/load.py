@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.problems.form import defines_any_part, form_fault
-from stark.problems.locate import folders_with_python_files, locate, name_of, python_files
+from stark.problems.locate import (
+    folders_with_python_files,
+    in_level,
+    level_folder,
+    locate,
+    name_of,
+    python_files,
+)
 
 
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
@@ -44,6 +52,16 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
             f"get_inputs and get_init_inputs{names}."
         )
     return problems
+
+
+def load_level(
+    level: str, kernelbench: Path | None, numbers: Sequence[int] | None = None
+) -> list[Problem]:
+    """The problems of a KernelBench level, such as `level1`, or those of these numbers; from a checkout, whatever else has that name."""
+    folder = level_folder(level, kernelbench)
+    if numbers is None:
+        return load_all(str(folder))
+    return [load(str(in_level(folder, str(number)))) for number in numbers]
 
 
 def _checked(path: Path, source: str) -> Problem:

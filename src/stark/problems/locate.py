@@ -16,12 +16,18 @@ CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
 def locate(spec: str, kernelbench: Path | None) -> Path:
     """The file or folder that `spec` names; a path on disk wins over a KernelBench name."""
-    path = Path(spec).expanduser()
-    if path.exists():
-        return path
+    try:
+        path = Path(spec).expanduser()
+        if path.exists():
+            return path
+    except (
+        OSError,
+        RuntimeError,
+    ) as error:  # no right to look there, a name too long, no such user
+        raise ProblemError(f"{spec} cannot be looked for: {error}") from error
     if match := re.fullmatch(r"level(\d+)(?:/(.+))?", spec.rstrip("/")):
-        folder = _level_folder(spec, f"level{match[1]}", kernelbench)
-        return _in_level(folder, match[2]) if match[2] else folder
+        folder = level_folder(f"level{match[1]}", kernelbench)
+        return in_level(folder, match[2]) if match[2] else folder
     raise ProblemError(_not_found(path))
 
 
@@ -49,10 +55,11 @@ def _number(name: str) -> int:
     return int(digits[0]) if digits else 0
 
 
-def _level_folder(spec: str, level: str, kernelbench: Path | None) -> Path:
+def level_folder(level: str, kernelbench: Path | None) -> Path:
+    """Where a level lies in a checkout. Raises ProblemError."""
     if kernelbench is None:
         raise ProblemError(
-            f"{spec} names a KernelBench problem; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
+            f"{level} is a level of KernelBench; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
         )
     root = kernelbench.expanduser()
     if not root.is_dir():
@@ -63,7 +70,8 @@ def _level_folder(spec: str, level: str, kernelbench: Path | None) -> Path:
     raise ProblemError(f"The KernelBench checkout at {root} has no folder {level}.")
 
 
-def _in_level(folder: Path, name: str) -> Path:
+def in_level(folder: Path, name: str) -> Path:
+    """A level's problem by its number or name. Raises ProblemError."""
     files = python_files(folder)
     for path in files:
         if name in (path.name, path.stem) or (name.isdigit() and int(name) == _number(path.name)):

@@ -12,6 +12,7 @@ from string import Template
 
 from stark.core.evaluation import Correct
 from stark.core.node import Node
+from stark.core.python import parse_python
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.report.phrases import milliseconds, verdict
@@ -35,7 +36,7 @@ def kernel_file(run: Run, node: Node, reference: Reference) -> str:
 def _head(run: Run, node: Node, reference: Reference, source: str) -> str:
     """A docstring; or comments where the source has a docstring, which must stay the first one."""
     lines = _provenance(run, node, reference)
-    if ast.get_docstring(ast.parse(source)) is not None:
+    if ast.get_docstring(parse_python(source)) is not None:
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + "\n"
     text = "\n".join(lines).replace("\\", "\\\\").replace('"""', r"\"\"\"")
     return f'"""{text}\n"""\n\n'

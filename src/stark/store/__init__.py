@@ -5,8 +5,9 @@ Knows no search, no model and no judge. `Store` is the door; everything else is 
 
 from __future__ import annotations
 
+from stark.store.database import without_password
 from stark.store.outcome import Attempted, Outcome
 from stark.store.store import Store
 from stark.store.summary import RunSummary
 
-__all__ = ["Attempted", "Outcome", "RunSummary", "Store"]
+__all__ = ["Attempted", "Outcome", "RunSummary", "Store", "without_password"]

@@ -42,7 +42,7 @@ class Database:
 
     def __init__(self, url: str) -> None:
         parsed = _parse(url)
-        self.name = parsed.render_as_string(hide_password=True)
+        self.name = without_password(url)
         self._engine = _engine(parsed)
         self._reader = _reader(self._engine)
         self._group: Group | None = None
@@ -116,6 +116,11 @@ class Database:
                 f"this version knows {REVISION}); upgrade STARK or choose another store"
             )
         command.upgrade(config, REVISION)
+
+
+def without_password(url: str) -> str:
+    """A store's address as it may be shown."""
+    return _parse(url).render_as_string(hide_password=True)
 
 
 def _parse(url: str) -> URL:

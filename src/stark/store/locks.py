@@ -8,14 +8,15 @@ from __future__ import annotations
 import fcntl
 import hashlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Protocol
 from urllib.parse import quote
 
 from sqlalchemy import BigInteger, Engine, func, literal, select
+from sqlalchemy.exc import SQLAlchemyError
 
-from stark.core.errors import StoreError
+from stark.core.errors import Held, StoreError
 from stark.store.boundary import boundary
 
 
@@ -23,7 +24,7 @@ class Locks(Protocol):
     """Named locks of one database."""
 
     def hold(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Hold the lock `name`; when it is taken, wait, or raise StoreError(refusal) if there is one."""
+        """Hold the lock `name`; when it is taken, wait, or raise Held(refusal) if there is one."""
 
 
 class NoLocks:
@@ -48,7 +49,7 @@ class FileLocks:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
             except BlockingIOError:
-                raise StoreError(refusal) from None
+                raise Held(refusal) from None
             except OSError as error:
                 raise StoreError(
                     f"{path} cannot be locked ({error.strerror}); keep the store on a file system with locks"
@@ -72,11 +73,12 @@ class AdvisoryLocks:
             if refusal is None:
                 connection.execute(select(func.pg_advisory_lock(key)))
             elif not connection.scalar(select(func.pg_try_advisory_lock(key))):
-                raise StoreError(refusal)
+                raise Held(refusal)
             try:
                 yield
             finally:
-                connection.execute(select(func.pg_advisory_unlock(key)))
+                with suppress(SQLAlchemyError):  # with the connection the lock ends anyway
+                    connection.execute(select(func.pg_advisory_unlock(key)))
 
 
 def _lock_file(path: Path) -> IO[bytes]:

@@ -157,7 +157,7 @@ class Store:
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
         """Work on the run alone, as long as the block or this process lasts.
 
-        Raises StoreError on entering when another process does.
+        Raises Held on entering when another process does.
         """
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
         return self._database.locks.hold(f"run {run_id}", refusal)
@@ -212,6 +212,11 @@ class Store:
         """Every attempt begun and what was selected for it."""
         with self._database.reading(f"reading run {run_id}") as connection:
             return _selections(connection, run_id)
+
+    def begun(self) -> set[str]:
+        """The ids of the runs of which an attempt has begun, whether or not one has finished."""
+        with self._database.reading("reading the runs") as connection:
+            return set(connection.scalars(select(AttemptRow.run_id).distinct()))
 
     def unfinished(self, run_id: str) -> dict[int, Selection]:
         """The attempts that were begun and have no node yet: a resumed run takes them up first."""

@@ -11,7 +11,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
-from stark.evaluator.executors import folder
+from stark.evaluator.executors import folder, open_executor
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
 from stark.evaluator.protocol import (
     Answer,
@@ -152,6 +152,12 @@ async def test_a_bad_problem_travels_back(tmp_path: Path) -> None:
 async def test_a_folder_without_requests_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no requests"):
         await serve_folder(tmp_path / "nowhere", Counting(), once=True, report=str)
+
+
+@pytest.mark.parametrize("place", ["/proc/queue", "~nobody-of-that-name/queue"])
+def test_a_place_that_can_be_no_folder_is_refused(place: str) -> None:
+    with pytest.raises(UsageError):
+        open_executor(f"folder:{place}")
 
 
 async def test_what_the_compiler_makes_or_refuses_comes_through_the_folder(tmp_path: Path) -> None:

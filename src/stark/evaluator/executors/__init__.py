@@ -6,12 +6,11 @@ To add one: a file beside this one and its line in the registry.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from stark.core.errors import UsageError
 from stark.evaluator.executors.base import Executor
 from stark.evaluator.executors.command import command
-from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
+from stark.evaluator.executors.folder import in_folder, require_requests, serve_folder
 from stark.evaluator.executors.local import local
 from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.protocol import Limits, Tools
@@ -24,9 +23,7 @@ JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
 
 EXECUTORS: dict[str, Callable[[str, Limits, Tools], Executor]] = {
     **JUDGES,
-    "folder": lambda path, limits, tools: FolderExecutor(
-        Path(path).expanduser().absolute(), limits, tools
-    ),
+    "folder": in_folder,
 }
 """Each is opened with what stands behind the colon of its notation, the limits for candidates, and the tools that they are run under."""
 

@@ -62,14 +62,20 @@ class FolderExecutor:
     """The orchestrator's side: writes requests and waits for results, however long it takes."""
 
     def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
+        """Makes the folder. Raises UsageError where that is not possible."""
         self._folder = folder
         self._limits = limits
         self._tools = tools or Tools()
         self._told = False
         """Whether it was said that no worker is there; it is said once, and again after an answer."""
 
-        for name in ("requests", "results", "claims"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+        try:
+            for name in ("requests", "results", "claims"):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot hold requests: {error.strerror}; choose another --executor folder:PATH"
+            ) from error
 
     async def describe(self, problem: Problem) -> Reference:
         """Have a worker measure the reference."""
@@ -162,6 +168,15 @@ class FolderExecutor:
         sys.stderr.flush()
 
 
+def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
+    """The executor behind `folder:PATH`. Raises UsageError."""
+    try:
+        place = Path(path).expanduser().absolute()
+    except RuntimeError as error:  # no such user
+        raise UsageError(f"{path} is no folder: {error}") from error
+    return FolderExecutor(place, limits, tools)
+
+
 class Judges(Protocol):
     """What a worker has requests answered by."""
 
@@ -176,6 +191,8 @@ def require_requests(folder: Path) -> None:
         raise UsageError(
             f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
         )
+    if not all(os.access(folder / name, os.W_OK) for name in ("requests", "results", "claims")):
+        raise UsageError(f"nothing can be written to {folder}; let this user write there")
 
 
 async def serve_folder(

@@ -110,12 +110,18 @@ class JudgeProcess:
         """End it at once with all that it started in its session."""
         self.alive = False
         self._kill()
-        await self._process.wait()
+        await self._ended()
         await self._rest()
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(
+            ProcessLookupError, PermissionError
+        ):  # one that is another user's, by sudo
             os.killpg(self.pid, signal.SIGKILL)
+
+    async def _ended(self) -> None:
+        with contextlib.suppress(TimeoutError):  # it may be no one's to kill here
+            await asyncio.wait_for(self._process.wait(), CLOSE_S)
 
     async def _read_answers(self) -> None:
         """Hand every answer to whoever waits for it; at the end all others learn of the death."""
@@ -131,7 +137,7 @@ class JudgeProcess:
                     future.set_result(answer)
         self.alive = False
         self._kill()
-        await self._process.wait()
+        await self._ended()
         await asyncio.wait([self._errors], timeout=1.0)
         for future in self._waiting.values():
             if not future.done():
