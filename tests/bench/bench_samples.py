@@ -74,7 +74,21 @@ def result(
         run_id=f"{problem}-{strategy}-{seed}",
     )
     usage = usage or Usage()
-    outcome = Outcome("0.1.0", ended, attempts, best, True, usage, usage.told, roles, elapsed_s)
+    working = [tried for tried in attempts if tried.assured_speedup is not None]
+    leader = max(working, key=lambda one: (one.assured_speedup or 0, -one.id), default=None)
+    outcome = Outcome(
+        "0.1.0",
+        ended,
+        attempts,
+        best,
+        None if leader is None or best is None else leader.id,
+        True,
+        frozenset(),
+        usage,
+        usage.told,
+        roles,
+        elapsed_s,
+    )
     return Result(cell, outcome)
 
 

@@ -150,6 +150,16 @@ def test_the_best_is_by_assured_speedup_and_the_older_on_ties() -> None:
     )
 
 
+def test_what_did_not_hold_in_the_final_check_is_no_progress() -> None:
+    found = result("a", kernel(2.0), (attempt(1, 50.0), attempt(2, 2.0)))
+    checked = found.outcome._replace(best_attempt=2, refuted=frozenset({1}))
+
+    assert 2.0 == metrics.attempts_to_best([found._replace(outcome=checked)])
+    assert pytest.approx([1.0, 2.0]) == metrics.best_by_attempt(
+        [found._replace(outcome=checked)], 2
+    )
+
+
 def test_best_by_attempt_is_a_geometric_mean_in_which_nothing_yet_is_1() -> None:
     course = metrics.best_by_attempt(RESULTS, 4)
 

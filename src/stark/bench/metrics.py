@@ -17,7 +17,7 @@ from stark.bench.results import Result
 from stark.core.base import Frozen
 from stark.core.usage import RoleUsage, Usage, by_role
 from stark.report.repairs import failures_repaired
-from stark.store import Attempted
+from stark.store import Attempted, Outcome
 
 REFERENCES = ("eager", "compile", "max-autotune")
 """Those that are always reported on, measured or not."""
@@ -200,22 +200,32 @@ def correct_share(results: Sequence[Result]) -> float | None:
 
 def attempts_to_best(results: Sequence[Result]) -> float | None:
     """Mean over runs with a correct kernel of how many attempts had finished when the best one did, it included."""
-    positions = []
-    for result in results:
-        attempts = result.outcome.attempts
-        best = _best(attempts)
-        if best is not None:
-            positions.append(1 + attempts.index(best))
+    positions = [
+        1 + [attempt.id for attempt in result.outcome.attempts].index(result.outcome.best_attempt)
+        for result in results
+        if result.outcome.best_attempt is not None
+    ]
     return fmean(positions) if positions else None
 
 
 def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
     """For k = 1 to `attempts`: the geometric mean of the runs' speedups against eager, had they ended after k attempts.
 
-    A run without a correct kernel so far counts as 1. So the last value is `of_all.geomean`.
+    As the search measured them, without those that did not hold in the final check; a run without a correct kernel so far
+    counts as 1. The last value is `of_all.geomean` but for what the final check measured otherwise.
     """
-    courses = [_course(result.outcome.attempts, attempts) for result in results]
+    courses = [_course(_standing(result.outcome), attempts) for result in results]
     return [geomean(values) for values in zip(*courses, strict=True)]
+
+
+def _standing(outcome: Outcome) -> list[Attempted]:
+    """The attempts, of which those that did not hold in the final check have failed."""
+    return [
+        attempt._replace(speedup_vs_eager=None, assured_speedup=None)
+        if attempt.id in outcome.refuted
+        else attempt
+        for attempt in outcome.attempts
+    ]
 
 
 def _course(attempts: Sequence[Attempted], length: int) -> list[float]:

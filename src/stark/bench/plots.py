@@ -33,7 +33,7 @@ def progress(report: Report, level: str) -> str:
     ticks = [(n, str(n)) for n in range(step, length + 1, step)]
     x = Axis("attempts", 0, length, ticks)
     y = powers("speedup vs eager, geomean", [v for c in courses.values() for v in c], base=2**0.5)
-    picture = Picture(f"Best speedup by attempt, {level}", x, y)
+    picture = Picture(f"Best speedup by attempt, as the search measured, {level}", x, y)
     for strategy, course in courses.items():
         picture.line(strategy, _colour(report, strategy), [(0, 1.0), *enumerate(course, start=1)])
     return picture.text()

@@ -45,8 +45,14 @@ class Outcome(NamedTuple):
     """What the final check measured of the fastest attempt that held in it; of a run without a final check what the
     search measured of its fastest."""
 
+    best_attempt: int | None
+    """The number of the attempt that `best` is of."""
+
     confirmed: bool
     """Whether there was a final check."""
+
+    refuted: frozenset[int]
+    """Attempts that did not hold in the final check."""
 
     usage: Usage
     """Calls, tokens and price; the time of waiting is not counted here."""
@@ -73,15 +79,23 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
         select(RunRow.body, RunRow.ended_reason).where(RunRow.id == run_id)
     ).one()
     checks = (PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
-    checked = connection.scalar(select(func.count()).select_from(PromotionRow).where(*checks))
+    checked = connection.execute(
+        select(PromotionRow.attempt, PromotionRow.assured_speedup).where(*checks)
+    ).all()
     elapsed_s = connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted))
     usage, told = _usage(connection, run_id, attempts)
+    best_attempt, best = (_held(connection, checks) if checked else _best(connection, counted)) or (
+        None,
+        None,
+    )
     return Outcome(
         version=run.body["version"],
         ended_reason=run.ended_reason,
         attempts=_attempts(connection, counted),
-        best=_held(connection, checks) if checked else _best(connection, counted),
+        best=best,
+        best_attempt=best_attempt,
         confirmed=bool(checked),
+        refuted=frozenset(attempt for attempt, speedup in checked if speedup is None),
         usage=usage,
         told=told,
         roles=read_spent(connection, Scope(run_id, attempts)).get(run_id, ()),
@@ -111,23 +125,27 @@ def _attempts(
     return tuple(Attempted(*row) for row in connection.execute(query))
 
 
-def _best(connection: Connection, counted: tuple[ColumnElement[bool], ...]) -> Correct | None:
-    """The fastest of the search. Ties go to the older attempt, as in the tree."""
-    body = connection.scalar(_fastest(NodeRow, counted))
-    return None if body is None else Correct.model_validate(body["evaluation"])
+def _best(
+    connection: Connection, counted: tuple[ColumnElement[bool], ...]
+) -> tuple[int, Correct] | None:
+    """The fastest attempt of the search. Ties go to the older one, as in the tree."""
+    row = connection.execute(_fastest(NodeRow, counted)).one_or_none()
+    return row and (row.attempt, Correct.model_validate(row.body["evaluation"]))
 
 
-def _held(connection: Connection, counted: tuple[ColumnElement[bool], ...]) -> Correct | None:
-    """The fastest of the final check."""
-    body = connection.scalar(_fastest(PromotionRow, counted))
-    return None if body is None else Correct.model_validate(body)
+def _held(
+    connection: Connection, counted: tuple[ColumnElement[bool], ...]
+) -> tuple[int, Correct] | None:
+    """The fastest attempt of the final check."""
+    row = connection.execute(_fastest(PromotionRow, counted)).one_or_none()
+    return row and (row.attempt, Correct.model_validate(row.body))
 
 
 def _fastest(
     table: type[NodeRow | PromotionRow], counted: tuple[ColumnElement[bool], ...]
 ) -> Select[Any]:
     return (
-        select(table.body)
+        select(table.attempt, table.body)
         .where(*counted, table.assured_speedup.is_not(None))
         .order_by(table.assured_speedup.desc(), table.attempt)
         .limit(1)
