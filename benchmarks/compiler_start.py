@@ -15,9 +15,9 @@ from pathlib import Path
 
 from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct, evidence
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.problems import load
 
 

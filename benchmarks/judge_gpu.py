@@ -21,9 +21,9 @@ from versus.cases import Case
 
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.problems import load
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 

@@ -29,8 +29,8 @@ from clocks import alike, methods, pictures, tables
 from clocks.findings import Findings, read
 from clocks.programs import COMPARED, SIZES, sizes
 
+from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import PROBLEM
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -72,7 +72,9 @@ async def _measure(options: argparse.Namespace, parts: list[str], findings: Find
     try:
         machine = await _machine(executor, options.device)
         if findings.machine not in ("", machine):
-            sys.exit(f"{findings.path} is of {findings.machine}; here is {machine}: leave out --more")
+            sys.exit(
+                f"{findings.path} is of {findings.machine}; here is {machine}: leave out --more"
+            )
         findings.machine = machine
         findings.command = "; ".join(filter(None, [findings.command, command(sys.argv[1:])]))
         findings.date = datetime.date.today().isoformat()

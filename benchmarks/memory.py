@@ -16,9 +16,9 @@ import threading
 import time
 from pathlib import Path
 
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors.local import local
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import as_candidate
 
 SOURCE = """

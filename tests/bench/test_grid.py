@@ -9,6 +9,7 @@ from stark.bench.grid import lay_out
 from stark.bench.suite import Suite, folders
 from stark.core.base import digest
 from stark.core.errors import UsageError
+from stark.core.judging import Limits, Tools
 from stark.core.usage import Budget
 from stark.store import Store
 
@@ -53,6 +54,8 @@ def test_the_same_request_leads_to_the_same_names() -> None:
         {"parallel": 2},
         {"start": "compiler"},
         {"window_tokens": 8000},
+        {"limits": Limits(build_s=600)},
+        {"tools": Tools(sanitizer=True)},
     ],
     ids=str,
 )
@@ -106,6 +109,6 @@ def test_a_default_name_holds_what_a_name_may_hold() -> None:
 def test_runs_keep_the_names_that_they_had_before_there_was_a_choice() -> None:
     _, (run, *_) = lay_out(SUITE, (1,), samples.terms(30))
 
-    later = {"start", "stop", "window_tokens"}
+    later = {"start", "stop", "window_tokens", "limits", "tools"}
     as_it_was = run.model_dump_json(exclude={"id", "created", "version", *later})
     assert run.id.endswith(digest(as_it_was)[:8])

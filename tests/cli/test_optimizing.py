@@ -13,6 +13,7 @@ from cli_samples import OPTIMIZE, Stark, verdict
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
@@ -117,6 +118,32 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     assert 0 == ended.code
     assert "goes on after 1 attempt" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+def test_a_run_that_goes_on_keeps_its_limits_and_tools(
+    stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[Limits, Tools]] = []
+
+    def open_executor(notation: str, limits: Limits, tools: Tools) -> FakeExecutor:
+        opened.append((limits, tools))
+        return executor
+
+    monkeypatch.setattr("stark.cli.optimizing.open_executor", open_executor)
+    settings = workplace / "stark.toml"
+    settings.write_text("[limits]\nbuild_s = 600\nmemory_gb = 8\n")
+    stark(*OPTIMIZE, "--attempts", "1", "--sanitizer")
+    settings.write_text("[limits]\nmemory_gb = 32\n")
+
+    assert 0 == stark("resume", "last", "--attempts", "2", "--counters").code
+    settings.unlink()
+    assert 0 == stark("resume", "last", "--attempts", "3").code
+
+    assert [
+        (Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)),
+        (Limits(build_s=600, memory_gb=32), Tools(counters=True, sanitizer=True)),
+        (Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)),
+    ] == opened
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 
 pytest.importorskip("torch")
 

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from stark.core.evaluation import Correct, TimedOut
+from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import BuildFailed, Correct, Incorrect
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.languages import language
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 

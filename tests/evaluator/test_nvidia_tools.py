@@ -9,9 +9,9 @@ import pytest_asyncio
 
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Effort, Evaluation, Incorrect, explain
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits, Tools
 
 pytest.importorskip("torch")
 

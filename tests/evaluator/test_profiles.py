@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from stark.core.evaluation import Correct
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.profile import OUTSIDE
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.languages import language
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 

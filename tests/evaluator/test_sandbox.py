@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from escape_samples import ESCAPES, SECRET, victims
 from stark.core.evaluation import BuildFailed, Correct, Crashed, Evaluation
+from stark.core.judging import Limits
 from stark.evaluator.candidate.sandbox.layers import LAYERS, offered
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")

@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from stark.core.evaluation import Correct, Incorrect, Rejected
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import PROBLEM, as_candidate
 
 pytest.importorskip("torch")

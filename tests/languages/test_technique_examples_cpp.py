@@ -9,8 +9,8 @@ import pytest_asyncio
 import technique_samples as samples
 
 from stark.core.evaluation import Correct
+from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Limits
 from stark.languages import LANGUAGES
 from stark.languages.technique import Technique
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from stark import __version__
@@ -16,6 +16,7 @@ from stark.bench.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
+from stark.core.judging import Limits, Tools
 from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start
 from stark.core.usage import Budget
 from stark.store import Store
@@ -38,6 +39,8 @@ class Terms:
 
     start: Start = "reference"
     window_tokens: int = WINDOW_TOKENS
+    limits: Limits = field(default_factory=Limits)
+    tools: Tools = field(default_factory=Tools)
 
 
 def lay_out(
@@ -131,11 +134,15 @@ def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) 
         parallel=terms.parallel,
         start=terms.start,
         window_tokens=terms.window_tokens,
+        limits=terms.limits,
+        tools=terms.tools,
         version=__version__,
     )
     # What is as it always was is left out, so that runs keep the names they had before there was a choice.
     unnamed = {"id", "created", "version", "stop"}
     unnamed |= {"start"} if run.start == "reference" else set()
     unnamed |= {"window_tokens"} if run.window_tokens == WINDOW_TOKENS else set()
+    unnamed |= {"limits"} if run.limits == Limits() else set()
+    unnamed |= {"tools"} if run.tools == Tools() else set()
     content = digest(run.model_dump_json(exclude=unnamed))[:8]
     return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

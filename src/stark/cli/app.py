@@ -121,7 +121,7 @@ def optimize(
     from stark.cli.optimizing import optimize as begin
     from stark.cli.requests import course, refuse_beside_replay, refuse_unused_models
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     if replay is not None:
         refuse_beside_replay(_options(context))
@@ -167,7 +167,7 @@ def resume(
     """Go on with RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
     from stark.cli.optimizing import resume as go_on
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     budget = budget_flags(attempts, tokens, dollars, minutes)
     settings = load_settings({"store": store, "budget": budget})
@@ -199,7 +199,7 @@ def evaluate(
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
     from stark.cli.evaluating import evaluate as judge
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     settings = load_settings(
         {"language": language, "executor": executor, "kernelbench": kernelbench}

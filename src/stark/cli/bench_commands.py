@@ -125,7 +125,7 @@ def kernelbench(
     from stark.cli.benching import Way, begin, names, numbers
     from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     models = role_flags(plan_model, code_model, debug_model)
     refuse_unused_models(models, names(strategy))
@@ -192,7 +192,7 @@ def folder(
     from stark.cli.benching import Way, begin, names
     from stark.cli.requests import course, refuse_unused_models
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     models = role_flags(plan_model, code_model, debug_model)
     refuse_unused_models(models, names(strategy))
@@ -236,7 +236,7 @@ def resume(
     from stark.cli.benching import Way
     from stark.cli.benching import resume as go_on
     from stark.cli.settings import load_settings
-    from stark.evaluator.protocol import Tools
+    from stark.core.judging import Tools
 
     total = budget_flags(total_attempts, total_tokens, total_dollars, total_minutes)
     tools = Tools(counters=counters, sanitizer=sanitizer)

@@ -37,9 +37,9 @@ from stark.cli.settings import Settings
 from stark.core.bench import Bench
 from stark.core.counted import counted
 from stark.core.errors import ModelRefused, StarkError, UsageError
+from stark.core.judging import Tools
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Tools
 from stark.optimize import check_compiler
 from stark.store import Store, without_password
 from stark.strategies import strategy
@@ -58,6 +58,7 @@ class Way(NamedTuple):
     output: Path | None
     as_json: bool
     tools: Tools
+    """Of a new bench's runs; of one that goes on, beside their own."""
 
 
 def begin(
@@ -81,6 +82,8 @@ def begin(
         parallel=settings.parallel,
         start=course.start,
         window_tokens=course.window_tokens,
+        limits=limits(settings),
+        tools=way.tools,
     )
     bench, runs = lay_out(suite, range(1, seeds + 1), terms, name)
     check_compiler(runs[0])  # of one language and one start, as all of them are
@@ -88,7 +91,7 @@ def begin(
     models = ModelDoor(way.model_slots)
     for chosen in terms.models.values():
         models.open(chosen)
-    executor = open_executor(settings.executor, limits(settings), way.tools)
+    executor = open_executor(terms.executor, terms.limits, terms.tools)
     with Store.open(settings.store) as store:
         bench = enter(store, bench, runs)
         return _work(bench, store, executor, models, way, settings)
@@ -107,7 +110,10 @@ def resume(name: str, way: Way, settings: Settings) -> int:
         some = [store.run(run_id) for run_id in firsts.values()]
         for run in some:
             models.open(run.models)
-        executor = open_executor(some[0].executor, limits(settings), way.tools)
+        first = some[0]  # all were begun alike
+        executor = open_executor(
+            first.executor, limits(settings, first.limits), first.tools | way.tools
+        )
         return _work(bench, store, executor, models, way, settings)
 
 

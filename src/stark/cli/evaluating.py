@@ -18,10 +18,10 @@ from stark.core.counted import counted
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
+from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import open_executor
-from stark.evaluator.protocol import Tools
 from stark.languages import LANGUAGES, Language, language
 from stark.problems import load
 from stark.report.document import evaluation_summary

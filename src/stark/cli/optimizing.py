@@ -20,10 +20,10 @@ from stark.cli.requests import (
 from stark.cli.session import Session
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
+from stark.core.judging import Tools
 from stark.core.run import Run
 from stark.core.usage import Budget, Usage
 from stark.evaluator.executors import Executor, open_executor
-from stark.evaluator.protocol import Tools
 from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
 from stark.replies import LiveReplies, RecordedReplies, Replies
@@ -56,12 +56,12 @@ def optimize(
         taken = {summary.id for summary in store.summaries()}
         replies: Replies
         if recording is not None:
-            run, chosen = replayed_run(recording, loaded, settings, taken)
+            run, chosen = replayed_run(recording, loaded, settings, taken, tools)
             chosen, replies = following(recording, chosen)
             executor = RecordedCompiler(executor, recording)
         else:
             assert loaded is not None
-            run, chosen = new_run(loaded, settings, seed, taken, course)
+            run, chosen = new_run(loaded, settings, seed, taken, course, tools)
             replies = LiveReplies.open(run.models)
         return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
 
@@ -79,13 +79,14 @@ def resume(
 ) -> int:
     """Go on with a run, with the changed limits and models if there are any; returns the exit code.
 
-    `tools`, `stop` and `models` are for this session; the run as it is stored keeps its own.
+    `stop`, `models`, limits of candidates that are set, and `tools` beside the run's own, are for this session; the run as it
+    is stored keeps its own.
     """
     if output is not None:
         check_file(output)
     with Store.open(settings.store) as store:
         run = _with_models(store.run(run_id), models)
-        executor = open_executor(run.executor, limits(settings), tools)
+        executor = open_executor(run.executor, limits(settings, run.limits), run.tools | tools)
         chosen, replies, executor = _taken_up(run, replay, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         _refuse_less_than_used(store, run.id, changed)

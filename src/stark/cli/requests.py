@@ -17,10 +17,10 @@ from typing import NamedTuple
 from stark import __version__
 from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start, Stop
 from stark.core.usage import Budget
-from stark.evaluator.protocol import Limits
 from stark.languages import Language, best_for, language
 from stark.languages.base import DeviceKind
 from stark.recording import Recording
@@ -31,6 +31,8 @@ NO_MODEL = (
     "no model is given: write `--model anthropic:NAME` (or openai:, google:, openrouter:, ollama:NAME, "
     "exec:COMMAND), set STARK_MODEL, or try `make demo`, which replays a recorded run without any model"
 )
+
+USUAL_LIMITS, NO_TOOLS = Limits(), Tools()
 
 BESIDE_REPLAY = (
     "problem",
@@ -95,6 +97,7 @@ def new_run(
     seed: int | None,
     taken: Collection[str],
     course: Course = USUAL,
+    tools: Tools = NO_TOOLS,
 ) -> Requested:
     """A run as the settings have it; `taken` are the ids there are."""
     chosen = strategy(settings.strategy)
@@ -112,13 +115,19 @@ def new_run(
         start=course.start,
         stop=course.stop,
         window_tokens=course.window_tokens,
+        limits=limits(settings),
+        tools=tools,
         version=__version__,
     )
     return Requested(run, chosen)
 
 
 def replayed_run(
-    recording: Recording, problem: Problem | None, settings: Settings, taken: Collection[str]
+    recording: Recording,
+    problem: Problem | None,
+    settings: Settings,
+    taken: Collection[str],
+    tools: Tools = NO_TOOLS,
 ) -> Requested:
     """A run that follows a recording: its problem, language, strategy, seed and attempts."""
     if recording.left_out is not None:
@@ -152,6 +161,8 @@ def replayed_run(
             "budget": Budget(attempts=recorded_attempts(recording)),
             "parallel": 1,
             "stop": "budget",
+            "limits": limits(settings),
+            "tools": tools,
             "version": __version__,
         }
     )
@@ -232,9 +243,9 @@ def is_local(executor: str) -> bool:
     return executor.partition(":")[0] == "local"
 
 
-def limits(settings: Settings) -> Limits:
-    """The bounds for candidates."""
-    return Limits(**settings.limits.model_dump())
+def limits(settings: Settings, begun_with: Limits = USUAL_LIMITS) -> Limits:
+    """The bounds for candidates: those that are set, the rest as a run began with them."""
+    return begun_with.model_copy(update=settings.limits.model_dump(exclude_unset=True))
 
 
 def new_id(problem: Problem, taken: Collection[str]) -> str:

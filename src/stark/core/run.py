@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from stark.core.base import Frozen
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.usage import Budget
 
@@ -56,6 +57,12 @@ class Run(Frozen):
     stop: Stop = "budget"
     window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
     """How long a prompt may be, by the estimate of `core.usage`. What is left out for it is kept with the call."""
+
+    limits: Limits = Limits()
+    """Of each candidate."""
+
+    tools: Tools = Tools()
+    """What correct candidates are run under as well."""
 
     version: str
     """Of STARK."""

@@ -16,8 +16,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stark.core.judging import Limits
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 LIMITS = Limits(

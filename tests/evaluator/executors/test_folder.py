@@ -10,6 +10,7 @@ import pytest
 from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Evaluation
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import folder, open_executor
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
@@ -20,7 +21,6 @@ from stark.evaluator.protocol import (
     Compiled,
     Describe,
     Evaluated,
-    Limits,
     NotCompiled,
     ProblemRefused,
 )

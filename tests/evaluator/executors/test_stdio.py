@@ -11,9 +11,10 @@ import pytest
 
 from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.evaluation import Correct
+from stark.core.judging import Limits
 from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated, Limits
+from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 

@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.candidate import Candidate
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.judge.attempt import Attempt, OnTheClock
-from stark.evaluator.protocol import Evaluate, Limits
+from stark.evaluator.protocol import Evaluate
 
 LIMIT_S = 0.05
 

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError  # noqa: E402
+from stark.core.judging import Limits  # noqa: E402
 from stark.core.measurement import Measurement  # noqa: E402
 from stark.evaluator.judge import server  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
@@ -19,7 +20,6 @@ from stark.evaluator.judge.problem.twin import ran_out  # noqa: E402
 from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
 from stark.evaluator.judge.room import Room  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
-from stark.evaluator.protocol import Limits  # noqa: E402
 from stark.testing.candidates import PROBLEM  # noqa: E402
 from stark.testing.nodes import DEVICE, measurement  # noqa: E402
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from stark.core.errors import UsageError
+from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits, Tools
 
 
 def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Effort, Evaluation
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.protocol import (
@@ -33,11 +34,9 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
-    Limits,
     NotCompiled,
     ProblemRefused,
     RequestRefused,
-    Tools,
     answer_adapter,
     request_adapter,
     request_id,
@@ -58,6 +57,9 @@ STALE_S = 600.0
 IN_FLIGHT = 8
 
 
+PARTS = ("requests", "results", "claims")
+
+
 class FolderExecutor:
     """The orchestrator's side: writes requests and waits for results, however long it takes."""
 
@@ -70,7 +72,7 @@ class FolderExecutor:
         """Whether it was said that no worker is there; it is said once, and again after an answer."""
 
         try:
-            for name in ("requests", "results", "claims"):
+            for name in PARTS:
                 (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
@@ -191,7 +193,8 @@ def require_requests(folder: Path) -> None:
         raise UsageError(
             f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
         )
-    if not all(os.access(folder / name, os.W_OK) for name in ("requests", "results", "claims")):
+    there = [place for name in PARTS if (place := folder / name).exists()]
+    if not all(os.access(place, os.W_OK) for place in (folder, *there)):
         raise UsageError(f"nothing can be written to {folder}; let this user write there")
 
 

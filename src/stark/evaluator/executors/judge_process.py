@@ -29,8 +29,9 @@ from stark.evaluator.protocol import (
     answer_adapter,
 )
 
-START_S = 180.0
-"""Importing torch and measuring the device take seconds; a remote queue may take longer."""
+START_S = 900.0
+"""Importing torch and measuring the device take seconds. But a remote queue may take longer, and the device is first waited for, which
+another judge's final check may have for minutes."""
 
 LONGEST_LINE = 256 << 20
 STDERR_LINES = 20

@@ -6,8 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import Limits, Tools
 
 
 def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, JudgeDied, JudgeUnavailable, ProblemError
 from stark.core.evaluation import Crashed, Effort, Evaluation
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
@@ -28,10 +29,8 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
-    Limits,
     NotCompiled,
     ProblemRefused,
-    Tools,
 )
 
 TRIES_ALONE = 3

@@ -21,11 +21,12 @@ from stark.core.evaluation import (
     Rejected,
     TimedOut,
 )
+from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.compile_errors import is_compile_error
 from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.processes.children import Child, ChildFailed
-from stark.evaluator.protocol import Evaluate, Limits
+from stark.evaluator.protocol import Evaluate
 
 
 class Verdict(Exception):

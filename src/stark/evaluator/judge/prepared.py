@@ -15,6 +15,7 @@ import torch
 
 from stark.core.device import Device
 from stark.core.errors import ProblemError
+from stark.core.judging import Limits
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.profile import Profile
@@ -39,7 +40,6 @@ from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.timing.rounds import time_alone
 from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
-from stark.evaluator.protocol import Limits
 
 NOMINAL_TRIALS = 2
 """How many sets of the problem's own inputs every candidate is verified on, beside the regimes."""

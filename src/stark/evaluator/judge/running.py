@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from stark.core.errors import ProblemError
+from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.processes.children import (
@@ -20,7 +21,6 @@ from stark.evaluator.judge.processes.children import (
 )
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.protocol import Limits
 
 EAGER = "eager"
 COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotune"}

@@ -19,6 +19,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
+from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
@@ -55,7 +56,6 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     NotCompiled,
     ProblemRefused,
-    Tools,
     request_adapter,
 )
 

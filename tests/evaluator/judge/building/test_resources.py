@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.candidate import Candidate
+from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.resources import (
@@ -17,7 +18,6 @@ from stark.evaluator.judge.building.resources import (
     spilled_bytes,
 )
 from stark.evaluator.judge.processes.children import Forkserver
-from stark.evaluator.protocol import Limits
 from stark.languages import language
 from stark.testing.nodes import DEVICE
 

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
+from stark.core.judging import Limits
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.compile_errors import PASSES_FAILED
 from stark.evaluator.judge.building.complaints import first_errors
@@ -31,7 +32,6 @@ from stark.evaluator.judge.processes.children import (
     Forkserver,
 )
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.protocol import Limits
 from stark.languages import language
 
 BUILD_MEMORY_GB = 32.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 from stark.core.evaluation import Correct, Evaluation, Incorrect
+from stark.core.judging import Tools
 from stark.evaluator.judge.tools import sanitizer
 from stark.evaluator.judge.tools.counters import kernel_counters
 from stark.evaluator.judge.tools.running import NotRun, Target
-from stark.evaluator.protocol import Tools
 
 ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer look at GPUs only"
 

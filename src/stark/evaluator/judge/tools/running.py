@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.evaluate import architecture_of
 from stark.evaluator.judge.prepared import PreparedReference
@@ -25,7 +26,6 @@ from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.shared import DEVICE_SHARE
-from stark.evaluator.protocol import Limits
 from stark.languages import language
 from stark.languages.tools import of_cuda
 
