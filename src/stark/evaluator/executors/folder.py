@@ -19,20 +19,12 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.judging import Limits, Tools
-from stark.core.problem import Problem
-from stark.core.reference import Reference
+from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
-    Compiled,
-    Describe,
-    Described,
-    Evaluate,
     Evaluated,
     NotCompiled,
     ProblemRefused,
@@ -60,14 +52,13 @@ IN_FLIGHT = 8
 PARTS = ("requests", "results", "claims")
 
 
-class FolderExecutor:
+class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results, however long it takes."""
 
     def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
         """Makes the folder. Raises UsageError where that is not possible."""
+        super().__init__(limits, tools)
         self._folder = folder
-        self._limits = limits
-        self._tools = tools or Tools()
         self._told = False
         """Whether it was said that no worker is there; it is said once, and again after an answer."""
 
@@ -78,37 +69,6 @@ class FolderExecutor:
             raise UsageError(
                 f"{folder} cannot hold requests: {error.strerror}; choose another --executor folder:PATH"
             ) from error
-
-    async def describe(self, problem: Problem) -> Reference:
-        """Have a worker measure the reference."""
-        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
-        assert isinstance(answer, Described)
-        return answer.reference
-
-    async def evaluate(
-        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
-    ) -> Evaluation:
-        """Have a worker judge one candidate."""
-        request = Evaluate(
-            id="",
-            problem=problem,
-            candidate=candidate,
-            limits=self._limits,
-            effort=effort,
-            tools=self._tools,
-        )
-        answer = await self._ask(request)
-        assert isinstance(answer, Evaluated)
-        return answer.evaluation
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """Have a worker ask PyTorch's compiler."""
-        request = Compile(id="", problem=problem, language=language, limits=self._limits)
-        answer = await self._ask(request)
-        if isinstance(answer, NotCompiled):
-            raise CompilerRefused(answer.reason)
-        assert isinstance(answer, Compiled)
-        return answer.candidate
 
     async def close(self) -> None:
         """Nothing was started."""

@@ -13,23 +13,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, JudgeDied, JudgeUnavailable, ProblemError
-from stark.core.evaluation import Crashed, Effort, Evaluation
+from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
+from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
-from stark.core.problem import Problem
-from stark.core.reference import Reference
+from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.executors.judge_process import JudgeProcess, start_judge
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
-    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
-    NotCompiled,
     ProblemRefused,
 )
 
@@ -147,7 +142,7 @@ class Judge:
             return self.process
 
 
-class StdioExecutor:
+class StdioExecutor(RequestingExecutor):
     """Several judges, each behind a command of its own.
 
     A request goes to the one with the least to do, where a problem that it does not have ready counts as something
@@ -160,9 +155,8 @@ class StdioExecutor:
         limits: Limits | None = None,
         tools: Tools | None = None,
     ) -> None:
+        super().__init__(limits, tools)
         self._judges = [Judge(command) for command in commands]
-        self._limits = limits or Limits()
-        self._tools = tools or Tools()
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
 
@@ -176,37 +170,6 @@ class StdioExecutor:
         for judge, end in zip(self._judges, ends, strict=True):
             if isinstance(end, JudgeUnavailable):
                 self._give_up(judge)
-
-    async def describe(self, problem: Problem) -> Reference:
-        """Measure the reference on the least busy judge."""
-        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
-        assert isinstance(answer, Described)
-        return answer.reference
-
-    async def evaluate(
-        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
-    ) -> Evaluation:
-        """Judge one candidate on the least busy judge."""
-        request = Evaluate(
-            id="",
-            problem=problem,
-            candidate=candidate,
-            limits=self._limits,
-            effort=effort,
-            tools=self._tools,
-        )
-        answer = await self._ask(request)
-        assert isinstance(answer, Evaluated)
-        return answer.evaluation
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """Have the least busy judge ask PyTorch's compiler."""
-        request = Compile(id="", problem=problem, language=language, limits=self._limits)
-        answer = await self._ask(request)
-        if isinstance(answer, NotCompiled):
-            raise CompilerRefused(answer.reason)
-        assert isinstance(answer, Compiled)
-        return answer.candidate
 
     async def answer(self, request: AnyRequest) -> Answer:
         """What the judges answer to a request as it is: within its own limits, and under an id of this executor's.
