@@ -84,6 +84,8 @@ class Findings:
             ("identical", Alike, self.alike),
             ("methods", Compared, self.compared),
         ):
+            if not rows:
+                continue
             path = self.path.with_name(f"{self.path.stem}-{name}.csv")
             with path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, [each.name for each in fields(kind)])
