@@ -10,7 +10,7 @@ import loop_samples as samples
 from stark.agents.fitting import least_tokens
 from stark.core.call import Message
 from stark.core.candidate import Candidate
-from stark.core.errors import ProblemError, PromptRefused, UsageError
+from stark.core.errors import ModelRefused, ProblemError, PromptRefused, UsageError
 from stark.core.evaluation import Effort, Evaluation, Unusable
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Usage, estimated_tokens, utf8_bytes
@@ -19,7 +19,7 @@ from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU, correct
-from stark.testing.replies import team_reply
+from stark.testing.replies import role_of, team_reply
 
 
 @pytest.fixture
@@ -227,9 +227,36 @@ async def test_a_conversation_that_the_model_refuses_fails_its_attempt_alone(sto
 
     assert "2 attempts made" == reason
     first, second = tree.nodes
-    assert isinstance(first.evaluation, Unusable) and "plan" == first.role
+    assert isinstance(first.evaluation, Unusable)
     assert "the conversation is too long for scripted" == first.evaluation.reason
     assert second.works
+
+
+async def test_a_plan_stays_where_the_model_refuses_to_code(store: Store) -> None:
+    def codes_nothing(messages: tuple[Message, ...]) -> str:
+        if "code" == role_of(messages):
+            raise PromptRefused("the conversation is too long for scripted")
+        return team_reply(messages)
+
+    replies, _ = samples.scripted(codes_nothing)
+
+    tree, _ = await samples.work(store, samples.run(attempts=1), FakeExecutor(), replies)
+
+    (node,) = tree.nodes
+    assert ("code", "unusable", 1) == (node.role, node.evaluation.status, node.usage.calls)
+    assert node.plan is not None
+
+
+async def test_a_model_that_answers_no_conversation_stops_the_run(store: Store) -> None:
+    def never(messages: tuple[Message, ...]) -> str:
+        raise PromptRefused("the conversation is too long for scripted")
+
+    replies, model = samples.scripted(never)
+
+    with pytest.raises(ModelRefused, match="too long for scripted"):
+        await samples.work(store, samples.run(attempts=30), FakeExecutor(), replies)
+
+    assert 3 == len(model.asked)
 
 
 async def test_a_language_that_the_device_cannot_run_is_refused_before_anything_is_paid(

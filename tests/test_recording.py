@@ -10,7 +10,7 @@ import pytest
 import loop_samples as samples
 from stark.core.call import Message
 from stark.core.candidate import Candidate
-from stark.core.errors import ModelRefused, RecordingError, UsageError
+from stark.core.errors import ModelRefused, PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.problem import Problem
@@ -53,7 +53,8 @@ async def followed(
     with Store.open("sqlite://") as store:
         store.create_run(run)
         following = replace(strategy(run.strategy), policy=Recorded(recording.selections))
-        replies, watch = RecordedReplies(recording.calls), samples.Notes()
+        replies = RecordedReplies(recording.calls, recording.unusable)
+        watch = samples.Notes()
         tree, _ = await optimize(run, following, store, FakeExecutor(judge), replies, watch)
         return tree
 
@@ -121,6 +122,24 @@ async def test_replies_that_were_unusable_are_so_again(store: Store) -> None:
 
     assert [node.evaluation for node in store.nodes(run.id)] == [n.evaluation for n in tree.nodes]
     assert {"unusable"} == {node.evaluation.status for node in tree.nodes}
+
+
+async def test_a_conversation_that_was_refused_is_so_again(store: Store) -> None:
+    def objects_to_the_third(messages: tuple[Message, ...]) -> str:
+        if 5 == len(model.asked):
+            raise PromptRefused("too long")
+        return samples.team_reply(messages)
+
+    run = samples.run(attempts=4)
+    store.create_run(run)
+    replies, model = samples.scripted(objects_to_the_third)
+    await optimize(run, strategy("stark"), store, FakeExecutor(), replies, samples.Notes())
+
+    tree = await followed(record(store, run), invented)
+
+    refused = [node.id for node in tree.nodes if node.evaluation.status == "unusable"]
+    assert [n.id for n in store.nodes(run.id) if n.candidate is None] == refused != []
+    assert work_of(tuple(store.nodes(run.id))) == work_of(tree.nodes)
 
 
 async def test_following_costs_tokens_in_the_books_and_no_money(store: Store) -> None:

@@ -13,7 +13,7 @@ import loop_samples as samples
 from stark.core.call import Call, Message
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelRefused, StoreError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Evaluation, Incorrect
 from stark.core.usage import Budget
 from stark.store import Store
 from stark.testing.executor import FakeExecutor, invented
@@ -168,6 +168,31 @@ async def test_a_run_that_ended_goes_on_with_a_larger_budget(store: Store) -> No
     assert first.nodes == tree.nodes[:5]
     assert 9 == len(store.nodes(run.id))
     assert reference == store.reference(run.id), "it is measured once"
+
+
+@pytest.mark.parametrize("attempts", [6, 12])
+async def test_a_final_check_that_was_interrupted_goes_on_with_its_leaders(
+    store: Store, attempts: int
+) -> None:
+    """With a larger budget the run goes on, and what did not hold leads nothing any more."""
+
+    def dies_in_the_second_check(candidate: Candidate) -> Evaluation:
+        if len(executor.promoted) == 1:
+            return Incorrect(error="wrong at times")
+        if executor.promoted:
+            raise JudgeUnavailable("no judge answers: start one")
+        return correct(1 / len(executor.evaluated))  # each faster than the one before
+
+    run, executor = samples.run(attempts=6), FakeExecutor(dies_in_the_second_check)
+    with pytest.raises(JudgeUnavailable):
+        await samples.work(store, run, executor)
+    assert [6] == list(store.promotions(run.id))
+    run = run.model_copy(update={"budget": Budget(attempts=attempts)})
+
+    tree, _ = await samples.work(store, run, FakeExecutor(lambda _: Incorrect(error="wrong")))
+
+    assert ({5, 6} if attempts == 6 else {4, 5, 6}) == set(store.promotions(run.id))
+    assert (attempts == 6) == tree.works(6)
 
 
 async def test_a_run_that_goes_on_has_not_ended(store: Store) -> None:

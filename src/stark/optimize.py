@@ -17,7 +17,13 @@ from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.call import Call, Fit, Message, Reply
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, ProblemError, PromptRefused, UsageError
+from stark.core.errors import (
+    CompilerRefused,
+    ModelRefused,
+    ProblemError,
+    PromptRefused,
+    UsageError,
+)
 from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
@@ -31,6 +37,9 @@ from stark.search.tree import Tree
 from stark.stopping import enough
 from stark.store import Store
 from stark.strategies import Strategy
+
+MOST_REFUSED = 3
+"""Conversations that are refused before a first one is answered; then the run stops, rather than fail in all its attempts."""
 
 
 class Watch(Watcher, Protocol):
@@ -132,13 +141,19 @@ class _Session:
         self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
         self.replies, self.watch, self.reference = replies, watch, reference
         self._shared_limit = shared_limit
-        nodes = as_checked(store.nodes(run.id), store.promotions(run.id))
+        nodes = store.nodes(run.id)
         self.tree = Tree.replay(reference.eager.latency_ms, nodes)
         paid = [call.reply.usage for call in store.calls(run.id)]
         self.usage = sum(paid, Usage())
         self.told = sum((usage.told for usage in paid), Usage())
+        self._refused = 0
         self._earlier_s = store.elapsed_s(run.id)
         self._begin_s = time.monotonic()
+        if (
+            self.own_limit() is None
+        ):  # else only its final check may not be through, of the leaders that it began with
+            believed = as_checked(nodes, store.promotions(run.id))
+            self.tree = Tree.replay(reference.eager.latency_ms, believed)
 
     async def work(self) -> str:
         """Keep `parallel` attempts in flight until a limit is reached; returns that limit."""
@@ -208,10 +223,7 @@ class _Session:
             window_tokens=self.run.window_tokens,
         )
         letters = _Correspondence(self, attempt)
-        try:
-            draft = await self.strategy.team.write(work, letters.ask)
-        except PromptRefused as refusal:
-            draft = Draft(role=letters.role, fault=str(refusal))
+        draft = await self.strategy.team.write(work, letters.ask)
         make = partial(self._node, attempt, selection, draft, letters.usage)
         if draft.source is None:
             return make(None, Unusable(reason=draft.fault))
@@ -268,6 +280,12 @@ class _Session:
             usage=usage,
         )
 
+    def count_refused(self, refusal: PromptRefused) -> None:
+        """Raises ModelRefused where no conversation of the run gets an answer: it is not about the one."""
+        self._refused += 1
+        if self._refused >= MOST_REFUSED and not self.usage.calls:
+            raise ModelRefused(str(refusal)) from refusal
+
     def _limit(self) -> str | None:
         return self.own_limit() or self._shared_limit()
 
@@ -292,21 +310,21 @@ class _Correspondence:
         self._session, self._attempt = session, attempt
         self._stored = {call.turn: call for call in session.store.calls(session.run.id, attempt)}
         self._turn = 0
-        self.role = ""
-        """Of the last question."""
-
         self.usage = Usage()
 
     async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
         """The reply to this attempt's next question."""
         session, turn = self._session, self._turn
         self._turn += 1
-        self.role = role
         session.watch.stepped(self._attempt, role)
         if turn in self._stored:
             reply = self._stored[turn].reply
         else:
-            reply = await session.replies.reply(self._attempt, turn, role, messages)
+            try:
+                reply = await session.replies.reply(self._attempt, turn, role, messages)
+            except PromptRefused as refusal:
+                session.count_refused(refusal)
+                raise
             call = Call(
                 attempt=self._attempt,
                 turn=turn,

@@ -49,6 +49,14 @@ class Recording(Frozen):
         """The models that answered, as they were recorded."""
         return ", ".join(sorted({call.reply.model for call in self.calls}))
 
+    @property
+    def unusable(self) -> dict[int, str]:
+        """The attempts of which no candidate came, with the reason."""
+        evaluations = {node.id: node.evaluation for node in self.nodes}
+        return {
+            id: found.reason for id, found in evaluations.items() if isinstance(found, Unusable)
+        }
+
     def without_problem(self) -> Recording:
         """The same with a line in place of the problem's text, in the run and in every prompt.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from stark.core.call import Call, Message, Reply
-from stark.core.errors import RecordingError
+from stark.core.errors import PromptRefused, RecordingError
 from stark.core.run import RoleModel
 from stark.models import Model, open_model
 
@@ -55,14 +55,18 @@ class LiveReplies:
 class RecordedReplies:
     """Gives the replies of a recorded run by attempt and turn; nothing is asked and nothing paid."""
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[Call], unusable: Mapping[int, str] | None = None) -> None:
+        """`unusable` has the attempts of which no candidate came, with the reason."""
         self._calls = {(call.attempt, call.turn): call for call in calls}
+        self._unusable = unusable or {}
 
     async def reply(
         self, attempt: int, turn: int, role: str, messages: tuple[Message, ...]
     ) -> Reply:
         """The recorded reply, with its tokens but no price."""
         call = self._calls.get((attempt, turn))
+        if call is None and attempt in self._unusable:
+            raise PromptRefused(self._unusable[attempt])
         if call is None or call.role != role:
             raise RecordingError(
                 f"the recording has no reply of the {role} role for attempt {attempt}, turn {turn + 1}; "

@@ -10,7 +10,7 @@ from stark.agents import roles
 from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.window import RoleName, lone_window, window
-from stark.core.errors import ReplyError
+from stark.core.errors import PromptRefused, ReplyError
 from stark.core.node import Selection
 from stark.core.plan import Edit, Plan
 from stark.core.problem import Problem
@@ -85,7 +85,7 @@ class PlanCodeDebug:
             plan = await roles.plan(ask, work.brief("plan", alone=not self.memory))
             draft = Draft(role="code", plan=plan)
             source, edits = await roles.code(ask, work.brief("code", alone=not self.memory), plan)
-        except ReplyError as fault:
+        except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))
         return replace(draft, source=source, edits=edits)
 
@@ -94,7 +94,7 @@ class PlanCodeDebug:
         draft = Draft(role="debug", plan=failing.plan)
         try:
             source = await roles.debug(ask, work.brief("debug", alone=not self.memory))
-        except ReplyError as fault:
+        except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))
         return replace(draft, source=source)
 
@@ -110,6 +110,6 @@ class Solo:
         """One reply, one candidate."""
         try:
             source = await roles.solo(ask, work.brief("solo", alone=not self.memory))
-        except ReplyError as fault:
+        except (ReplyError, PromptRefused) as fault:
             return Draft(role="solo", fault=str(fault))
         return Draft(role="solo", source=source)

@@ -93,8 +93,8 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     stored = store.bench(bench.name)
     if (stored.cells, stored.attempts) != (bench.cells, bench.attempts):
         raise UsageError(
-            f"the store has another bench {bench.name}, with other problems, strategies, seeds, models or "
-            f"budget; go on with it by `stark bench resume {bench.name}`, or choose another --name"
+            f"the store has another bench {bench.name}, with other problems, strategies, seeds, models, "
+            f"budget, limits or tools; go on with it by `stark bench resume {bench.name}`, or choose another --name"
         )
     store.set_bench_budget(bench.name, bench.budget)
     return stored.model_copy(update={"budget": bench.budget})

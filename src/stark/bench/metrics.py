@@ -219,10 +219,11 @@ def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
 
 
 def _standing(outcome: Outcome) -> list[Attempted]:
-    """The attempts, of which those that did not hold in the final check have failed."""
+    """The attempts, of which those that did not hold in the final check have failed; all, where nothing held."""
+    nothing_held = outcome.confirmed and outcome.best is None
     return [
         attempt._replace(speedup_vs_eager=None, assured_speedup=None)
-        if attempt.id in outcome.refuted
+        if nothing_held or attempt.id in outcome.refuted
         else attempt
         for attempt in outcome.attempts
     ]

@@ -82,6 +82,7 @@ class BenchSession:
         self._account = Account.of_store(store, bench)
         self._waiting: Iterator[Cell] = iter(())
         self._begun = store.begun()
+        self._ended_before = {s.id: s.ended_reason for s in store.summaries()}
         self._unreachable = 0
         """Runs in a row that no model answered."""
 
@@ -112,8 +113,15 @@ class BenchSession:
         no more than their final check.
         """
         while (cell := next(self._waiting, None)) is not None:
-            if self._account.limit() is None or cell.run_id in self._begun:
+            if self._ended_meanwhile(cell):
+                self._watch.left(cell, "another session has ended it", ended=True)
+            elif self._account.limit() is None or cell.run_id in self._begun:
                 await self._fill(cell)
+
+    def _ended_meanwhile(self, cell: Cell) -> bool:
+        """Whether another session that works on this bench has ended the run since this one began."""
+        reason = self._store.ended_reason(cell.run_id)
+        return reason is not None and reason != self._ended_before.get(cell.run_id)
 
     async def _fill(self, cell: Cell) -> None:
         """Work on one run. What is wrong with its problem ends it; a model out of reach, or another process, sets it aside."""

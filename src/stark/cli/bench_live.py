@@ -85,9 +85,7 @@ class BenchLines:
         self._ended += ended
         tree, checked = self._trees.pop(cell.run_id, None), self._checked.pop(cell.run_id, {})
         place = f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
-        self._say(
-            f"{place}: {_best(tree, checked) or 'no correct kernel'}; {reason} ({cell.run_id})"
-        )
+        self._say(f"{place}: {_came_of(tree, checked)}{reason} ({cell.run_id})")
 
     def _say(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)
@@ -142,8 +140,8 @@ class BenchScreen(Redrawn):
         """Its line goes, and the last one says how it ended."""
         one = self._in_flight.pop(cell.run_id, None)
         self._ended += ended
-        best = (_best(one.tree, one.checked) if one else None) or "no correct kernel"
-        self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {best}; {reason}"
+        came = _came_of(one.tree, one.checked) if one else ""
+        self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {came}{reason}"
 
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
@@ -217,6 +215,11 @@ class BenchScreen(Redrawn):
 
 def _times(step: str, count: int) -> str:
     return step if count == 1 else f"{count} {step}"
+
+
+def _came_of(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str:
+    """What came of a run so far, before why it is left; nothing of one that was not worked on."""
+    return "" if tree is None else f"{_best(tree, checked) or 'no correct kernel'}; "
 
 
 def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:

@@ -202,7 +202,11 @@ def _work(
             "the runs of all other problems"
         )
     if waiting := len(unfinished(store, bench)):
-        reason = f"ended: {limit}" if limit else "the models were out of reach for some runs"
+        reason = (
+            f"ended: {limit}"
+            if limit
+            else "some runs were set aside, since their models were out of reach or another process works on them"
+        )
         left = f"{counted(waiting, 'run')} {'is' if waiting == 1 else 'are'} unfinished"
         lacking.append(f"{reason}; {left}; {_go_on(bench, settings)}")
     for said in lacking:

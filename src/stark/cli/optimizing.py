@@ -101,7 +101,8 @@ def resume(
 def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Replies]:
     """The strategy and the replies of a replay: selections and texts are the recording's."""
     policy = Recorded(recording.selections)
-    return dataclasses.replace(strategy, policy=policy), RecordedReplies(recording.calls)
+    replies = RecordedReplies(recording.calls, recording.unusable)
+    return dataclasses.replace(strategy, policy=policy), replies
 
 
 def _taken_up(

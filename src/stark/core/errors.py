@@ -13,7 +13,7 @@ request or of our own machinery:
           Held                      another process works on this run (a bench leaves the run to it)
       ModelError                    a language model could not be asked
         ModelRefused                exit code 2: no retry would help (key, address, name, request)
-        PromptRefused               one conversation is too long, or objected to (its attempt fails)
+        PromptRefused               one conversation is too long for the model (its attempt fails)
         ModelUnreachable            retries are used up
       ReplyError                    a reply broke the rules of its role (one is sent back, then it counts)
       CompilerRefused               PyTorch's compiler makes no candidate of a problem (the run goes on without)
@@ -74,7 +74,7 @@ class ModelRefused(ModelError):
 
 
 class PromptRefused(ModelError):
-    """The model will not answer this one conversation, too long for it or refused for its content; it would answer others."""
+    """The model will not answer this one conversation, which is too long for it; it would answer others."""
 
 
 class ModelUnreachable(ModelError):

@@ -150,7 +150,7 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def request_id(request: AnyRequest) -> str:
-    """A request's content name: the same question to the same version has the same id, so an answer found again is not asked for twice."""
+    """A request's content name: the same question of the same version has the same id, so an answer found again is not asked for twice."""
     return digest(
         str(PROTOCOL), __version__, request.model_copy(update={"id": ""}).model_dump_json()
     )

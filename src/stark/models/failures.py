@@ -40,8 +40,6 @@ def translated(provider: Provider, model: str, address: str) -> Iterator[None]:
             f"the conversation is too long for {name}: give a smaller --window-tokens, or take a model with a larger "
             f"context window ({_said(error)})"
         ) from error
-    except theirs.ContentFilterError as error:
-        raise PromptRefused(f"{name} does not answer this conversation: {_said(error)}") from error
     except theirs.ModelRequestRejectedError as error:
         raise ModelRefused(
             f"{name} rejected the request, so take another model or change what it objects to: {_said(error)}"

@@ -5,7 +5,10 @@ Knows names and folders, and never opens a file.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -61,12 +64,15 @@ def level_folder(level: str, kernelbench: Path | None) -> Path:
         raise ProblemError(
             f"{level} is a level of KernelBench; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
         )
-    root = kernelbench.expanduser()
-    if not root.is_dir():
-        raise ProblemError(f"There is no KernelBench checkout at {root}; make one with `{CLONE}`.")
-    for folder in (root / level, root / "KernelBench" / level):
-        if folder.is_dir():
-            return folder
+    with _looking_for(str(kernelbench)):
+        root = kernelbench.expanduser()
+        if not root.is_dir():
+            raise ProblemError(
+                f"There is no KernelBench checkout at {root}; make one with `{CLONE}`."
+            )
+        for folder in (root / level, root / "KernelBench" / level):
+            if folder.is_dir():
+                return folder
     raise ProblemError(f"The KernelBench checkout at {root} has no folder {level}.")
 
 
@@ -82,9 +88,20 @@ def in_level(folder: Path, name: str) -> Path:
     raise ProblemError(f"KernelBench's {folder.name} has no problem {name}{hint}.")
 
 
+@contextmanager
+def _looking_for(what: str) -> Iterator[None]:
+    """Raises ProblemError where there is no right to look, a name is too long, or `~` names no user."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise ProblemError(f"{what} cannot be looked for: {error}") from error
+
+
 def _not_found(path: Path) -> str:
     if not path.parent.is_dir():
         return f"There is no folder {path.parent}, so no problem {path}."
+    if not os.access(path.parent, os.R_OK):
+        return f"There is no file {path}."
     nearby = [inner.name for inner in path.parent.iterdir() if not inner.name.startswith(".")]
     return f"There is no file {path}{_close_names(path.name, nearby)}."
 

@@ -23,6 +23,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
 from stark.evaluator.judge.processes.children import Allowance, ChildFailed
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.folders import remove
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.shared import DEVICE_SHARE
@@ -97,8 +98,8 @@ def run_under(
     Raises NotRun.
     """
     server = target.prepared.forkserver
-    with tempfile.TemporaryDirectory(dir=server.folder, ignore_cleanup_errors=True) as folder:
-        desk = Path(folder)
+    desk = Path(tempfile.mkdtemp(dir=server.folder))
+    try:
         request, log, scratch = desk / "request.json", desk / "log", desk / "scratch"
         scratch.mkdir()
         request.write_text(json.dumps(_request(target, scratch, warm, variables or {})))
@@ -112,6 +113,8 @@ def run_under(
         finally:
             printed = child.close()
         return Ran(_read(log, target.built), _nameless(printed, target.built), code)
+    finally:
+        remove(desk)  # the program wrote below it
 
 
 def _read(log: Path, built: Built) -> str:
