@@ -10,10 +10,14 @@ import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from stark.core.candidate import Candidate
+from stark.core.errors import ProblemError
+from stark.core.evaluation import OutOfMemory
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.judge.attempt import Attempt, OnTheClock
+from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
 from stark.evaluator.protocol import Evaluate
 
 LIMIT_S = 0.05
@@ -37,13 +41,14 @@ class AtOnce:
         return {"ok": True, "to": nonce}
 
 
-def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
-    limits = Limits(verify_s=LIMIT_S)
+def asked(limits: Limits) -> Attempt:
     candidate = Candidate(language="cpp", source="class ModelNew: ...")
-    request = Evaluate(
-        id="1", problem=Problem(name="x", source=""), candidate=candidate, limits=limits
-    )
-    attempt, child = Attempt(request), AtOnce()
+    problem = Problem(name="x", source="")
+    return Attempt(Evaluate(id="1", problem=problem, candidate=candidate, limits=limits))
+
+
+def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
+    attempt, child = asked(Limits(verify_s=LIMIT_S)), AtOnce()
     on_the_clock = OnTheClock(cast(Any, child), attempt)
 
     with attempt.during("verify", LIMIT_S):
@@ -54,3 +59,15 @@ def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
 
     assert {"ok": True, "to": "its name"} == answer
     assert min(child.allowed_s) > LIMIT_S / 2
+
+
+def test_a_candidate_beside_which_the_judge_has_no_memory_is_out_of_memory() -> None:
+    attempt = asked(Limits())
+
+    with pytest.raises(Verdict) as ended, attempt.during("verify"), attempt.beside():
+        raise torch.OutOfMemoryError("none left")
+    with pytest.raises(ProblemError, match="line 3"), attempt.beside():
+        raise ProblemError("line 3: it raises")
+
+    assert isinstance(ended.value.evaluation, OutOfMemory)
+    assert "verify" == ended.value.evaluation.phase

@@ -17,13 +17,13 @@ from stark.core.problem import Problem  # noqa: E402
 from stark.evaluator.judge import contents  # noqa: E402
 from stark.evaluator.judge.attempt import Verdict  # noqa: E402
 from stark.evaluator.judge.contents import TimedContents, _addresses, _near  # noqa: E402
-from stark.evaluator.judge.evaluate import _compare  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.shared import SharedSet  # noqa: E402
 from stark.evaluator.judge.timing.program import Block  # noqa: E402
 from stark.evaluator.judge.timing.rounds import Round  # noqa: E402
 from stark.evaluator.judge.trials import Expected  # noqa: E402
 from stark.evaluator.judge.verify.oracle import CHUNKS, FLOORS  # noqa: E402
+from stark.evaluator.judge.verifying import check_results  # noqa: E402
 from stark.testing.nodes import CPU  # noqa: E402
 
 SOURCE = """
@@ -90,7 +90,7 @@ class Window:
 
     def check(self, slot: int, drawn: Any, expected: Any, odd: object) -> None:
         self.asked.append(slot)
-        _compare(self.prepared, slot, Expected(drawn, expected), odd, "")
+        check_results(self.prepared, slot, Expected(drawn, expected), odd, "")
 
     def write(self) -> None:
         for place in (0, 1):

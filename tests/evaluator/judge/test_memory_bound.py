@@ -29,8 +29,8 @@ import torch
 from stark.core.device import Device
 from stark.core.problem import Problem
 from stark.evaluator.judge import room
-from stark.evaluator.judge.processes.children import Forkserver
-from stark.evaluator.judge.evaluate import _compare
+from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.verifying import check_results
 from stark.evaluator.judge.prepared import PreparedReference
 
 body, rows = sys.argv[1], int(sys.argv[2])
@@ -66,7 +66,7 @@ def verify(trial):
     prepared.shared.fill_inputs(expected.drawn, 0)
     for place, output in zip(prepared.shared.outputs[0], expected.outputs, strict=True):
         place.copy_(output.eager)
-    _compare(prepared, 0, expected, None, "")
+    check_results(prepared, 0, expected, None, "")
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

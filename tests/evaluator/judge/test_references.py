@@ -17,7 +17,7 @@ from stark.evaluator.judge import server  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.problem.inputs import _Blaming  # noqa: E402
 from stark.evaluator.judge.problem.twin import ran_out  # noqa: E402
-from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
+from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
 from stark.evaluator.judge.room import Room  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
 from stark.testing.candidates import PROBLEM  # noqa: E402

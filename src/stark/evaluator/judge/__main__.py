@@ -30,7 +30,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library or a reference prints must not mix with the answers
 
-    from stark.evaluator.judge.processes.children import Forkserver
+    from stark.evaluator.judge.processes.forkserver import Forkserver
     from stark.languages import LANGUAGES
 
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)

@@ -10,7 +10,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from stark.core.candidate import Candidate
+from stark.core.errors import ProblemError
 from stark.core.evaluation import (
     BuildFailed,
     Crashed,
@@ -25,7 +28,9 @@ from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.compile_errors import is_compile_error
 from stark.evaluator.judge.building.complaints import first_errors
-from stark.evaluator.judge.processes.children import Child, ChildFailed
+from stark.evaluator.judge.problem.twin import ran_out
+from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.protocol import Evaluate
 
 
@@ -63,6 +68,18 @@ class Attempt:
             raise Verdict(self._failed(failure)) from failure
         finally:
             self.seconds[phase] = round(time.monotonic() - begin, 4)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """What the judge has too little memory for in here, it had enough for before the candidate was there: that is its verdict."""
+        try:
+            yield
+        except (ProblemError, torch.OutOfMemoryError) as error:
+            if not ran_out(error):
+                raise
+            reason = "beside what it holds, too little memory is left to work out what is expected"
+            verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
+            raise verdict from error
 
     def _failed(self, failure: ChildFailed) -> Evaluation:
         match failure.kind:

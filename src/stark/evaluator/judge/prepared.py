@@ -31,7 +31,7 @@ from stark.evaluator.judge.problem.roofline import (
 )
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import ran_out
-from stark.evaluator.judge.processes.children import Forkserver
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
@@ -54,6 +54,9 @@ BUSY = "the machine was busy while the reference was timed alone, so its time is
 
 PROFILED = "profiled"
 """Name of the reference's process that is profiled and never timed."""
+
+SLACK_CALLS = 20
+"""How many calls of the reference every phase has time for beside its limit."""
 
 
 class PreparedReference:
@@ -144,6 +147,16 @@ class PreparedReference:
             draw_s=time.monotonic() - begin,
             peak_bytes=peak_bytes,
         )
+
+    @property
+    def architecture(self) -> str | None:
+        """The GPU architecture to build for, or None on a CPU."""
+        return self.sheet.architecture if self.sheet.kind == "cuda" else None
+
+    @property
+    def slack_s(self) -> float:
+        """What a phase's limit grows by: a slow problem has slow candidates."""
+        return SLACK_CALLS * self.reference_s
 
     @property
     def flush_bytes(self) -> int:

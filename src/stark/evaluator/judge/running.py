@@ -13,13 +13,11 @@ from stark.core.errors import ProblemError
 from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
-from stark.evaluator.judge.processes.children import (
-    Allowance,
-    Child,
-    ChildFailed,
-    Forkserver,
-)
+from stark.evaluator.judge.processes.allowance import Allowance
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.shared import SharedSet
 
 EAGER = "eager"

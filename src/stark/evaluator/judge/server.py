@@ -38,7 +38,7 @@ from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
 from stark.evaluator.judge.problem.variants import variants
-from stark.evaluator.judge.processes.children import Forkserver
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.running import EAGER
 from stark.evaluator.judge.shelf import Shelf
 from stark.evaluator.judge.tools.examined import examined

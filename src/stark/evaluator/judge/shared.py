@@ -17,7 +17,7 @@ from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import Drawn, Program, same
 from stark.evaluator.judge.problem.signature import Signature
-from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed
 
 DEVICE_SHARE = 0.8
 """Share of the device's memory that a candidate may take; the rest is the judge's."""

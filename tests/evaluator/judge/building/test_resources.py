@@ -17,7 +17,7 @@ from stark.evaluator.judge.building.resources import (
     source_name,
     spilled_bytes,
 )
-from stark.evaluator.judge.processes.children import Forkserver
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 from stark.testing.nodes import DEVICE
 

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge.problem import twin  # noqa: E402
 from stark.evaluator.judge.problem.inputs import Drawn, Program  # noqa: E402
-from stark.evaluator.judge.processes.children import ChildFailed  # noqa: E402
+from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
 
 
 def program(body: str, folder: Path) -> Program:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.measurement import speedup
-from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.timing.program import Block, Timed, on_core
 from stark.evaluator.judge.timing.rounds import Round, time_alone, time_together
 from stark.evaluator.judge.timing.window import FEWEST_ROUNDS

@@ -26,12 +26,10 @@ from stark.evaluator.judge.building.compile_errors import PASSES_FAILED
 from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.building.resources import KernelResources, kernel_resources
 from stark.evaluator.judge.processes import folders
-from stark.evaluator.judge.processes.children import (
-    Allowance,
-    ChildFailed,
-    Forkserver,
-)
+from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 
 BUILD_MEMORY_GB = 32.0

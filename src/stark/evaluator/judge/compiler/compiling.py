@@ -11,7 +11,7 @@ from stark.core.candidate import Candidate
 from stark.evaluator.candidate.generating import Generated, NotGenerated
 from stark.evaluator.judge.compiler.transplant import candidate_source
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.protocol import Compile
 from stark.languages import language
 

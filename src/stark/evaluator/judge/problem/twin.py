@@ -13,7 +13,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.shortage import is_shortage
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
 
 WHOLE = 1

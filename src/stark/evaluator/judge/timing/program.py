@@ -15,7 +15,7 @@ from statistics import median
 from typing import Protocol
 
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.processes.children import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
 """About how long one sample should run, so that the cost of asking for it vanishes."""

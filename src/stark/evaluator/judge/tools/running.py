@@ -18,11 +18,11 @@ from pathlib import Path
 
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Built
-from stark.evaluator.judge.evaluate import architecture_of
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
-from stark.evaluator.judge.processes.children import Allowance, ChildFailed
+from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import remove
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
@@ -133,7 +133,7 @@ def _request(
     target: Target, scratch: Path, warm: int, variables: Mapping[str, str]
 ) -> dict[str, object]:
     prepared, built = target.prepared, target.built
-    extra = language(target.language).environment(built.work, architecture_of(prepared))
+    extra = language(target.language).environment(built.work, prepared.architecture)
     return {
         "problem": str(prepared.program.path),
         "program": str(built.source),

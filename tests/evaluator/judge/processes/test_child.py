@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stark.evaluator.judge.processes.children import (
-    Allowance,
-    ChildFailed,
-    Forkserver,
-    SandboxFailed,
-)
+from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
+from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
+from stark.evaluator.judge.processes.forkserver import Forkserver
 
 pytest.importorskip("torch")
 

@@ -1,0 +1,128 @@
+"""Whether a candidate is right: calls on inputs of every kind, each held against the oracle."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import torch
+
+from stark.core.errors import ProblemError
+from stark.core.evaluation import Accuracy, Incorrect
+from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.twin import ran_out
+from stark.evaluator.judge.trials import Expected, Trial
+from stark.evaluator.judge.verify.oracle import Comparison, compare, fault
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a candidate that is right on every trial was held to."""
+
+    accuracy: Accuracy
+    budgets: tuple[float, ...]
+    """Of each result, on inputs as the problem draws them: the reference's own error decides, and nothing a candidate does."""
+
+
+def verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Verified:
+    """Call it on inputs of every kind and hold all that it returns against the oracle. Raises Verdict."""
+    limit_s = attempt.limits.verify_s + prepared.slack_s
+    with attempt.during("verify", limit_s), attempt.beside():
+        found = [
+            (trial, comparison)
+            for trial in prepared.trials.for_effort(attempt.effort)
+            for comparison in _verify_on(trial, attempt, child, prepared)
+        ]
+    results = len(prepared.signature.outputs) + len(prepared.program.changes)
+    usual = [comparison.budget for trial, comparison in found if trial.regime is None]
+    budgets = tuple(max(usual[index::results]) for index in range(results))
+    return Verified(_accuracy([comparison for _, comparison in found], prepared), budgets)
+
+
+def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Accuracy:
+    worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
+    return Accuracy(
+        relative_rms=worst.errors.relative_rms,
+        budget=worst.budget,
+        reference_relative_rms=worst.reference_errors.relative_rms,
+        allclose=all(found.allclose for found in comparisons),
+        oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
+    )
+
+
+def _verify_on(
+    trial: Trial, attempt: Attempt, child: OnTheClock, prepared: PreparedReference
+) -> list[Comparison]:
+    """The calls on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
+    drawn = prepared.trials.drawn(trial)
+    expected = None if prepared.expects_meanwhile else prepared.trials.expected(trial, drawn)
+    comparisons = []
+    for _ in range(trial.calls):
+        slot = secrets.randbelow(prepared.slots)
+        prepared.shared.fill_inputs(drawn, slot)
+        prepared.settle()
+        with child.asked({"do": "call", "slot": slot, "seed": 0}) as answer:
+            # It may be compiling: what it should return is worked out in the meantime.
+            expected = expected or _expected_if_it_fits(prepared, trial, drawn)
+        expected = expected or prepared.trials.expected(trial, drawn)
+        comparisons += check_results(prepared, slot, expected, answer.get("odd"), str(trial))
+    return comparisons
+
+
+def _expected_if_it_fits(
+    prepared: PreparedReference, trial: Trial, drawn: Drawn
+) -> Expected | None:
+    """Expected values, or None where a running candidate leaves too little memory."""
+    try:
+        return prepared.trials.expected(trial, drawn)
+    except (ProblemError, torch.OutOfMemoryError) as error:
+        if not ran_out(error):
+            raise
+        return None
+
+
+def check_results(
+    prepared: PreparedReference, slot: int, expected: Expected, odd: object, when: str
+) -> list[Comparison]:
+    """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
+    shared = prepared.shared
+    if odd is not None:
+        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
+        got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
+        raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
+    changes = prepared.program.changes
+    results = {f"output {index}": output for index, output in enumerate(shared.outputs[slot])}
+    results |= {f"input {index} after the call": shared.inputs[slot][index] for index in changes}
+    comparisons, faults = [], []
+    for (name, result), wanted_one in zip(results.items(), expected.outputs, strict=True):
+        found = compare(result, wanted_one)
+        comparisons.append(found)
+        if not found.passes:
+            others = _others(expected, list(results), name)
+            faults.append(fault(name, result, wanted_one, found, others))
+    if faults:
+        raise Verdict(Incorrect(error=when + "\n".join(faults)))
+    changed = shared.changed_input(expected.drawn, slot)
+    if changed is not None:
+        raise Verdict(
+            Incorrect(
+                error=f"it changed its input {changed} in place; the reference leaves its inputs alone"
+            )
+        )
+    return comparisons
+
+
+def _others(expected: Expected, results: list[str], name: str) -> dict[str, torch.Tensor]:
+    """What may have been returned in place of a result, by name."""
+    inputs = {
+        f"input {index} as it was given": tensor
+        for index, tensor in enumerate(expected.drawn.tensors)
+    }
+    outputs = {
+        f"the expected {other}": wanted.eager
+        for other, wanted in zip(results, expected.outputs, strict=True)
+        if other != name
+    }
+    return inputs | outputs
