@@ -123,6 +123,9 @@ def test_a_missing_driver_is_named_and_the_password_is_not() -> None:
 
 
 def test_an_address_is_shown_without_its_password() -> None:
+    assert "postgresql+psycopg://me@host/name?password=hidden&sslmode=require" == without_password(
+        "postgresql+psycopg://me@host/name?password=secret&sslmode=require"
+    )
     assert "postgresql+psycopg://me:***@host/name" == without_password(
         "postgresql+psycopg://me:secret@host/name"
     )

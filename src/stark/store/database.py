@@ -119,8 +119,10 @@ class Database:
 
 
 def without_password(url: str) -> str:
-    """A store's address as it may be shown."""
-    return _parse(url).render_as_string(hide_password=True)
+    """A store's address as it may be shown, without the password before the host or among the options."""
+    parsed = _parse(url)
+    secret = {name: "hidden" for name in parsed.query if name.endswith("password")}
+    return parsed.update_query_dict(secret).render_as_string(hide_password=True)
 
 
 def _parse(url: str) -> URL:
