@@ -19,15 +19,10 @@ CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
 def locate(spec: str, kernelbench: Path | None) -> Path:
     """The file or folder that `spec` names; a path on disk wins over a KernelBench name."""
-    try:
+    with _looking_for(spec):
         path = Path(spec).expanduser()
         if path.exists():
             return path
-    except (
-        OSError,
-        RuntimeError,
-    ) as error:  # no right to look there, a name too long, no such user
-        raise ProblemError(f"{spec} cannot be looked for: {error}") from error
     if match := re.fullmatch(r"level(\d+)(?:/(.+))?", spec.rstrip("/")):
         folder = level_folder(f"level{match[1]}", kernelbench)
         return in_level(folder, match[2]) if match[2] else folder

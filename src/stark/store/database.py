@@ -130,7 +130,7 @@ def _parse(url: str) -> URL:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
     except (ArgumentError, ValueError):  # ValueError for a port that is no number
-        shown = url.rpartition("@")[2]  # without a password
+        shown = url.rpartition("@")[2].partition("?")[0]  # without a password
         raise StoreError(
             f"'{shown}' is not the address of a store; write sqlite:///path/to/stark.db or "
             "postgresql+psycopg://user@host/database"
