@@ -10,15 +10,12 @@ import pytest
 import pytest_asyncio
 
 from stark.core.evaluation import Correct, TimedOut
-from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from stark.testing.storm import LIMITS
 
 pytest.importorskip("torch")
 
-LIMITS = Limits(
-    build_s=3.0, load_s=20.0, verify_s=3.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.5
-)
 SLACK_S = 8.0
 """Over the deadline itself: the first candidate prepares the problem, and killing takes its time."""
 
