@@ -62,7 +62,12 @@ def main(url: str, parallel: str, attempts: str) -> None:
             store.create_run(run)
         executor = FakeExecutor(delay_s=JUDGE_S)
         work = optimize(
-            store.run(run.id), strategy(run.strategy), store, executor, PaidReplies(), Telling()
+            store.run(run.id),
+            strategy(run.config.strategy),
+            store,
+            executor,
+            PaidReplies(),
+            Telling(),
         )
         asyncio.run(work)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from stark import strategies
 from stark.core.call import Message
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
@@ -17,7 +18,6 @@ from stark.optimize import optimize
 from stark.replies import LiveReplies, Replies
 from stark.search.tree import Tree
 from stark.store import Store
-from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 from stark.testing.replies import role_of, team_reply
@@ -31,8 +31,11 @@ def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
         "id": "relu-1a2b",
         "created": datetime(2026, 3, 1, 12, 30, tzinfo=UTC),
         "problem": Problem(name="relu", source="class Model: ...\n"),
+        "version": "0.1.0",
+    }
+    config = {
         "language": "triton",
-        "strategy": strategy,
+        "strategy": strategies.strategy(strategy),
         "models": {
             role: RoleModel(model="exec:scripted", temperature=temperature)
             for role, temperature in TEMPERATURES.items()
@@ -40,9 +43,10 @@ def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
         "executor": "local",
         "budget": Budget(attempts=attempts),
         "seed": 7,
-        "version": "0.1.0",
     }
-    return Run.model_validate(values | changes)
+    of_run = {name: value for name, value in changes.items() if name in Run.model_fields}
+    of_config = {name: value for name, value in changes.items() if name not in of_run}
+    return Run.model_validate(values | of_run | {"config": config | of_config})
 
 
 def never_a_plan(messages: tuple[Message, ...]) -> str:
@@ -81,7 +85,6 @@ async def work(
         store.create_run(run)
     return await optimize(
         run,
-        strategy(run.strategy),
         store,
         executor or FakeExecutor(),
         replies or scripted()[0],

@@ -30,7 +30,6 @@ from stark.core.usage import Usage
 from stark.optimize import optimize
 from stark.replies import LiveReplies
 from stark.store import Store
-from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor
 
 WORKER = Path(__file__).parent / "kill_resume_worker.py"
@@ -156,7 +155,7 @@ def never_interrupted() -> tuple[list[Node], list[Call]]:
         store.create_run(run)
         replies, _ = samples.scripted()
         watch = samples.Notes()
-        asyncio.run(optimize(run, strategy(run.strategy), store, FakeExecutor(), replies, watch))
+        asyncio.run(optimize(run, store, FakeExecutor(), replies, watch))
         return store.nodes(RUN), store.calls(RUN)
 
 
@@ -166,7 +165,7 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path: Path) -
     def also(store: Store, replies: LiveReplies) -> object:
         run = store.run(RUN)
         watch, executor = samples.Notes(), FakeExecutor()
-        return asyncio.run(optimize(run, strategy(run.strategy), store, executor, replies, watch))
+        return asyncio.run(optimize(run, store, executor, replies, watch))
 
     replies, model = samples.scripted()
     with worker(url, 1) as process:

@@ -41,7 +41,7 @@ async def recorded(store: Store, name: str = "stark", parallel: int = 1) -> Reco
     store.create_run(run)
     replies, _ = samples.scripted()
     executor, watch = FakeExecutor(delay_s=0.001), samples.Notes()
-    await optimize(run, strategy(name), store, executor, replies, watch)
+    await optimize(run, store, executor, replies, watch)
     return record(store, run)
 
 
@@ -52,7 +52,7 @@ async def followed(
     run = recording.run.model_copy(update={"id": "again-1", **changes})
     with Store.open("sqlite://") as store:
         store.create_run(run)
-        following = replace(strategy(run.strategy), policy=Recorded(recording.selections))
+        following = replace(strategy(run.config.strategy), policy=Recorded(recording.selections))
         replies = RecordedReplies(recording.calls, recording.unusable)
         watch = samples.Notes()
         tree, _ = await optimize(run, following, store, FakeExecutor(judge), replies, watch)
@@ -116,7 +116,7 @@ async def test_replies_that_were_unusable_are_so_again(store: Store) -> None:
     run = samples.run(attempts=4)
     store.create_run(run)
     replies, _ = samples.scripted(samples.never_a_plan)
-    await optimize(run, strategy("stark"), store, FakeExecutor(), replies, samples.Notes())
+    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
 
     tree = await followed(record(store, run), invented)
 
@@ -133,7 +133,7 @@ async def test_a_conversation_that_was_refused_is_so_again(store: Store) -> None
     run = samples.run(attempts=4)
     store.create_run(run)
     replies, model = samples.scripted(objects_to_the_third)
-    await optimize(run, strategy("stark"), store, FakeExecutor(), replies, samples.Notes())
+    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
 
     tree = await followed(record(store, run), invented)
 
@@ -173,7 +173,7 @@ async def test_a_run_that_stopped_during_an_attempt_is_finished_before_it_is_rec
 
     with pytest.raises(ModelRefused):
         replies, watch = samples.scripted(answer)[0], samples.Notes()
-        await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, watch)
+        await optimize(run, store, FakeExecutor(), replies, watch)
 
     with pytest.raises(UsageError, match=r"stopped during attempt 2; finish it with `stark resume"):
         record(store, run)
@@ -329,9 +329,9 @@ async def test_a_recording_does_not_say_where_it_was_judged(store: Store) -> Non
     run = samples.run("sampling", 1).model_copy(update={"executor": "folder:/home/me/queue"})
     store.create_run(run)
     replies, _ = samples.scripted()
-    await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, samples.Notes())
+    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
 
-    assert "folder" == record(store, run).run.executor
+    assert "folder" == record(store, run).run.config.executor
 
 
 @pytest.mark.parametrize(
@@ -348,11 +348,13 @@ async def test_a_recording_names_a_model_and_not_what_is_behind_it(
     store: Store, spec: str, name: str
 ) -> None:
     run = samples.run("sampling", 1)
-    run = run.model_copy(update={"models": {role: RoleModel(model=spec) for role in run.models}})
+    run = run.model_copy(
+        update={"models": {role: RoleModel(model=spec) for role in run.config.models}}
+    )
     store.create_run(run)
     replies, _ = samples.scripted()
-    await optimize(run, strategy("sampling"), store, FakeExecutor(), replies, samples.Notes())
+    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
 
-    models = record(store, run).run.models
+    models = record(store, run).run.config.models
 
     assert {name} == {entry.model for entry in models.values()}

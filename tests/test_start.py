@@ -143,7 +143,7 @@ async def test_a_replay_takes_what_the_compiler_wrote_then(
         other.create_run(run)
         tree, _ = await optimize(
             run,
-            replace(strategy(run.strategy), policy=Recorded(recording.selections)),
+            replace(strategy(run.config.strategy), policy=Recorded(recording.selections)),
             other,
             RecordedCompiler(today, recording),
             RecordedReplies(recording.calls),

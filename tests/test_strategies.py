@@ -72,7 +72,7 @@ async def tree_of(name: str) -> tuple[tuple[Node, ...], ScriptedModel]:
     with Store.open("sqlite://") as store:
         store.create_run(run)
         executor, watch = FakeExecutor(), samples.Notes()
-        tree, _ = await optimize(run, strategy(name), store, executor, replies, watch)
+        tree, _ = await optimize(run, store, executor, replies, watch)
     return tree.nodes, model
 
 

@@ -36,7 +36,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         about=about,
         origin=f"attempt {attempt} of the recorded run {recording.run.id}",
         role=role,
-        language=recording.run.language,
+        language=recording.run.config.language,
         problem=recording.run.problem,
         reference=recording.reference,
         window=window.model_copy(update={"history": history}),

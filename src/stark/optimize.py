@@ -33,10 +33,11 @@ from stark.evaluator.executors import Executor
 from stark.languages import language
 from stark.promotion import Watcher, as_checked, promote
 from stark.replies import Replies
+from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.stopping import enough
 from stark.store import Store
-from stark.strategies import Strategy
+from stark.strategies import policy_of, team_of
 
 MOST_REFUSED = 3
 """Conversations that are refused before a first one is answered; then the run stops, rather than fail in all its attempts."""
@@ -63,12 +64,12 @@ class Watch(Watcher, Protocol):
 
 async def optimize(
     run: Run,
-    strategy: Strategy,
     store: Store,
     executor: Executor,
     replies: Replies,
     watch: Watch,
     shared_limit: Callable[[], str | None] = lambda: None,
+    policy: Policy | None = None,
 ) -> tuple[Tree, str]:
     """Work on a run until its budget is used, then check the leaders; returns the tree and which limit ended it.
 
@@ -87,7 +88,16 @@ async def optimize(
                 store.create_run(run)
             store.set_reference(run.id, reference)
         store.reopen_run(run.id)
-        session = _Session(run, strategy, store, executor, replies, watch, reference, shared_limit)
+        session = _Session(
+            run,
+            policy or policy_of(run.config.strategy),
+            store,
+            executor,
+            replies,
+            watch,
+            reference,
+            shared_limit,
+        )
         reason = await session.work()
         if session.own_limit() or not shared_limit():
             await promote(run.id, run.problem, session.tree, store, executor, watch)
@@ -97,29 +107,29 @@ async def optimize(
 
 def check_compiler(run: Run) -> None:
     """Refuse a run that is to begin with what the compiler cannot write."""
-    if run.start == "compiler" and not language(run.language).has_compiler:
+    if run.config.start == "compiler" and not language(run.config.language).has_compiler:
         raise UsageError(
-            f"torch.compile writes no {run.language} kernels; leave out --start compiler, or choose the language "
+            f"torch.compile writes no {run.config.language} kernels; leave out --start compiler, or choose the language "
             "triton for a GPU or cpp for the CPU"
         )
 
 
 def _check_length(run: Run) -> None:
     """Refuse a problem that no prompt could hold."""
-    least = least_tokens(run.problem, language(run.language))
-    if least > run.window_tokens:
+    least = least_tokens(run.problem, language(run.config.language))
+    if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the guide to {run.language} alone are about {least:,} tokens of a prompt, which may have "
-            f"{run.window_tokens:,}; begin with a larger --window-tokens, if the models take it, or shorten the problem"
+            f"the problem and the guide to {run.config.language} alone are about {least:,} tokens of a prompt, which may have "
+            f"{run.config.window_tokens:,}; begin with a larger --window-tokens, if the models take it, or shorten the problem"
         )
 
 
 def _check_device(run: Run, reference: Reference) -> None:
     """Refuse before anything is paid what could never work."""
-    kind, fitting = reference.device.kind, language(run.language).device_kinds
+    kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
-            f"{run.language} kernels do not run on the judge's {reference.device.name} ({kind}); choose "
+            f"{run.config.language} kernels do not run on the judge's {reference.device.name} ({kind}); choose "
             f"another --language, or an --executor with {' or '.join(fitting)}"
         )
 
@@ -130,7 +140,7 @@ class _Session:
     def __init__(
         self,
         run: Run,
-        strategy: Strategy,
+        policy: Policy,
         store: Store,
         executor: Executor,
         replies: Replies,
@@ -138,7 +148,8 @@ class _Session:
         reference: Reference,
         shared_limit: Callable[[], str | None],
     ) -> None:
-        self.run, self.strategy, self.store, self.executor = run, strategy, store, executor
+        self.run, self.policy, self.store, self.executor = run, policy, store, executor
+        self.team = team_of(run.config.strategy)
         self.replies, self.watch, self.reference = replies, watch, reference
         self._shared_limit = shared_limit
         nodes = store.nodes(run.id)
@@ -165,7 +176,9 @@ class _Session:
         running: set[asyncio.Task[Node]] = set()
         try:
             while True:
-                for attempt, selection in self._next(waiting, self.run.parallel - len(running)):
+                for attempt, selection in self._next(
+                    waiting, self.run.config.parallel - len(running)
+                ):
                     self.watch.began(attempt, selection)
                     running.add(asyncio.create_task(self._attempt(attempt, selection)))
                 if not running:
@@ -201,12 +214,12 @@ class _Session:
 
     def _is_compilers(self, attempt: int) -> bool:
         """Whether an attempt is the one that PyTorch's compiler writes: the first, in a run that starts so."""
-        return self.run.start == "compiler" and attempt == 1
+        return self.run.config.start == "compiler" and attempt == 1
 
     def _select(self, attempt: int) -> Selection | None:
         if self._is_compilers(attempt):
             return Selection(parent=ROOT, action="improve")
-        return self.strategy.policy.select(self.tree, self._chance(attempt, "policy"))
+        return self.policy.select(self.tree, self._chance(attempt, "policy"))
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Work: write a candidate and have it judged."""
@@ -215,19 +228,19 @@ class _Session:
             return await self._compilers_attempt(attempt, selection)
         work = Assignment(
             problem=self.run.problem,
-            language=language(self.run.language),
+            language=language(self.run.config.language),
             reference=self.reference,
             tree=self.tree,
             selection=selection,
             rng=self._chance(attempt, "window"),
-            window_tokens=self.run.window_tokens,
+            window_tokens=self.run.config.window_tokens,
         )
         letters = _Correspondence(self, attempt)
-        draft = await self.strategy.team.write(work, letters.ask)
+        draft = await self.team.write(work, letters.ask)
         make = partial(self._node, attempt, selection, draft, letters.usage)
         if draft.source is None:
             return make(None, Unusable(reason=draft.fault))
-        candidate = Candidate(language=self.run.language, source=draft.source)
+        candidate = Candidate(language=self.run.config.language, source=draft.source)
         self.watch.stepped(attempt, "judge")
         return make(candidate, await self.executor.evaluate(self.run.problem, candidate))
 
@@ -236,7 +249,7 @@ class _Session:
         make = partial(self._node, attempt, selection, Draft(role=COMPILER), Usage())
         self.watch.stepped(attempt, COMPILER)
         try:
-            candidate = await self.executor.compiled(self.run.problem, self.run.language)
+            candidate = await self.executor.compiled(self.run.problem, self.run.config.language)
         except CompilerRefused as refusal:
             return make(None, Unusable(reason=str(refusal)))
         self.watch.stepped(attempt, "judge")
@@ -292,15 +305,15 @@ class _Session:
     def own_limit(self) -> str | None:
         """The limit of this run's own budget that is reached, or why it need not be used up."""
         attempts = len(self.tree.nodes) + len(self.tree.pending)
-        used_up = self.run.budget.exhausted_by(attempts, self.told, self._elapsed_s() / 60)
-        return used_up or (enough(self.tree) if self.run.stop == "auto" else None)
+        used_up = self.run.config.budget.exhausted_by(attempts, self.told, self._elapsed_s() / 60)
+        return used_up or (enough(self.tree) if self.run.config.stop == "auto" else None)
 
     def _elapsed_s(self) -> float:
         return self._earlier_s + time.monotonic() - self._begin_s
 
     def _chance(self, attempt: int, use: str) -> random.Random:
         """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""
-        return random.Random(f"{self.run.seed}/{attempt}/{use}")
+        return random.Random(f"{self.run.config.seed}/{attempt}/{use}")
 
 
 class _Correspondence:

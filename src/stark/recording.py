@@ -20,7 +20,7 @@ from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import COMPILER, Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, RunConfig
 from stark.evaluator.executors import Executor
 from stark.store import Store
 
@@ -137,12 +137,7 @@ def record(store: Store, run: Run) -> Recording:
                 f"`stark resume {run.id}`, then record it"
             )
     return Recording(
-        run=run.model_copy(
-            update={
-                "models": _named_alone(run.models),
-                "executor": re.sub(r"^(command|folder):.*", r"\1", run.executor, flags=re.DOTALL),
-            }
-        ),
+        run=run.model_copy(update={"config": _without_paths(run.config)}),
         reference=reference,
         selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
         nodes=tuple(nodes),
@@ -161,6 +156,12 @@ def _replaced(call: Call, old: str, new: str) -> Call:
         for message in call.messages
     )
     return call.model_copy(update={"messages": tuple(messages)})
+
+
+def _without_paths(config: RunConfig) -> RunConfig:
+    """The configuration without the commands, addresses and folders of this machine."""
+    executor = re.sub(r"^(command|folder):.*", r"\1", config.executor, flags=re.DOTALL)
+    return config.model_copy(update={"models": _named_alone(config.models), "executor": executor})
 
 
 def _named_alone(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:

@@ -9,9 +9,10 @@ from rich.console import Console
 from stark.cli.live import LiveScreen, PlainLines
 from stark.core.node import Selection
 from stark.core.problem import Problem
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, RunConfig
 from stark.core.usage import Budget, Usage
 from stark.search.tree import Tree
+from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
 
@@ -19,12 +20,14 @@ RUN = Run(
     id="softmax-12ab",
     created=datetime(2025, 1, 1, tzinfo=UTC),
     problem=Problem(name="softmax", source=""),
-    language="triton",
-    strategy="stark",
-    models={"plan": RoleModel(model="exec:planner")},
-    executor="local",
-    budget=Budget(attempts=30, dollars=5.0),
-    seed=0,
+    config=RunConfig(
+        language="triton",
+        strategy=strategy("stark"),
+        models={"plan": RoleModel(model="exec:planner")},
+        executor="local",
+        budget=Budget(attempts=30, dollars=5.0),
+        seed=0,
+    ),
     version="0",
 )
 

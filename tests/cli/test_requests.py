@@ -120,6 +120,6 @@ def test_a_run_keeps_the_policy_that_was_chosen() -> None:
 
     run, chosen = requests.new_run(Problem(name="relu", source=""), settings, 1, ())
 
-    assert "stark:epsilon-greedy" == run.strategy
-    assert chosen == strategy(run.strategy)
+    assert "stark:epsilon-greedy" == run.config.strategy
+    assert chosen == strategy(run.config.strategy)
     assert "epsilon-greedy" == chosen.policy.name

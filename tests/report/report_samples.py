@@ -12,8 +12,9 @@ from stark.core.evaluation import Correct
 from stark.core.node import Node
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, RunConfig
 from stark.core.usage import Budget
+from stark.strategies import strategy
 from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, measurement
 
 PROBLEM = '''"""A reference with "quotes" and a \\backslash."""
@@ -46,12 +47,14 @@ RUN = Run(
     id="linear-12ab",
     created=datetime(2025, 1, 1, tzinfo=UTC),
     problem=Problem(name="linear", source=PROBLEM),
-    language="cpp",
-    strategy="stark",
-    models={"plan": RoleModel(model="exec:a"), "code": RoleModel(model="exec:a")},
-    executor="local",
-    budget=Budget(attempts=30),
-    seed=3,
+    config=RunConfig(
+        language="cpp",
+        strategy=strategy("stark"),
+        models={"plan": RoleModel(model="exec:a"), "code": RoleModel(model="exec:a")},
+        executor="local",
+        budget=Budget(attempts=30),
+        seed=3,
+    ),
     version="0.1.0",
 )
 

@@ -13,8 +13,9 @@ from stark.core.node import Node, Selection
 from stark.core.plan import Anchor, Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
-from stark.core.run import RoleModel, Run
+from stark.core.run import RoleModel, Run, RunConfig
 from stark.core.usage import Budget, Usage
+from stark.strategies import strategy
 
 IMPROVE_ROOT = Selection(parent=0, action="improve")
 
@@ -78,16 +79,18 @@ def run(run_id: str = "layernorm-3f9a", source: str = "class Model: ...\n") -> R
         id=run_id,
         created=datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC),
         problem=Problem(name="level1/40_LayerNorm", source=source),
-        language="triton",
-        strategy="stark",
-        models={
-            "plan": RoleModel(model="anthropic:claude", temperature=0.8),
-            "code": RoleModel(model="exec:./coder"),
-        },
-        executor="local",
-        budget=Budget(attempts=30, tokens=1_000_000, dollars=2.5),
-        seed=7,
-        parallel=2,
+        config=RunConfig(
+            language="triton",
+            strategy=strategy("stark"),
+            models={
+                "plan": RoleModel(model="anthropic:claude", temperature=0.8),
+                "code": RoleModel(model="exec:./coder"),
+            },
+            executor="local",
+            budget=Budget(attempts=30, tokens=1_000_000, dollars=2.5),
+            seed=7,
+            parallel=2,
+        ),
         version="0.1.0",
     )
 

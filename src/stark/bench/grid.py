@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from stark import __version__
+from stark import __version__, strategies
 from stark.bench.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
-from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start
+from stark.core.run import WINDOW_TOKENS, RoleModel, Run, RunConfig, Start
 from stark.core.usage import Budget
 from stark.store import Store
 
@@ -66,8 +66,8 @@ def lay_out(
         Cell(
             problem=run.problem.name,
             level=member.level,
-            strategy=run.strategy,
-            seed=run.seed,
+            strategy=run.config.strategy.name,
+            seed=run.config.seed,
             run_id=run.id,
         )
         for member, run in placed
@@ -125,24 +125,20 @@ def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) 
         id="",
         created=now,
         problem=member.problem,
-        language=terms.language,
-        strategy=strategy,
-        models=dict(terms.models[strategy]),
-        executor=terms.executor,
-        budget=terms.budget,
-        seed=seed,
-        parallel=terms.parallel,
-        start=terms.start,
-        window_tokens=terms.window_tokens,
-        limits=terms.limits,
-        tools=terms.tools,
+        config=RunConfig(
+            strategy=strategies.strategy(strategy),
+            models=dict(terms.models[strategy]),
+            language=terms.language,
+            executor=terms.executor,
+            budget=terms.budget,
+            seed=seed,
+            parallel=terms.parallel,
+            start=terms.start,
+            window_tokens=terms.window_tokens,
+            limits=terms.limits,
+            tools=terms.tools,
+        ),
         version=__version__,
     )
-    # What is as it always was is left out, so that runs keep the names they had before there was a choice.
-    unnamed = {"id", "created", "version", "stop"}
-    unnamed |= {"start"} if run.start == "reference" else set()
-    unnamed |= {"window_tokens"} if run.window_tokens == WINDOW_TOKENS else set()
-    unnamed |= {"limits"} if run.limits == Limits() else set()
-    unnamed |= {"tools"} if run.tools == Tools() else set()
-    content = digest(run.model_dump_json(exclude=unnamed))[:8]
+    content = digest(run.model_dump_json(exclude={"id", "created", "version"}))[:8]
     return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})

@@ -23,7 +23,6 @@ from stark.evaluator.executors import Executor
 from stark.optimize import optimize
 from stark.search.tree import Tree
 from stark.store import Store
-from stark.strategies import strategy
 
 
 class BenchWatch(Protocol):
@@ -148,10 +147,9 @@ class BenchSession:
         try:
             _, reason = await optimize(
                 run,
-                strategy(run.strategy),
                 self._store,
                 self._executor,
-                self._models.replies(run.models, self._account),
+                self._models.replies(run.config.models, self._account),
                 watch,
                 self._account.limit,
             )

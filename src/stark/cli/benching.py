@@ -42,7 +42,7 @@ from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
 from stark.optimize import check_compiler
 from stark.store import Store, without_password
-from stark.strategies import strategy
+from stark.strategies import strategy, team_of
 
 
 class Way(NamedTuple):
@@ -76,7 +76,9 @@ def begin(
     refuse_fleeting(settings.store)
     terms = Terms(
         language=chosen_language(settings).name,
-        models={one: role_models(settings, strategy(one).team.roles) for one in names(strategies)},
+        models={
+            one: role_models(settings, team_of(strategy(one)).roles) for one in names(strategies)
+        },
         executor=settings.executor,
         budget=Budget(**settings.budget.model_dump()),
         parallel=settings.parallel,
@@ -109,10 +111,12 @@ def resume(name: str, way: Way, settings: Settings) -> int:
         firsts = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
         some = [store.run(run_id) for run_id in firsts.values()]
         for run in some:
-            models.open(run.models)
+            models.open(run.config.models)
         first = some[0]  # all were begun alike
         executor = open_executor(
-            first.executor, limits(settings, first.limits), first.tools | way.tools
+            first.config.executor,
+            limits(settings, first.config.limits),
+            first.config.tools | way.tools,
         )
         return _work(bench, store, executor, models, way, settings)
 

@@ -73,7 +73,9 @@ class PlainLines:
 
     async def __aenter__(self) -> Self:
         run = self._run
-        self._say(f"run {run.id}: {run.problem.name} with {run.strategy} in {run.language}")
+        self._say(
+            f"run {run.id}: {run.problem.name} with {run.config.strategy.name} in {run.config.language}"
+        )
         self._say(f"models: {models_line(run)}")
         return self
 
@@ -175,7 +177,9 @@ class LiveScreen(Redrawn):
         """All that is on the screen now."""
         run = self._run
         title = Text.assemble(
-            (run.problem.name, "bold"), f"  {run.strategy} in {run.language}  ", (run.id, "dim")
+            (run.problem.name, "bold"),
+            f"  {run.config.strategy.name} in {run.config.language}  ",
+            (run.id, "dim"),
         )
         models = Text(models_line(run), "dim", no_wrap=True, overflow="ellipsis")
         if self._tree is None or self._reference is None:
@@ -221,7 +225,7 @@ class LiveScreen(Redrawn):
 
     def _spent(self, tree: Tree) -> Table:
         """Attempts as a bar, then tokens, price and time, each with its limit if it has one."""
-        budget, usage = self._run.budget, self._usage
+        budget, usage = self._run.config.budget, self._usage
         minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"
         said = " · ".join(
             (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,9 +27,9 @@ from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
 from stark.replies import LiveReplies, RecordedReplies, Replies
 from stark.report.phrases import is_replay
+from stark.search.policies.base import Policy
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
-from stark.strategies import Strategy, strategy
 
 
 def optimize(
@@ -55,15 +54,16 @@ def optimize(
     with Store.open(settings.store) as store:
         taken = {summary.id for summary in store.summaries()}
         replies: Replies
+        policy: Policy | None = None
         if recording is not None:
-            run, chosen = replayed_run(recording, loaded, settings, taken, tools)
-            chosen, replies = following(recording, chosen)
+            run = replayed_run(recording, loaded, settings, taken, tools)
+            policy, replies = following(recording)
             executor = RecordedCompiler(executor, recording)
         else:
             assert loaded is not None
-            run, chosen = new_run(loaded, settings, seed, taken, course, tools)
-            replies = LiveReplies.open(run.models)
-        return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
+            run = new_run(loaded, settings, seed, taken, course, tools)
+            replies = LiveReplies.open(run.config.models)
+        return Session(store, settings.store, as_json).work(run, policy, executor, replies, output)
 
 
 def resume(
@@ -86,30 +86,30 @@ def resume(
         check_file(output)
     with Store.open(settings.store) as store:
         run = _with_models(store.run(run_id), models)
-        executor = open_executor(run.executor, limits(settings, run.limits), run.tools | tools)
-        chosen, replies, executor = _taken_up(run, replay, executor)
+        executor = open_executor(
+            run.config.executor, limits(settings, run.config.limits), run.config.tools | tools
+        )
+        policy, replies, executor = _taken_up(run, replay, executor)
         changed = {name: value for name, value in budget.items() if value is not None}
         _refuse_less_than_used(store, run.id, changed)
-        run = run.model_copy(update={"budget": Budget(**run.budget.model_dump() | changed)})
+        run = with_config(run, budget=Budget(**run.config.budget.model_dump() | changed))
         if stop is not None:
-            run = run.model_copy(update={"stop": chosen_stop(stop)})
+            run = with_config(run, stop=chosen_stop(stop))
         with store.exclusive(run.id):  # a run that is being worked on keeps its budget
-            store.set_budget(run.id, run.budget)
-        return Session(store, settings.store, as_json).work(run, chosen, executor, replies, output)
+            store.set_budget(run.id, run.config.budget)
+        return Session(store, settings.store, as_json).work(run, policy, executor, replies, output)
 
 
-def following(recording: Recording, strategy: Strategy) -> tuple[Strategy, Replies]:
-    """The strategy and the replies of a replay: selections and texts are the recording's."""
-    policy = Recorded(recording.selections)
+def following(recording: Recording) -> tuple[Policy, Replies]:
+    """The policy and the replies of a replay: selections and texts are the recording's."""
     replies = RecordedReplies(recording.calls, recording.unusable)
-    return dataclasses.replace(strategy, policy=policy), replies
+    return Recorded(recording.selections), replies
 
 
 def _taken_up(
     run: Run, replay: Path | None, executor: Executor
-) -> tuple[Strategy, Replies, Executor]:
+) -> tuple[Policy | None, Replies, Executor]:
     """How an earlier run goes on: a replay only with a recording of its problem, another never."""
-    chosen = strategy(run.strategy)
     if is_replay(run):
         if replay is None:
             raise UsageError(
@@ -123,12 +123,12 @@ def _taken_up(
                 f"{replay} is a recording of {recording.run.problem.name}, and run {run.id} follows "
                 "another; name the file that it began with"
             )
-        return *following(recording, chosen), RecordedCompiler(executor, recording)
+        return *following(recording), RecordedCompiler(executor, recording)
     if replay is not None:
         raise UsageError(
             f"run {run.id} asks live models and follows no recording; leave out --replay"
         )
-    return chosen, LiveReplies.open(run.models), executor
+    return None, LiveReplies.open(run.config.models), executor
 
 
 def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
@@ -139,13 +139,18 @@ def _with_models(run: Run, flags: Mapping[str, str | None]) -> Run:
     if is_replay(run):
         refuse_beside_replay("--model" if role == "all" else f"--{role}-model" for role in given)
     refuse_unused_models(
-        {role: model for role, model in given.items() if role != "all"}, [run.strategy]
+        {role: model for role, model in given.items() if role != "all"}, [run.config.strategy.name]
     )
     models = {
         role: entry.model_copy(update={"model": given.get(role) or given.get("all") or entry.model})
-        for role, entry in run.models.items()
+        for role, entry in run.config.models.items()
     }
-    return run.model_copy(update={"models": models})
+    return with_config(run, models=models)
+
+
+def with_config(run: Run, **changes: object) -> Run:
+    """The run with parts of its configuration changed."""
+    return run.model_copy(update={"config": run.config.model_copy(update=changes)})
 
 
 def _refuse_less_than_used(store: Store, run_id: str, limits: Mapping[str, float]) -> None:

@@ -19,13 +19,13 @@ from stark.cli.settings import Settings
 from stark.core.errors import RecordingError, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
-from stark.core.run import WINDOW_TOKENS, RoleModel, Run, Start, Stop
+from stark.core.run import WINDOW_TOKENS, RoleModel, Run, RunConfig, Start, Stop
 from stark.core.usage import Budget
 from stark.languages import Language, best_for, language
 from stark.languages.base import DeviceKind
 from stark.recording import Recording
 from stark.report.phrases import RECORDED
-from stark.strategies import Strategy, strategy
+from stark.strategies import strategy, team_of
 
 NO_MODEL = (
     "no model is given: write `--model anthropic:NAME` (or openai:, google:, openrouter:, ollama:NAME, "
@@ -46,13 +46,6 @@ BESIDE_REPLAY = (
     "--json",
 )
 """What a replay takes: all that a recording says nothing of."""
-
-
-class Requested(NamedTuple):
-    """A new run and the strategy that it follows."""
-
-    run: Run
-    strategy: Strategy
 
 
 class Course(NamedTuple):
@@ -98,28 +91,29 @@ def new_run(
     taken: Collection[str],
     course: Course = USUAL,
     tools: Tools = NO_TOOLS,
-) -> Requested:
+) -> Run:
     """A run as the settings have it; `taken` are the ids there are."""
     chosen = strategy(settings.strategy)
-    run = Run(
+    return Run(
         id=new_id(problem, taken),
         created=datetime.now(UTC),
         problem=problem,
-        language=chosen_language(settings).name,
-        strategy=chosen.name,
-        models=role_models(settings, chosen.team.roles),
-        executor=settings.executor,
-        budget=Budget(**settings.budget.model_dump()),
-        seed=secrets.randbelow(10_000) if seed is None else seed,
-        parallel=settings.parallel,
-        start=course.start,
-        stop=course.stop,
-        window_tokens=course.window_tokens,
-        limits=limits(settings),
-        tools=tools,
+        config=RunConfig(
+            strategy=chosen,
+            models=role_models(settings, team_of(chosen).roles),
+            language=chosen_language(settings).name,
+            executor=settings.executor,
+            budget=Budget(**settings.budget.model_dump()),
+            seed=secrets.randbelow(10_000) if seed is None else seed,
+            parallel=settings.parallel,
+            start=course.start,
+            stop=course.stop,
+            window_tokens=course.window_tokens,
+            limits=limits(settings),
+            tools=tools,
+        ),
         version=__version__,
     )
-    return Requested(run, chosen)
 
 
 def replayed_run(
@@ -128,7 +122,7 @@ def replayed_run(
     settings: Settings,
     taken: Collection[str],
     tools: Tools = NO_TOOLS,
-) -> Requested:
+) -> Run:
     """A run that follows a recording: its problem, language, strategy, seed and attempts."""
     if recording.left_out is not None:
         if problem is None:
@@ -144,18 +138,16 @@ def replayed_run(
         )
     answered: dict[str, set[str]] = {}
     for call in recording.calls:
-        asked = original.models[call.role].model
+        asked = original.config.models[call.role].model
         answered.setdefault(asked, set()).add(call.reply.model)
-    run = original.model_copy(
+    config = original.config.model_copy(
         update={
-            "id": new_id(original.problem, taken),
-            "created": datetime.now(UTC),
             "models": {
                 role: RoleModel(
                     model=RECORDED + ", ".join(sorted(answered.get(entry.model, {entry.model}))),
                     temperature=entry.temperature,
                 )
-                for role, entry in original.models.items()
+                for role, entry in original.config.models.items()
             },
             "executor": settings.executor,
             "budget": Budget(attempts=recorded_attempts(recording)),
@@ -163,10 +155,16 @@ def replayed_run(
             "stop": "budget",
             "limits": limits(settings),
             "tools": tools,
+        }
+    )
+    return original.model_copy(
+        update={
+            "id": new_id(original.problem, taken),
+            "created": datetime.now(UTC),
+            "config": config,
             "version": __version__,
         }
     )
-    return Requested(run, strategy(original.strategy))
 
 
 def refuse_beside_replay(options: Iterable[str]) -> None:
@@ -183,7 +181,7 @@ def refuse_unused_models(flags: Mapping[str, str | None], strategies: Sequence[s
 
     `flags` holds what the command line gives, by role. What else sets a model may serve other strategies too.
     """
-    roles = {role for name in strategies for role in strategy(name).team.roles}
+    roles = {role for name in strategies for role in team_of(strategy(name)).roles}
     unused = [role for role, model in flags.items() if model is not None and role not in roles]
     if unused:
         them = "strategy" if len(strategies) == 1 else "the strategies"

@@ -26,8 +26,8 @@ from stark.report.kernel import kernel_file
 from stark.report.phrases import is_replay, replay_line, verdict
 from stark.report.run import run_text
 from stark.report.view import RunView
+from stark.search.policies.base import Policy
 from stark.store import Store
-from stark.strategies import Strategy
 
 
 class Session:
@@ -40,14 +40,14 @@ class Session:
     def work(
         self,
         run: Run,
-        strategy: Strategy,
+        policy: Policy | None,
         executor: Executor,
         replies: Replies,
         output: Path | None,
     ) -> int:
         """Work until a limit is reached, then say what came of it; returns the exit code."""
         with _told_how_to_go_on(self._store, run):
-            run_interruptibly(self._optimize(run, strategy, executor, replies))
+            run_interruptibly(self._optimize(run, policy, executor, replies))
         # With the models that were asked, which need not be those that the run began with.
         view = dataclasses.replace(RunView.of_store(self._store, run.id), run=run)
         path = self._write_kernel(view, output)
@@ -59,7 +59,7 @@ class Session:
         return 0 if path is not None else 1
 
     async def _optimize(
-        self, run: Run, strategy: Strategy, executor: Executor, replies: Replies
+        self, run: Run, policy: Policy | None, executor: Executor, replies: Replies
     ) -> None:
         console = consoles.progress(self._as_json)
         earlier_s = self._store.elapsed_s(run.id)
@@ -67,7 +67,7 @@ class Session:
             console.print(Text(f"In this run {replay_line(run)}."))
         try:
             async with open_progress(console, run, earlier_s) as watch:
-                await optimize(run, strategy, self._store, executor, replies, watch)
+                await optimize(run, self._store, executor, replies, watch, policy=policy)
         except asyncio.CancelledError:
             console.print("ending what is in flight; Ctrl-C once more ends at once")
             raise

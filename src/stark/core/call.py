@@ -51,6 +51,8 @@ class Reply(Frozen):
     """The model that answered, as the provider names it."""
 
     usage: Usage = Usage()
+    truncated: bool = False
+    """Whether the provider stopped it at its output limit."""
 
 
 class Call(Frozen):

@@ -37,6 +37,10 @@ class Measurement(Frozen):
         return median(self.samples_ms)
 
 
+NOISY = 2.0
+"""An interval whose ends differ by more than this factor says too little to rank by."""
+
+
 class Speedup(Frozen):
     """How many times faster a candidate is than a named reference, with a 95 % interval."""
 
@@ -44,6 +48,15 @@ class Speedup(Frozen):
     ratio: float
     low: float
     high: float
+
+    @property
+    def too_noisy(self) -> bool:
+        """Whether the interval is too wide for the ratio to mean anything."""
+        return self.low <= 0 or self.high / self.low > NOISY
+
+    def overlaps(self, other: Speedup) -> bool:
+        """Whether the two intervals share a value, so that the measurements cannot tell which is faster."""
+        return self.low <= other.high and other.low <= self.high
 
     @property
     def meaning(self) -> str:

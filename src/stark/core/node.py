@@ -51,6 +51,9 @@ class Node(Frozen):
 
     candidate: Candidate | None = None
     evaluation: Evaluation
+    duplicate_of: int | None = None
+    """The earlier attempt with the same source, whose evaluation this one shares; None if the source is new."""
+
     usage: Usage = Usage()
 
     @model_validator(mode="after")

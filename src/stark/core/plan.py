@@ -35,6 +35,9 @@ class Plan(Frozen):
     """One optimization strategy: either anchored edits or a rewrite of the whole file."""
 
     action: Literal["edit", "rewrite"]
+    title: str = Field(default="", max_length=60)
+    """A name for lists and trees; empty in replies that give none, then `strategy` stands in."""
+
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()
 

@@ -52,6 +52,19 @@ class Usage(Frozen):
         )
 
 
+class Price(Frozen):
+    """A model's list price in dollars per million tokens."""
+
+    input_per_million: float = Field(ge=0)
+    output_per_million: float = Field(ge=0)
+
+    def dollars(self, input_tokens: int, output_tokens: int) -> float:
+        """The price of one call."""
+        return (
+            input_tokens * self.input_per_million + output_tokens * self.output_per_million
+        ) / 1e6
+
+
 class Budget(Frozen):
     """When a run ends: whichever limit is reached first. None means no limit of that kind."""
 

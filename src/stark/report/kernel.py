@@ -57,7 +57,7 @@ def _provenance(run: Run, node: Node, reference: Reference) -> list[str]:
         f"Versions: {versions}",
         f"Accuracy: relative RMS error {accuracy.relative_rms:.2g} against the reference in "
         f"{accuracy.oracle}; {accuracy.budget:.2g} was allowed",
-        f"Language: {run.language}",
+        f"Language: {run.config.language}",
         "",
         "Import ModelNew from here, or run the file to compare it with the reference.",
     ]

@@ -104,12 +104,14 @@ def tokens(usage: Usage) -> str:
 
 def is_replay(run: Run) -> bool:
     """Whether the run's replies come from a recording."""
-    return any(entry.model.startswith(RECORDED) for entry in run.models.values())
+    return any(entry.model.startswith(RECORDED) for entry in run.config.models.values())
 
 
 def replay_line(run: Run) -> str:
     """What is recorded and what is not, in a replay."""
-    specs = dict.fromkeys(entry.model.removeprefix(RECORDED) for entry in run.models.values())
+    specs = dict.fromkeys(
+        entry.model.removeprefix(RECORDED) for entry in run.config.models.values()
+    )
     return REPLAYED.format(models=", ".join(specs))
 
 

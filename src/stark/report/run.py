@@ -60,7 +60,7 @@ def _spent(view: RunView) -> Iterator[RenderableType]:
     fits = [call.fit for call in view.calls if call.fit is not None]
     if cut := sum(bool(fit.cuts) for fit in fits):
         yield Text(
-            f"{cut} of {len(view.calls)} prompts were cut to fit {view.run.window_tokens:,} tokens; `stark show "
+            f"{cut} of {len(view.calls)} prompts were cut to fit {view.run.config.window_tokens:,} tokens; `stark show "
             f"{view.run.id} ATTEMPT` says what was left out"
         )
 
@@ -71,16 +71,20 @@ def header(view: RunView) -> RenderableType:
     table = facts()
     table.add_row("run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}")
     table.add_row("problem", run.problem.name)
-    table.add_row("strategy", f"{run.strategy}, in {run.language}, seed {run.seed}")
+    table.add_row(
+        "strategy", f"{run.config.strategy.name}, in {run.config.language}, seed {run.config.seed}"
+    )
     table.add_row("models", models_line(run))
     if is_replay(run):
         table.add_row("replay", replay_line(run))
-    table.add_row("budget", budget_line(run.budget))
+    table.add_row("budget", budget_line(run.config.budget))
     if view.reference is None:
         table.add_row("reference", "not measured yet")
         return table
     device = view.reference.device
-    table.add_row("device", f"{device.name} ({device.architecture}), by {first_line(run.executor)}")
+    table.add_row(
+        "device", f"{device.name} ({device.architecture}), by {first_line(run.config.executor)}"
+    )
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
         table.add_row("", Text(view.reference.profiled.bottleneck.text))
@@ -92,7 +96,7 @@ def header(view: RunView) -> RenderableType:
 def models_line(run: Run) -> str:
     """Every model with the roles that ask it."""
     roles: dict[str, list[str]] = {}
-    for role, entry in run.models.items():
+    for role, entry in run.config.models.items():
         roles.setdefault(entry.model, []).append(role)
     said = [f"{model} ({', '.join(names)})" for model, names in roles.items()]
     return "; ".join(said)

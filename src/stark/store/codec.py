@@ -25,20 +25,21 @@ def run_values(run: Run) -> Json:
     """The row of a run, without its source."""
     return {
         "id": run.id,
-        "budget": run.budget.model_dump(mode="json"),
+        "budget": run.config.budget.model_dump(mode="json"),
         "body": run.model_dump(
-            mode="json", exclude={"id": True, "budget": True, "problem": {"source"}}
+            mode="json", exclude={"id": True, "config": {"budget"}, "problem": {"source"}}
         ),
         "problem": run.problem.name,
-        "strategy": run.strategy,
-        "language": run.language,
+        "strategy": run.config.strategy.name,
+        "language": run.config.language,
     }
 
 
 def read_run(run_id: str, body: Json, budget: Json, source: str) -> Run:
     """The run that `run_values` was made from, with the budget it has now."""
     problem = body["problem"] | {"source": source}
-    return Run.model_validate(body | {"id": run_id, "budget": budget, "problem": problem})
+    config = body["config"] | {"budget": budget}
+    return Run.model_validate(body | {"id": run_id, "config": config, "problem": problem})
 
 
 REFUSED = "the problem cannot be used: "

@@ -15,7 +15,7 @@ from stark.search.policies.latest import Latest
 from stark.search.policies.thompson import Thompson
 from stark.search.policies.ucb import Ucb
 
-POLICIES: Mapping[str, Callable[[], Policy]] = {
+POLICIES: Mapping[str, Callable[..., Policy]] = {
     EpsilonGreedy.name: EpsilonGreedy,
     AlwaysRoot.name: AlwaysRoot,
     Latest.name: Latest,
