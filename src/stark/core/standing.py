@@ -9,10 +9,12 @@ Once attempts went through the final check, only those that passed it count, wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.measurement import Speedup
+from stark.core.node import Node
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,29 @@ def standing(
         group=tuple(each for each in ranking if first is not None and found[each].overlaps(first)),
         confirmed=bool(checks),
     )
+
+
+def standing_of(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Standing:
+    """The standing of a run's finished attempts, given the final checks' evaluations by attempt."""
+    return standing(
+        {node.id: vs_eager(node.evaluation) for node in nodes},
+        {attempt: vs_eager(found) for attempt, found in checks.items()},
+    )
+
+
+def best_node(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Node | None:
+    """The attempt with the star, with the evaluation that it won by; None if there is none."""
+    by_id = {node.id: node for node in nodes}
+    best = standing_of(by_id.values(), checks).best
+    if best is None:
+        return None
+    evaluation = checks.get(best, by_id[best].evaluation)
+    return by_id[best].model_copy(update={"evaluation": evaluation})
+
+
+def vs_eager(evaluation: Evaluation) -> Speedup | None:
+    """The speedup against eager; None unless the candidate is correct."""
+    return evaluation.speedup_vs("eager") if isinstance(evaluation, Correct) else None
 
 
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:
