@@ -20,7 +20,6 @@ from stark.bench.running import BenchSession, OnBenchEvent, unfinished
 from stark.bench.suite import Suite, folders
 from stark.configuration import (
     configure,
-    is_replay,
     limits_and_tools,
     new_run,
     reconfigured,
@@ -36,7 +35,7 @@ from stark.correspondence import LiveReplies, ModelPool, Replies
 from stark.estimate import estimate
 from stark.evaluating import Judged, Written, evaluate_candidates, read_candidate
 from stark.evaluator.executors import Executor, open_executor
-from stark.events import Notice, Prepared, OnEvent, ignore
+from stark.events import Notice, OnEvent, Prepared, ignore
 from stark.ledger import Ledger
 from stark.loop import check_compiler, work_on
 from stark.options import checked_options
@@ -140,7 +139,7 @@ async def aresume(
         run = reconfigured(stored, options)
         config = run.config
         executor = judge or open_executor(config.executor, config.limits, config.tools)
-        if is_replay(run):
+        if run.is_replay:
             if replay is None:
                 raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
             work = _replaying(run, _recording_of(Path(replay), run), executor)
@@ -369,9 +368,10 @@ async def _worked(
     """Work on the run; the result is read from the store."""
     run = work.run
     try:
-        live = isinstance(work.replies, LiveReplies)
-        left = run.config.budget.attempts - len(store.selections(run.id))
-        expected = estimate(run.config, work.replies.price, left) if live else None
+        expected = None
+        if isinstance(work.replies, LiveReplies):
+            left = run.config.budget.attempts - len(store.selections(run.id))
+            expected = estimate(run.config, work.replies.price, left)
         on_event(Prepared(run, expected))
         work.executor.on_notice = lambda text: on_event(Notice(text))
         await work_on(run, store, work.executor, work.replies, on_event, within, work.policy)

@@ -15,16 +15,13 @@ from stark import __version__
 from stark.core.errors import RecordingError, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
-from stark.core.run import RoleModel, Run, RunConfig
+from stark.core.run import RECORDED, RoleModel, Run, RunConfig
 from stark.core.usage import Budget
 from stark.languages import Language, best_for, language
 from stark.languages.base import DeviceKind
 from stark.options import RunOptions, checked_options
 from stark.recording import Recording
 from stark.strategies import strategy, team_of
-
-RECORDED = "recorded:"
-"""What precedes a model's name in a run whose replies come from a recording."""
 
 Part = TypeVar("Part", Budget, Limits, Tools)
 
@@ -79,11 +76,6 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
     return new_run(original.problem, config, taken)
 
 
-def is_replay(run: Run) -> bool:
-    """Whether the run's replies come from a recording."""
-    return any(entry.model.startswith(RECORDED) for entry in run.config.models.values())
-
-
 def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
     """The run with some options changed, by name as in `RunOptions`; the others stay as the run began.
 
@@ -94,7 +86,7 @@ def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
             f"a run keeps its {' and '.join(kept)}; start a new run to change {'it' if len(kept) == 1 else 'them'}"
         )
     asked, config = checked_options(dict(changes)), run.config
-    if is_replay(run) and any(name.endswith("model") or name == "price" for name in changes):
+    if run.is_replay and any(name.endswith("model") or name == "price" for name in changes):
         raise UsageError(f"run {run.id} follows a recording, so no model can be set")
     roles = {
         role: _changed_model(role, entry, changes, asked) for role, entry in config.models.items()

@@ -9,19 +9,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, ProblemError, UsageError
-from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
+from stark.core.evaluation import Correct, Evaluation, Unusable
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Stepped, ignore
+from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
@@ -170,9 +171,10 @@ class Session:
                         task.result()  # raises what kept an attempt from becoming a node
         finally:
             evaluations = [judged.evaluation for judged in self._judged.values()]
-            for work in (*running, *evaluations):
-                work.cancel()
-            await asyncio.gather(*running, *evaluations, return_exceptions=True)
+            pending: list[asyncio.Future[Any]] = [*running, *evaluations]
+            for each in pending:
+                each.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
             await self._tell(running)
 
     def _next(

@@ -26,8 +26,8 @@ def enough(tree: Tree) -> Ended | None:
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others
-    if best.evaluation.near_the_least:
-        detail = f"within {best.evaluation.percent_over_the_least} % of {_least(best.evaluation)}"
+    if best.evaluation.near_roofline:
+        detail = f"within {best.evaluation.headroom_percent} % of {_least(best.evaluation)}"
         return Ended(kind="converged", detail=detail)
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last

@@ -14,7 +14,6 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.requests import limits
 from stark.cli.settings import Settings
 from stark.core.candidate import Candidate
-from stark.core.counted import counted
 from stark.core.device import Device
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
@@ -22,6 +21,7 @@ from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import open_executor
+from stark.explain.numbers import counted
 from stark.languages import LANGUAGES, Language, language
 from stark.problems import load
 from stark.report.document import evaluation_summary

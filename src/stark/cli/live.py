@@ -32,8 +32,17 @@ from stark.events import (
     Started,
     Stepped,
 )
-from stark.explain.numbers import counted
-from stark.explain.run import *
+from stark.explain.evaluation import checked, reason, speedup_text, status
+from stark.explain.numbers import counted, duration, milliseconds
+from stark.explain.run import (
+    estimate_line,
+    idea,
+    models_line,
+    price,
+    reference_line,
+    replay_line,
+    tokens,
+)
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
@@ -120,7 +129,7 @@ class PlainLines:
 
     def _finished(self, node: Node) -> str:
         if not isinstance(node.evaluation, Correct):
-            return f"attempt {node.id}: {status(node.evaluation)}: {evidence(node.evaluation)}"
+            return f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}"
         is_best = self._tree is not None and best_so_far(self._tree, {}) == node
         return (
             f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "

@@ -15,12 +15,13 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.places import check_file, kernel_path, refuse_fleeting
 from stark.cli.settings import Settings
-from stark.configuration import device_kind, is_replay
+from stark.configuration import device_kind
 from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.run import Run
 from stark.events import Event, OnEvent, Prepared
+from stark.explain.evaluation import verdict
 from stark.explain.numbers import counted
-from stark.explain.run import replay_line, verdict
+from stark.explain.run import replay_line
 from stark.problems import load
 from stark.report.document import run_document
 from stark.report.run import run_text
@@ -133,7 +134,7 @@ def _show(result: Result, path: Path | None) -> None:
         assert result.kernel is not None
         console.print(Text(verdict(result.kernel.evaluation), "bold"))
         console.print(Text(f"kernel: {path}"), soft_wrap=True)
-    if is_replay(view.run):
+    if view.run.is_replay:
         console.print(Text(f"In this run {replay_line(view.run)}."))
 
 
@@ -143,7 +144,7 @@ def _how_to_resume(store_url: str, run: Run, stop: StarkError) -> str:
             return "nothing was begun, so nothing is stored; give the same command again"
         nodes = store.nodes(run.id)
     correct = sum(node.works for node in nodes)
-    replay = " --replay FILE" if is_replay(run) else ""
+    replay = " --replay FILE" if run.is_replay else ""
     repaired = (
         ", once that is repaired or with another --model" if isinstance(stop, ModelRefused) else ""
     )

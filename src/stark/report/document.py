@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stark.core.evaluation import Correct, Evaluation, explain
+from stark.core.call import spent_by_role
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
-from stark.report.repairs import failures_repaired
-from stark.report.spending import roles_of
+from stark.explain.evaluation import explain
+from stark.explain.profile import bottleneck_text
 from stark.report.view import RunView
+from stark.search.repairs import failures_repaired
 
 Document = dict[str, Any]
 
@@ -29,7 +31,7 @@ def run_document(view: RunView) -> Document:
         "attempts": [
             attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
         ],
-        "ended": view.ended,
+        "ended": None if view.ended is None else view.ended.model_dump(mode="json"),
         "best": None if winner is None else winner.id,
         "final_checks": {
             attempt: evaluation_summary(found) for attempt, found in view.promotions.items()
@@ -37,8 +39,8 @@ def run_document(view: RunView) -> Document:
         "correct": sum(node.works for node in view.nodes),
         "failures_taken_up": taken,
         "failures_repaired": mended,
-        "usage": view.usage.model_dump(mode="json"),
-        "roles": [role.model_dump(mode="json") for role in view.roles],
+        "spent": view.spent.model_dump(mode="json"),
+        "roles": {role: spent.model_dump(mode="json") for role, spent in view.roles.items()},
     }
 
 
@@ -51,7 +53,6 @@ def attempt_document(node: Node) -> Document:
         "role": node.role,
         "strategy": node.plan.strategy if node.plan else None,
         **evaluation_summary(node.evaluation),
-        "usage": node.usage.model_dump(mode="json"),
     }
 
 
@@ -62,7 +63,7 @@ def node_document(view: RunView, node: Node) -> Document:
         **attempt_document(node),
         "node": node.model_dump(mode="json"),
         "calls": [call.model_dump(mode="json") for call in calls],
-        "roles": [role.model_dump(mode="json") for role in roles_of(calls)],
+        "roles": {role: spent.model_dump(mode="json") for role, spent in spent_by_role(calls).items()},
     }
 
 
@@ -72,7 +73,6 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     if not isinstance(evaluation, Correct):
         unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
         return {**summary, **unknown, "speedups": {}}
-    profiled = evaluation.profiled
     return {
         **summary,
         "latency_ms": evaluation.latency_ms,
@@ -81,5 +81,12 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
             for name in evaluation.references
         },
         "roofline_fraction": evaluation.roofline_fraction,
-        "bottleneck": None if profiled is None else profiled.bottleneck.model_dump(mode="json"),
+        "bottleneck": _bottleneck(evaluation),
     }
+
+
+def _bottleneck(correct: Correct) -> Document | None:
+    profiled = correct.profiled
+    if profiled is None:
+        return None
+    return {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)}

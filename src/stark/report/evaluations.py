@@ -10,10 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.core.candidate import Candidate
-from stark.core.evaluation import Correct, Evaluation, evidence
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.report.phrases import STATUS_STYLES, milliseconds, reference_line, status
+from stark.explain.evaluation import evidence, speedup_cell, status
+from stark.explain.numbers import milliseconds
+from stark.explain.profile import bottleneck_text, profile_lines
+from stark.explain.run import reference_line
+from stark.report.tables import STATUS_STYLES
 
 EVIDENCE_LINES = 12
 
@@ -48,10 +52,9 @@ def _table(judged: Sequence[Judged]) -> Table:
         evaluation = each.evaluation
         numbers = ("", "", "")
         if isinstance(evaluation, Correct):
-            speedup = evaluation.speedup_vs("eager")
             numbers = (
                 milliseconds(evaluation.latency_ms),
-                f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]",
+                speedup_cell(evaluation.speedup_vs("eager")),
                 f"{evaluation.roofline_fraction:.0%}",
             )
         table.add_row(
@@ -69,7 +72,7 @@ def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
     for each in judged:
         profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
         if profiled is not None:
-            lines = profiled.lines() if len(judged) == 1 else [profiled.bottleneck.text]
+            lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
             yield Text.assemble((f"{each.file}: ", "bold"), "\n  ".join(lines))
 
 

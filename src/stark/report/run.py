@@ -9,26 +9,24 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.counted import counted
 from stark.core.evaluation import STATUSES, Correct
-from stark.core.run import Run
-from stark.core.usage import RoleUsage
-from stark.report.phrases import (
-    STATUS_STYLES,
+from stark.core.usage import Spent
+from stark.explain.evaluation import checked, speedup_cell
+from stark.explain.numbers import counted, first_line, milliseconds
+from stark.explain.profile import bottleneck_text
+from stark.explain.run import (
     budget_line,
-    checked,
-    first_line,
     idea,
-    is_replay,
-    milliseconds,
+    models_line,
     reference_line,
     replay_line,
 )
-from stark.report.repairs import failures_repaired
-from stark.report.spending import dollars, in_all, spending, thousands
+from stark.report.spending import dollars, spending, thousands
+from stark.report.tables import STATUS_STYLES, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
 from stark.search.leaderboard import leaderboard
+from stark.search.repairs import failures_repaired
 from stark.store import RunSummary
 
 LEADERS = 5
@@ -44,14 +42,14 @@ def run_text(view: RunView, columns: int) -> RenderableType:
         parts += ["", _leaders(view)]
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    ended = () if view.ended is None else (Text(f"ended: {view.ended}"),)
+    ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
     return Group(*parts, "", _counts(view), *_spent(view), *ended)
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:
     """What the models took, and how many of their prompts had to be cut."""
-    if is_replay(view.run):
-        yield Text(f"{view.usage.calls} recorded replies; no model was asked and nothing paid")
+    if view.run.is_replay:
+        yield Text(f"{view.spent.calls} recorded replies; no model was asked and nothing paid")
         return
     if not view.roles:
         yield Text("no model was asked")
@@ -75,7 +73,7 @@ def header(view: RunView) -> RenderableType:
         "strategy", f"{run.config.strategy.name}, in {run.config.language}, seed {run.config.seed}"
     )
     table.add_row("models", models_line(run))
-    if is_replay(run):
+    if run.is_replay:
         table.add_row("replay", replay_line(run))
     table.add_row("budget", budget_line(run.config.budget))
     if view.reference is None:
@@ -87,26 +85,17 @@ def header(view: RunView) -> RenderableType:
     )
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
-        table.add_row("", Text(view.reference.profiled.bottleneck.text))
+        table.add_row("", Text(bottleneck_text(view.reference.profiled)))
     for warning in view.reference.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table
 
 
-def models_line(run: Run) -> str:
-    """Every model with the roles that ask it."""
-    roles: dict[str, list[str]] = {}
-    for role, entry in run.config.models.items():
-        roles.setdefault(entry.model, []).append(role)
-    said = [f"{model} ({', '.join(names)})" for model, names in roles.items()]
-    return "; ".join(said)
-
-
 def runs_table(
-    summaries: Iterable[RunSummary], spent: Mapping[str, tuple[RoleUsage, ...]]
+    summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]
 ) -> Table:
     """One line per run, the newest first; `spent` has what its calls took, by run."""
-    took = {run_id: whole for run_id, roles in spent.items() if (whole := in_all(roles))}
+    took = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
     priced = any(whole.dollars is not None for whole in took.values())
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("run", "begun", "strategy", "language"):
@@ -132,19 +121,11 @@ def runs_table(
             f"{each.attempts}/{each.budget_attempts}",
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
-            "" if each.speedup_vs_eager is None else f"{each.speedup_vs_eager:.2f}x",
+            "" if each.speedup is None else f"{each.speedup.ratio:.2f}x",
             "" if whole is None else thousands(whole.input + whole.output),
             *([price] if priced else []),
-            each.ended_reason or Text("not yet", "yellow"),
+            each.ended.detail if each.ended else Text("not yet", "yellow"),
         )
-    return table
-
-
-def facts() -> Table:
-    """An empty table of names and what they stand for."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
     return table
 
 
@@ -164,11 +145,10 @@ def _leaders(view: RunView) -> Table:
     table.add_column("idea", no_wrap=True, overflow="ellipsis", ratio=1)
     for node in leaderboard(view.tree, LEADERS):
         assert isinstance(node.evaluation, Correct)
-        speedup = node.evaluation.speedup_vs("eager")
         table.add_row(
             str(node.id),
             milliseconds(node.evaluation.latency_ms),
-            f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]",
+            speedup_cell(node.evaluation.speedup_vs("eager")),
             f"{node.evaluation.roofline_fraction:.0%}",
             Text(idea(node), "dim"),
         )

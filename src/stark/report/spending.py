@@ -5,15 +5,15 @@ A number of tokens that no model told is an estimate and marked by `~`. Knows no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.call import Call, Fit, Kept
-from stark.core.usage import BYTES_PER_TOKEN, RoleUsage, Tokens, by_role, role_usage
-from stark.report.phrases import duration
+from stark.core.call import Fit, Kept
+from stark.core.usage import BYTES_PER_TOKEN, Spent
+from stark.explain.numbers import counted, duration
 
 ESTIMATED = (
     f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, where a model did not tell its tokens"
@@ -23,55 +23,46 @@ ESTIMATED = (
 _LEFT: dict[Kept, str] = {"outcome": "no source of", "line": "one line of", "nothing": "nothing of"}
 
 
-def roles_of(calls: Iterable[Call]) -> tuple[RoleUsage, ...]:
-    """What these calls took, by role."""
-    return by_role(
-        role_usage(call.role, call.reply.usage, call.asked_bytes, call.answered_bytes)
-        for call in calls
-    )
-
-
-def in_all(roles: Sequence[RoleUsage]) -> RoleUsage | None:
-    """Every role together; None where there is none."""
-    whole = by_role(role.model_copy(update={"role": "all"}) for role in roles)
-    return whole[0] if whole else None
-
-
-def spending(roles: Sequence[RoleUsage]) -> Iterator[RenderableType]:
+def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
     """A table with a line for each role and one for all, and what its marks mean."""
-    yield _table(roles)
-    if any(role.input.estimated or role.output.estimated for role in roles):
-        yield Text(ESTIMATED, "dim")
-
-
-def _table(roles: Sequence[RoleUsage]) -> Table:
+    whole = sum(roles.values(), Spent())
+    rows = {**roles, "all": whole} if len(roles) > 1 else roles
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("role", no_wrap=True)
     for name in ("calls", "input tokens", "output tokens", "price", "waiting"):
         table.add_column(name, no_wrap=True, justify="right")
-    whole = in_all(roles)
-    for each in (*roles, whole) if whole and len(roles) > 1 else roles:
+    for role, spent in rows.items():
+        mark = "~" if spent.estimated_calls else ""
         table.add_row(
-            each.role,
-            f"{each.calls:,}",
-            str(each.input),
-            str(each.output),
-            dollars(each),
-            duration(each.seconds),
+            role,
+            f"{spent.calls:,}",
+            f"{mark}{spent.input_tokens:,}",
+            f"{mark}{spent.output_tokens:,}",
+            dollars(spent),
+            duration(spent.seconds),
         )
-    return table
+    yield table
+    if whole.estimated_calls:
+        yield Text(ESTIMATED, "dim")
+    if whole.lost_calls:
+        yield Text(
+            f"{counted(whole.lost_calls, 'call')} in flight when the process was killed: cost unknown, charged as reserved",
+            "dim",
+        )
 
 
-def dollars(usage: RoleUsage) -> str:
-    """The price; one that is not known in full is said to be unknown."""
-    return "unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
+def dollars(spent: Spent) -> str:
+    """The price for a table; `+ ?` where a part of it is unknown."""
+    if spent.unpriced_calls and not spent.dollars:
+        return "unknown"
+    return f"${spent.dollars:.2f}{' + ?' if spent.unpriced_calls else ''}"
 
 
-def thousands(tokens: Tokens) -> str:
+def thousands(spent: Spent) -> str:
     """A number of tokens for a narrow column, such as `~312k`."""
-    count = tokens.told + tokens.estimated
+    count = spent.tokens
     short = f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
-    return f"{'~' if tokens.estimated else ''}{short if count >= 1000 else count}"
+    return f"{'~' if spent.estimated_calls else ''}{short if count >= 1000 else count}"
 
 
 def fit_line(fit: Fit) -> str | None:

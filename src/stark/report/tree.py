@@ -15,8 +15,11 @@ from rich.text import Text
 
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT
-from stark.promotion import best_so_far
-from stark.report.phrases import STATUS_STYLES, evidence, idea, milliseconds, status
+from stark.core.standing import best_node
+from stark.explain.evaluation import reason, status
+from stark.explain.numbers import milliseconds
+from stark.explain.run import idea
+from stark.report.tables import STATUS_STYLES
 from stark.search.tree import Tree
 
 ROOM_FOR_IDEAS = 100
@@ -62,10 +65,10 @@ class TreeTable:
             step = self.steps.get(id, Text("waiting", "dim"))
             return branch + Text(f"{id} {action}", "cyan"), step, "", "", ""
         node = self.tree.node(id)
-        best = best_so_far(self.tree, self.checked)
+        best = best_node(self.tree.nodes, self.checked)
         name = branch + Text(f"{id} {node.role}", "default")
         state = Text(status(node.evaluation), STATUS_STYLES[node.evaluation.status])
-        note = (idea(node) if node.works else evidence(node.evaluation)) if with_idea else ""
+        note = (idea(node) if node.works else reason(node.evaluation)) if with_idea else ""
         latency, speedup = "", Text("")
         if isinstance(node.evaluation, Correct):
             latency = milliseconds(node.evaluation.latency_ms)
@@ -92,7 +95,7 @@ class TreeTable:
         everything = {node.id for node in self.tree.nodes} | set(self.tree.pending)
         if self.most_lines is None or len(everything) < self.most_lines:
             return everything
-        best = best_so_far(self.tree, self.checked)
+        best = best_node(self.tree.nodes, self.checked)
         wanted = [*self.tree.pending, *([best.id] if best else []), *sorted(everything)[::-1]]
         shown: set[int] = set()
         for id in wanted:

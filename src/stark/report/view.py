@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stark.core.call import Call
+from stark.core.call import Call, Lost, spent_by_role
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.reference import Reference
-from stark.core.run import Run
-from stark.core.usage import RoleUsage, Usage
-from stark.promotion import best_so_far, winner
+from stark.core.run import Ended, Run
+from stark.core.standing import best_node
+from stark.core.usage import Spent
 from stark.recording import Recording
-from stark.report.spending import roles_of
 from stark.search.tree import Tree
 from stark.store import Store
 
@@ -36,7 +35,10 @@ class RunView:
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """What the final check found, by attempt."""
 
-    ended: str | None = None
+    lost: tuple[Lost, ...] = ()
+    """Calls whose process was killed before the reply arrived."""
+
+    ended: Ended | None = None
     """Why it ended; None while it goes on, and of a recording, which does not say."""
 
     @classmethod
@@ -49,7 +51,8 @@ class RunView:
             tuple(store.nodes(run.id)),
             tuple(store.calls(run.id)),
             store.promotions(run.id),
-            store.ended_reason(run.id),
+            tuple(store.lost_calls(run.id)),
+            store.ended(run.id),
         )
 
     @classmethod
@@ -72,22 +75,22 @@ class RunView:
     @cached_property
     def winner(self) -> Node | None:
         """The fastest attempt that held in the final check, with what that check measured."""
-        return winner(self.tree, self.promotions)
+        return best_node(self.nodes, self.promotions) if self.promotions else None
 
     @cached_property
     def best(self) -> Node | None:
         """The winner; of a run without a final check the fastest of the search."""
-        return best_so_far(self.tree, self.promotions)
+        return best_node(self.nodes, self.promotions)
 
     @cached_property
-    def usage(self) -> Usage:
-        """What was spent on models so far."""
-        return sum((call.reply.usage for call in self.calls), Usage())
+    def roles(self) -> dict[str, Spent]:
+        """What the model calls cost so far, by role."""
+        return spent_by_role((*self.calls, *self.lost))
 
-    @cached_property
-    def roles(self) -> tuple[RoleUsage, ...]:
-        """The same by role, with estimates where a model told no tokens."""
-        return roles_of(self.calls)
+    @property
+    def spent(self) -> Spent:
+        """All roles together."""
+        return sum(self.roles.values(), Spent())
 
     @cached_property
     def started_from(self) -> dict[int, str]:

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 def run_values(run: Run) -> Json:
     """The row of a run, without its source."""
-    exclude = {"id": True, "config": {"budget"}, "problem": {"source"}}
+    exclude: Any = {"id": True, "config": {"budget"}, "problem": {"source"}}
     return {
         "id": run.id,
         "budget": run.config.budget.model_dump(mode="json"),
@@ -80,7 +80,7 @@ def read_selection(parent: int, action: str) -> Selection:
 
 def call_values(call: Call) -> Json:
     """The row of a call, without its texts."""
-    exclude = {"attempt": True, "turn": True, "messages": True, "reply": {"text"}}
+    exclude: Any = {"attempt": True, "turn": True, "messages": True, "reply": {"text"}}
     spent = call.spent
     return {
         "attempt": call.attempt,
@@ -114,7 +114,7 @@ def read_call(
 
 def node_values(node: Node) -> Json:
     """The row of a node, without its selection and its candidate's source."""
-    exclude = {"id": True, "parent": True, "action": True, "candidate": {"source"}}
+    exclude: Any = {"id": True, "parent": True, "action": True, "candidate": {"source"}}
     return {
         "attempt": node.id,
         "body": node.model_dump(mode="json", exclude=exclude),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, func, literal, select, union_all
+from sqlalchemy import ColumnElement, Connection, func, literal, select, union_all
 
 from stark.core.usage import Spent
 from stark.store.schema import AskedRow, CallRow
@@ -24,7 +24,7 @@ def read_spent(
     answered = _of(CallRow, run_id, attempts)
     lost = [*_of(AskedRow, run_id, attempts), AskedRow.outcome == "lost"]
     both = union_all(_calls().where(*answered), _lost().where(*lost)).subquery()
-    names = [name for name in Spent.model_fields]
+    names = list(Spent.model_fields)
     query = (
         select(both.c.run_id, both.c.role, *(func.sum(both.c[name]) for name in names))
         .group_by(both.c.run_id, both.c.role)
@@ -47,7 +47,7 @@ def _of(
     return chosen
 
 
-def _calls() -> Select[Any]:
+def _calls() -> Any:
     """A line per reply, its columns in the order of `Spent`."""
     return select(
         CallRow.run_id,
@@ -65,7 +65,7 @@ def _calls() -> Select[Any]:
     )
 
 
-def _lost() -> Select[Any]:
+def _lost() -> Any:
     """A line per lost call; agrees with `core.call.Lost.spent`."""
     return select(
         AskedRow.run_id,

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from stark.core.bench import Bench
 from stark.core.call import Call, Lost
