@@ -1,4 +1,4 @@
-"""One question to a language model and its answer, as they were sent and received."""
+"""Types for one prompt to a language model and its reply, as sent and received."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stark.core.usage import Cost, Spent, Usage, spent_on, utf8_bytes
 
 
 class Message(Frozen):
-    """One turn of a conversation."""
+    """One message of a conversation. Of several user messages in a row, all but the last are cached by the provider."""
 
     speaker: Literal["system", "user", "assistant"]
     text: str
@@ -45,23 +45,23 @@ class Fit(Frozen):
 
 
 class Reply(Frozen):
-    """What a model answered."""
+    """A model's answer to a conversation."""
 
     text: str
     model: str
-    """The model that answered, as the provider names it."""
+    """The provider's name of the model that answered."""
 
     usage: Usage = Usage()
     truncated: bool = False
-    """Whether the provider stopped it at its output limit."""
+    """Whether the provider cut it at the output limit."""
 
 
 class Call(Frozen):
-    """A stored question and answer: `(attempt, turn)` names it within its run."""
+    """A stored prompt and reply, identified within its run by `(attempt, turn)`."""
 
     attempt: int = Field(ge=1)
     turn: int = Field(ge=0)
-    """0 for the first call of the attempt, counted over all roles and re-asks."""
+    """Counts the calls of the attempt from 0, over all roles and repeated prompts."""
 
     role: str
     messages: tuple[Message, ...]

@@ -96,7 +96,7 @@ def runs_table(
 ) -> Table:
     """One line per run, the newest first; `spent` has what its calls took, by run."""
     took = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
-    priced = any(whole.dollars is not None for whole in took.values())
+    priced = any(whole.dollars or not whole.unpriced_calls for whole in took.values())
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("run", "begun", "strategy", "language"):
         table.add_column(name, no_wrap=True)
@@ -122,7 +122,7 @@ def runs_table(
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
             "" if each.speedup is None else f"{each.speedup.ratio:.2f}x",
-            "" if whole is None else thousands(whole.input + whole.output),
+            "" if whole is None else thousands(whole),
             *([price] if priced else []),
             each.ended.detail if each.ended else Text("not yet", "yellow"),
         )
