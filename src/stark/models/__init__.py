@@ -20,10 +20,11 @@ from collections.abc import Callable
 from functools import partial
 
 from stark.core.errors import UsageError
+from stark.models.available import Way, ways
 from stark.models.base import Model
 from stark.models.catalog import CATALOG, Provider
 
-__all__ = ["FORMS", "PROVIDERS", "Model", "key_variables", "open_model"]
+__all__ = ["FORMS", "PROVIDERS", "Model", "Way", "key_variables", "open_model", "ways"]
 
 Opener = Callable[[str, str | None], Model]
 """From what follows the colon, and the label in brackets if there is one."""

@@ -40,17 +40,23 @@ class Provider:
         """The variables that may hold the key, for a sentence."""
         return " or ".join(self.key_variables)
 
+    def key_variable(self) -> str | None:
+        """The first of its variables that is set."""
+        return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
+
     def key(self) -> str | None:
         """The key from the environment. Raises ModelRefused for one that is missing or damaged."""
-        for variable in self.key_variables:
-            key = os.environ.get(variable, "").strip()
-            if key and not (key.isascii() and key.isprintable()):
-                raise ModelRefused(f"{variable} holds characters that no key has: set it again")
-            if key:
-                return key
-        if self.needs_key:
-            raise ModelRefused(f"{self.name} needs a key: set the environment variable {self.keys}")
-        return None
+        variable = self.key_variable()
+        if variable is None:
+            if self.needs_key:
+                raise ModelRefused(
+                    f"{self.name} needs a key: set the environment variable {self.keys}"
+                )
+            return None
+        key = os.environ[variable].strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ModelRefused(f"{variable} contains characters that no key has: set it again")
+        return key
 
     def locate(self, model: str) -> tuple[str, str | None]:
         """The model's name, and the address of its server where that is the user's to say."""
