@@ -14,10 +14,11 @@ import asyncio
 from pathlib import Path
 
 from stark.core.errors import CompilerRefused
-from stark.core.evaluation import Correct, evidence
+from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.evaluation import evidence
 from stark.problems import load
 
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from clocks.findings import Alike, Compared, Findings
 from clocks.programs import Size
 from stark.core.errors import StarkError
-from stark.core.evaluation import Correct, evidence
+from stark.core.evaluation import Correct
 from stark.core.measurement import Measurement, speedup
 from stark.evaluator.executors import Executor
+from stark.explain.evaluation import evidence
 
 
 async def measure(

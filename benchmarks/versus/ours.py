@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from stark.core.errors import StarkError
-from stark.core.evaluation import Effort, Evaluation, evidence
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.evaluation import evidence
 from stark.testing.candidates import PROBLEM
 from versus.cases import Case
 from versus.results import FAILED, Finding, Results

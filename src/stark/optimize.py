@@ -24,12 +24,13 @@ from stark.core.errors import (
     PromptRefused,
     UsageError,
 )
-from stark.core.evaluation import Correct, Evaluation, Unusable, evidence
+from stark.core.evaluation import Correct, Evaluation, Unusable
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
 from stark.evaluator.executors import Executor
+from stark.explain.evaluation import evidence
 from stark.languages import language
 from stark.promotion import Watcher, as_checked, promote
 from stark.replies import Replies

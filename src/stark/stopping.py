@@ -25,8 +25,8 @@ def enough(tree: Tree) -> str | None:
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others
-    if best.evaluation.near_the_least:
-        return f"within {best.evaluation.percent_over_the_least} % of {_least(best.evaluation)}"
+    if best.evaluation.near_roofline:
+        return f"within {best.evaluation.headroom_percent} % of {_least(best.evaluation)}"
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last
     if without >= max(PATIENCE, last):

@@ -27,7 +27,7 @@ from stark.bench.tables import markdown, sheets
 from stark.core.bench import Bench
 from stark.core.errors import UsageError
 from stark.core.usage import Budget, Usage
-from stark.report.repairs import failures_repaired
+from stark.search.repairs import failures_repaired
 from stark.store import Store
 
 

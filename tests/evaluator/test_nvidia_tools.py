@@ -8,10 +8,11 @@ import pytest
 import pytest_asyncio
 
 from stark.core.candidate import Candidate
-from stark.core.evaluation import Correct, Effort, Evaluation, Incorrect, explain
+from stark.core.evaluation import Correct, Effort, Evaluation, Incorrect
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.evaluation import explain
 
 pytest.importorskip("torch")
 

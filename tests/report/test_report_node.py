@@ -6,10 +6,11 @@ from report_samples import RUN, reference, text_of
 from stark.core.call import Call, Cut, Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import UsageError
-from stark.core.evaluation import STATUSES, Correct, explain
+from stark.core.evaluation import STATUSES, Correct
 from stark.core.node import Node
 from stark.core.plan import Anchor, Edit, Plan
 from stark.core.usage import Usage
+from stark.explain.evaluation import explain
 from stark.report.node import evaluation_table, node_of, node_text
 from stark.report.run import run_text
 from stark.report.view import RunView

@@ -5,7 +5,6 @@ import random
 import pytest
 from rich.console import Console
 
-from stark.report.repairs import failures_repaired
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 from stark.testing.nodes import EAGER_MS, failing, random_tree, working
@@ -48,16 +47,3 @@ def test_folding_keeps_what_is_in_flight_and_the_best(seed: int) -> None:
     assert any("★ best" in line for line in lines)
     folded = 60 + len(tree.pending) - (len(lines) - 1)
     assert f"{folded} more folded away" in lines[0]
-
-
-def test_a_failure_is_repaired_when_a_chain_of_repairs_ends_well() -> None:
-    nodes = [
-        failing(1),
-        failing(2, parent=1, action="debug"),
-        working(3, parent=2, action="debug"),
-        failing(4),
-        failing(5, parent=4, action="debug"),
-        failing(6),
-    ]
-
-    assert (3, 2) == failures_repaired(nodes)

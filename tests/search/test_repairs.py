@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stark.search.repairs import failures, mend, newest_repairable
+from stark.search.repairs import failures, failures_repaired, newest_repairable, working_repair
 from stark.search.tree import Tree
 from stark.testing.nodes import failing, unusable, working
 
@@ -32,28 +32,41 @@ def test_only_leaves_are_repaired_the_newest_first() -> None:
     assert 3 == newest_repairable(tree, 2)
 
 
-def test_a_failure_is_mended_at_the_end_of_a_chain_of_repairs() -> None:
+def test_a_failure_is_repaired_at_the_end_of_a_chain_of_repairs() -> None:
     broken = [failing(1), failing(3, 1, action="debug")]
     tree = Tree.replay(1.0, [*broken, working(4, 3, action="debug"), working(5, 3, action="debug")])
 
-    assert tree.node(4) == mend(1, tree.children) == mend(3, tree.children)
+    assert tree.node(4) == working_repair(1, tree.children) == working_repair(3, tree.children)
 
 
 def test_the_shortest_chain_counts() -> None:
     nodes = [failing(1), failing(2, 1, action="debug"), working(3, 2, action="debug")]
     tree = Tree.replay(1.0, [*nodes, working(4, 1, action="debug")])
 
-    assert tree.node(4) == mend(1, tree.children)
+    assert tree.node(4) == working_repair(1, tree.children)
 
 
-def test_what_is_no_repair_mends_nothing() -> None:
+def test_what_is_no_repair_repairs_nothing() -> None:
     tree = Tree.replay(1.0, [failing(1), working(2, 1), failing(3, 1, action="debug")])
 
-    assert None is mend(1, tree.children)
+    assert None is working_repair(1, tree.children)
 
 
 def test_a_chain_may_be_long() -> None:
     chain = [failing(id, id - 1, action="debug") for id in range(2, 3000)]
     tree = Tree.replay(1.0, [failing(1), *chain, working(3000, 2999, action="debug")])
 
-    assert tree.node(3000) == mend(1, tree.children)
+    assert tree.node(3000) == working_repair(1, tree.children)
+
+
+def test_a_chain_of_repairs_counts_as_one_repaired_failure() -> None:
+    nodes = [
+        failing(1),
+        failing(2, parent=1, action="debug"),
+        working(3, parent=2, action="debug"),
+        failing(4),
+        failing(5, parent=4, action="debug"),
+        failing(6),
+    ]
+
+    assert (2, 1) == failures_repaired(nodes)

@@ -14,12 +14,14 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.call import Kept
 from stark.core.device import Device
-from stark.core.evaluation import Correct, evidence, explain
+from stark.core.evaluation import Correct
 from stark.core.node import COMPILER, ROOT, Node
 from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
+from stark.explain.evaluation import evidence, explain
+from stark.explain.profile import profile_lines
 from stark.languages import Language
 from stark.languages.lessons import Lessons
 
@@ -115,7 +117,7 @@ def _profile_of(reference: Reference) -> list[str]:
     """Where eager's time goes, the steps as a list within the list."""
     if reference.profiled is None:
         return []
-    first, *lines = reference.profiled.lines()
+    first, *lines = profile_lines(reference.profiled)
     return [
         f"- eager's {first}",
         *(f"  {line}" if line.startswith("- ") else f"- {line}" for line in lines),
@@ -144,10 +146,10 @@ def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> st
 def _little_left(node: Node) -> list[str]:
     """A word to whoever plans from a node that can hardly be bettered."""
     found = node.evaluation
-    if not isinstance(found, Correct) or not found.near_the_least:
+    if not isinstance(found, Correct) or not found.near_roofline:
         return []
     return [
-        f"It is within {found.percent_over_the_least} % of the least time possible: look for a last waste in it, and keep "
+        f"It is within {found.headroom_percent} % of the least time possible: look for a last waste in it, and keep "
         "what it does well."
     ]
 

@@ -23,7 +23,7 @@ from pydantic import model_validator
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
 from stark.search.leaderboard import leaderboard
-from stark.search.repairs import mend
+from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
 LIMIT = 5
@@ -161,7 +161,7 @@ def _how_others_fared(tree: Tree, node_id: int, rng: random.Random) -> ContextWi
 
 def _repair(tree: Tree, sibling: Node) -> Repair | None:
     """A sibling that failed and what mended it."""
-    fixed = None if sibling.works else mend(sibling.id, tree.children)
+    fixed = None if sibling.works else working_repair(sibling.id, tree.children)
     return None if fixed is None else Repair(broken=sibling, fixed=fixed)
 
 

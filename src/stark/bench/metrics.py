@@ -16,7 +16,7 @@ from statistics import fmean, median
 from stark.bench.results import Result
 from stark.core.base import Frozen
 from stark.core.usage import RoleUsage, Usage, by_role
-from stark.report.repairs import failures_repaired
+from stark.search.repairs import failures_repaired
 from stark.store import Attempted, Outcome
 
 REFERENCES = ("eager", "compile", "max-autotune")

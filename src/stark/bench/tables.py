@@ -14,8 +14,8 @@ from stark.bench.compare import Difference
 from stark.bench.metrics import FAST_PS, Against, Summary
 from stark.bench.report import Report
 from stark.core.bench import Bench
-from stark.core.counted import counted
 from stark.core.usage import BYTES_PER_TOKEN
+from stark.explain.numbers import counted
 
 NOT_MEASURED = "not measured"
 UNKNOWN = "unknown"

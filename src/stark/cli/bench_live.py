@@ -23,11 +23,12 @@ from stark.bench.tables import head
 from stark.cli.live import STEP_WORDS
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
-from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
+from stark.explain.evaluation import speedup_text
+from stark.explain.numbers import counted, duration
+from stark.explain.run import price, tokens
 from stark.promotion import best_so_far
-from stark.report.phrases import duration, price, tokens
 from stark.search.tree import Tree
 
 FRAME_LINES = 8
@@ -230,4 +231,4 @@ def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)
-    return str(best.evaluation.speedup_vs("eager"))
+    return speedup_text(best.evaluation.speedup_vs("eager"))

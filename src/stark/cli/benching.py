@@ -35,11 +35,11 @@ from stark.cli.requests import (
 )
 from stark.cli.settings import Settings
 from stark.core.bench import Bench
-from stark.core.counted import counted
 from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.judging import Tools
 from stark.core.usage import Budget
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.numbers import counted
 from stark.optimize import check_compiler
 from stark.store import Store, without_password
 from stark.strategies import strategy, team_of

@@ -23,7 +23,6 @@ from rich.text import Text
 from stark import __version__
 from stark.cli import consoles
 from stark.cli.settings import Settings
-from stark.core.counted import counted
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
 from stark.evaluator.candidate.sandbox.layers import gaps
@@ -36,6 +35,7 @@ from stark.evaluator.judge.building.cache import (
     make_folder,
     most_gb,
 )
+from stark.explain.numbers import counted
 from stark.languages import LANGUAGES, Language
 from stark.languages.tools import of_cuda
 from stark.models import key_variables

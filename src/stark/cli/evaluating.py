@@ -15,7 +15,6 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.requests import limits
 from stark.cli.settings import Settings
-from stark.core.counted import counted
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
 from stark.core.judging import Tools
@@ -30,12 +29,12 @@ from stark.evaluating import (
     shortfall,
 )
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.numbers import counted, duration
 from stark.languages import language
 from stark.problems import load
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
-from stark.report.phrases import duration
 
 REFERENCES: dict[str, tuple[Effort, ...]] = {
     "eager": ("search", "promote"),

@@ -15,26 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.cli.redrawn import Redrawn, spinning
-from stark.core.counted import counted
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.core.usage import Usage
+from stark.explain.evaluation import checked, reason, speedup_text, status
+from stark.explain.numbers import counted, duration, milliseconds
+from stark.explain.run import idea, models_line, price, reference_line, tokens
 from stark.optimize import Watch
 from stark.promotion import best_so_far
-from stark.report.phrases import (
-    checked,
-    duration,
-    evidence,
-    idea,
-    milliseconds,
-    price,
-    reference_line,
-    status,
-    tokens,
-)
-from stark.report.run import models_line
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
@@ -108,12 +98,12 @@ class PlainLines:
     def finished(self, node: Node) -> None:
         """Say how it ended."""
         if not isinstance(node.evaluation, Correct):
-            self._say(f"attempt {node.id}: {status(node.evaluation)}: {evidence(node.evaluation)}")
+            self._say(f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}")
             return
         best = self._tree is not None and self._tree.best == node
         self._say(
             f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "
-            f"{node.evaluation.speedup_vs('eager')}{', the best so far' if best else ''}"
+            f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the best so far' if best else ''}"
         )
 
     def promoting(self, node: Node) -> None:
@@ -219,7 +209,7 @@ class LiveScreen(Redrawn):
         if best is None or not isinstance(best.evaluation, Correct):
             said = "no kernel held in the final check" if self._checked else "no correct kernel yet"
             return Text(said, "dim")
-        said = f"best  {best.evaluation.speedup_vs('eager')}, attempt {best.id}"
+        said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
         line = Text(said, "green", no_wrap=True, overflow="ellipsis")
         return line.append(f"  {idea(best)}", "dim")
 

@@ -23,10 +23,10 @@ from stark.core.judging import Tools
 from stark.core.run import Run
 from stark.core.usage import Budget, Usage
 from stark.evaluator.executors import Executor, open_executor
+from stark.explain.run import is_replay
 from stark.problems import load
 from stark.recording import RecordedCompiler, Recording, read_recording
 from stark.replies import LiveReplies, RecordedReplies, Replies
-from stark.report.phrases import is_replay
 from stark.search.policies.base import Policy
 from stark.search.policies.recorded import Recorded
 from stark.store import Store

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from stark.report.phrases import duration
+from stark.explain.numbers import duration
 
 REDRAW_S = 0.1
 

@@ -21,10 +21,10 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.run import WINDOW_TOKENS, RoleModel, Run, RunConfig, Start, Stop
 from stark.core.usage import Budget
+from stark.explain.run import RECORDED
 from stark.languages import Language, best_for, language
 from stark.languages.base import DeviceKind
 from stark.recording import Recording
-from stark.report.phrases import RECORDED
 from stark.strategies import strategy, team_of
 
 NO_MODEL = (

@@ -14,16 +14,17 @@ from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.requests import kernel_path
-from stark.core.counted import counted
 from stark.core.errors import ModelRefused, StarkError, StoreError, UsageError
 from stark.core.evaluation import Correct
 from stark.core.run import Run
 from stark.evaluator.executors import Executor
+from stark.explain.evaluation import verdict
+from stark.explain.numbers import counted
+from stark.explain.run import is_replay, replay_line
 from stark.optimize import optimize
 from stark.replies import Replies
 from stark.report.document import run_document
 from stark.report.kernel import kernel_file
-from stark.report.phrases import is_replay, replay_line, verdict
 from stark.report.run import run_text
 from stark.report.view import RunView
 from stark.search.policies.base import Policy

@@ -9,8 +9,8 @@ from rich.text import Text
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.settings import Settings
-from stark.core.counted import counted
 from stark.evaluator.executors import open_judges, require_requests, serve_folder
+from stark.explain.numbers import counted
 
 
 def work(folder: Path, once: bool, settings: Settings) -> int:

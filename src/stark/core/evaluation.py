@@ -1,13 +1,12 @@
-"""What the judge decided about a candidate: one of several statuses, each with its evidence.
+"""The judge's decision about a candidate: one of several statuses, each with its evidence.
 
 There is one class per status, so a status cannot carry another's evidence: only `Correct` has
-measurements. A failure of our own machinery is never an evaluation (see `core.errors`).
+measurements. A failure of STARK itself is never an evaluation (see `core.errors`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
@@ -21,11 +20,11 @@ from stark.core.profile import Profile
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
-"""`search` does the least that ranks candidates safely; `promote` does everything, and a win counts only after it."""
+"""`search` does the least that ranks candidates safely; `promote` is the final check, after which a win counts."""
 
 
-class Outcome(Frozen):
-    """What every evaluation carries."""
+class EvaluationBase(Frozen):
+    """The fields of every evaluation."""
 
     seconds: dict[Phase, float] = Field(default={})
     """Wall time that each phase took in the judge."""
@@ -37,24 +36,24 @@ class Outcome(Frozen):
     """Findings that do not decide the status, one sentence each."""
 
     sandbox: tuple[str, ...] = ()
-    """The layers that held its program in place when it last ran; empty if none of it ran, or if nobody noted it."""
+    """The sandbox layers that were active when it last ran; empty if it did not run, or in old evaluations."""
 
 
-class Unusable(Outcome):
-    """The reply held no candidate that keeps its role's rules, even after it was sent back."""
+class Unusable(EvaluationBase):
+    """The reply contained no candidate that follows its role's rules, even after it was sent back."""
 
     status: Literal["unusable"] = "unusable"
     reason: str
 
 
-class BuildFailed(Outcome):
+class BuildFailed(EvaluationBase):
     """It does not parse, lacks `ModelNew`, breaks its language's rules, or does not compile."""
 
     status: Literal["build_failed"] = "build_failed"
     error: str
 
 
-class Crashed(Outcome):
+class Crashed(EvaluationBase):
     """Its process raised, exited or died by a signal."""
 
     status: Literal["crashed"] = "crashed"
@@ -62,7 +61,7 @@ class Crashed(Outcome):
     error: str
 
 
-class TimedOut(Outcome):
+class TimedOut(EvaluationBase):
     """A phase did not end by its deadline."""
 
     status: Literal["timed_out"] = "timed_out"
@@ -70,7 +69,7 @@ class TimedOut(Outcome):
     limit_s: float
 
 
-class OutOfMemory(Outcome):
+class OutOfMemory(EvaluationBase):
     """It asked for more memory than it may have."""
 
     status: Literal["out_of_memory"] = "out_of_memory"
@@ -78,16 +77,16 @@ class OutOfMemory(Outcome):
     error: str
 
 
-class Incorrect(Outcome):
-    """It ran, and what it returned is not what the reference returns."""
+class Incorrect(EvaluationBase):
+    """It ran, and its outputs differ from the reference's."""
 
     status: Literal["incorrect"] = "incorrect"
     error: str
-    """Where and how wrong, in one or a few lines."""
+    """Where and how they differ, in a few lines."""
 
 
-class Rejected(Outcome):
-    """It cheats: the rule, and what was seen."""
+class Rejected(EvaluationBase):
+    """It breaks a rule against cheating: the rule, and the evidence."""
 
     status: Literal["rejected"] = "rejected"
     rule: str
@@ -99,45 +98,45 @@ class Accuracy(Frozen):
 
     relative_rms: float
     budget: float
-    """What `relative_rms` was allowed to be."""
+    """The largest `relative_rms` that is accepted."""
 
     reference_relative_rms: float
     """The error of the reference itself in its own precision."""
 
     allclose: bool
-    """KernelBench's own criterion at its tolerances, for comparison with published results."""
+    """Whether it passes KernelBench's criterion, for comparison with published results."""
 
     oracle: Literal["float64", "float32"]
 
 
 NEAR = 0.05
-"""Relative distance from the least possible time that counts as having reached it: rooflines are not known better."""
+"""Relative uncertainty of a roofline: a time this close to it has reached it, one further below contradicts it."""
 
 
-class Correct(Outcome):
+class Correct(EvaluationBase):
     """It computes the same function; the only status with measurements."""
 
     status: Literal["correct"] = "correct"
     accuracy: Accuracy
     candidate: Measurement
     references: dict[str, Measurement]
-    """By name (`eager`, `compile`), each taken in pairs with `candidate`."""
+    """By name (`eager`, `compile`), each sampled in pairs with `candidate`."""
 
     device: Device
     roofline: Roofline
     effort: Effort = "search"
     generalizes: bool | None = None
-    """Whether it is also correct at other shapes than the problem's; None where that was not tried, or cannot be."""
+    """Whether it is also correct at shapes other than the problem's; None if no others were tried."""
 
     profile: Profile | None = None
-    """What it spends its time on, as its own process told; None where that was not to be had."""
+    """Where its time goes, as its own process reported; None if there was no usable profile."""
 
     sanitized: tuple[str, ...] = ()
-    """The tools of NVIDIA's compute-sanitizer under which it ran without a finding; empty where it was not run under any."""
+    """The tools of NVIDIA's compute-sanitizer that found nothing; empty if none ran."""
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile beside its time and the device: what binds it."""
+        """The profile with its time and the device, from which its bottleneck follows."""
         if self.profile is None:
             return None
         return Profiled(
@@ -158,34 +157,37 @@ class Correct(Outcome):
 
     @property
     def roofline_fraction(self) -> float:
-        """Share of the device's best possible speed that was reached (1 is the roofline)."""
+        """The roofline's time divided by its own; 1 is the roofline."""
         return self.roofline.floor_ms / self.latency_ms
 
     @property
-    def over_the_least(self) -> float:
-        """By what share it takes longer than anything could: than the roofline, or than launching one kernel.
+    def headroom(self) -> float:
+        """Slowdown relative to the roofline or to one kernel launch, whichever takes longer.
 
-        Zero for what is faster than that, as what stays in a cache can be; infinite where neither is known.
+        0 for anything faster; infinite if neither is known.
         """
         least_ms = max(self.roofline.floor_ms, self.device.launch_ms)
         return max(self.latency_ms / least_ms - 1, 0.0) if least_ms else math.inf
 
     @property
-    def percent_over_the_least(self) -> int:
-        """The same in whole percent, rounded up. Raises OverflowError where neither is known."""
-        return math.ceil(round(100 * self.over_the_least, 6))
+    def headroom_percent(self) -> int:
+        """`headroom` in whole percent, rounded up. Raises OverflowError if it is infinite."""
+        return math.ceil(round(100 * self.headroom, 6))
 
     @property
-    def near_the_least(self) -> bool:
-        """Whether so little is left to gain that looking for it is hardly worth an attempt."""
-        return self.over_the_least <= NEAR
+    def near_roofline(self) -> bool:
+        """Whether little is left to gain. False below the roofline, which is then no bound for this candidate."""
+        return self.headroom <= NEAR and not beats_roofline(self.roofline, self.latency_ms)
 
     @property
     def bound(self) -> Literal["memory", "compute", "launch"]:
-        """What takes longest at best: the bytes, the operations, or the launch of a single kernel."""
-        if self.device.launch_ms > self.roofline.floor_ms:
-            return "launch"
-        return self.roofline.bound
+        """What takes longest at best: memory traffic, arithmetic, or the launch of one kernel."""
+        return "launch" if self.device.launch_ms > self.roofline.floor_ms else self.roofline.bound
+
+
+def beats_roofline(roofline: Roofline, latency_ms: float) -> bool:
+    """Whether a time is below the roofline by more than the roofline's uncertainty."""
+    return latency_ms < (1 - NEAR) * roofline.floor_ms
 
 
 Evaluation = Annotated[
@@ -206,48 +208,3 @@ STATUSES = (
 
 evaluation_adapter: TypeAdapter[Evaluation] = TypeAdapter(Evaluation)
 """Reads and writes any evaluation as JSON."""
-
-
-def explain(evaluation: Evaluation) -> str:
-    """All that a reader needs, in order of use: the same text for people and for the agents."""
-    notes = [f"Note: {warning}" for warning in evaluation.warnings]
-    profiled = evaluation.profiled if isinstance(evaluation, Correct) else None
-    profile = [] if profiled is None else profiled.lines()
-    clean = _clean(evaluation) if isinstance(evaluation, Correct) else []
-    return "\n".join([evidence(evaluation), *profile, *clean, *notes])
-
-
-def _clean(correct: Correct) -> list[str]:
-    if not correct.sanitized:
-        return []
-    return [f"compute-sanitizer found nothing: {', '.join(correct.sanitized)}"]
-
-
-def evidence(evaluation: Evaluation) -> str:
-    """What decided the status, in a few lines."""
-    match evaluation:
-        case Correct():
-            return "\n".join(_measured(evaluation))
-        case TimedOut():
-            return f"the {evaluation.phase} phase did not end within {evaluation.limit_s:g} s"
-        case Unusable():
-            return evaluation.reason
-        case Crashed() | OutOfMemory():
-            return f"in the {evaluation.phase} phase: {evaluation.error}"
-        case Rejected():
-            return f"rule {evaluation.rule}: {evaluation.error}"
-        case BuildFailed() | Incorrect():
-            return evaluation.error
-
-
-def _measured(correct: Correct) -> Iterator[str]:
-    """The speedup against every reference, eager first, then how far it is from the best that is possible."""
-    names = sorted(correct.references, key=lambda name: name != "eager")
-    speedups = [correct.speedup_vs(name) for name in names]
-    said = [f"{found}, {found.meaning}" for found in speedups]
-    yield f"correct, {correct.latency_ms:.4g} ms: {said[0]}"
-    yield from said[1:]
-    limit = f"{correct.roofline.floor_ms:.4g} ms at best"
-    if correct.bound == "launch":
-        limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
-    yield f"{correct.roofline_fraction:.0%} of the roofline ({correct.bound}-bound: {limit})"

@@ -1,4 +1,4 @@
-"""Times as they were measured, and the one derived number that people ask for: the speedup."""
+"""Measured times, and the speedup that follows from them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class Measurement(Frozen):
     """Whether the device's last-level cache was overwritten before each call."""
 
     resolution_ms: float = Field(default=0.0, ge=0)
-    """By how much the latency may be wrong in a way that more samples do not average away, in milliseconds: how far two
-    processes that run the same program steadily differ, what asking costs, and what clocks leave unexplained. A
-    thousand times the latency where it could not be measured."""
+    """Error of the latency that more samples do not reduce, in milliseconds: steady differences between processes that run
+    the same program, the cost of requests, and disagreement between clocks. A thousand times the latency if unknown."""
 
     @property
     def latency_ms(self) -> float:
@@ -58,32 +57,21 @@ class Speedup(Frozen):
         """Whether the two intervals share a value, so that the measurements cannot tell which is faster."""
         return self.low <= other.high and other.low <= self.high
 
-    @property
-    def meaning(self) -> str:
-        """What the interval says, in words."""
-        if self.low > 1:
-            return "faster"
-        if self.high < 1:
-            return "slower than the reference"
-        return "no difference that can be measured"
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.2f}x vs {self.reference} [{self.low:.2f}, {self.high:.2f}]"
-
 
 def speedup(reference_name: str, reference: Measurement, candidate: Measurement) -> Speedup:
     """Reference latency divided by candidate latency, from samples taken in pairs.
 
-    The i-th samples of both were taken next to each other, so slow drift of the machine
-    cancels in their ratio. The ratio is the median of the pairs' log ratios; the interval is
-    the distribution-free confidence interval of a median by order statistics (95 % or, with
-    few pairs, the widest there is), so it needs no random numbers and no normality. It is widened
-    by the measurements' resolution relative to the latency, the larger of the two.
+    The i-th samples of both were taken next to each other, so slow drift of the machine cancels
+    in their ratio. The result is the median of these ratios. Its 95 % interval comes from order
+    statistics, which assume no distribution; with few pairs it is the whole range. The interval is
+    widened by the larger of the two relative resolutions.
 
-    Raises ValueError when the two do not have the same number of samples.
+    Raises ValueError if the two differ in their number of samples.
     """
     if len(reference.samples_ms) != len(candidate.samples_ms):
-        raise ValueError("a speedup needs measurements taken in pairs")
+        raise ValueError(
+            "a speedup needs samples taken in pairs: both measurements must have the same number"
+        )
     ratios = sorted(
         math.log(base / ours)
         for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)
@@ -100,9 +88,9 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
 
 @lru_cache
 def _median_interval_rank(count: int, level: float = 0.95) -> int:
-    """The largest k such that [x(k), x(n-1-k)] covers the median with at least `level`.
+    """The largest k for which [x(k), x(n-1-k)] covers the median with probability `level` or more.
 
-    Returns 0, the whole range, where `count` is too small to reach the level.
+    0, the whole range, if `count` is too small for that level.
     """
     tail, rank = 0.0, 0
     for k in range(count // 2):

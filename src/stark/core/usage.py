@@ -9,7 +9,6 @@ from typing import TypeVar
 from pydantic import Field
 
 from stark.core.base import Frozen
-from stark.core.counted import counted
 
 Number = TypeVar("Number", int, float)
 
@@ -76,7 +75,7 @@ class Budget(Frozen):
     def exhausted_by(self, attempts: int, told: Usage, minutes: float) -> str | None:
         """The limit that is reached, in words, or None. `told` adds up what each call told (`Usage.told`)."""
         if attempts >= self.attempts:
-            return f"{counted(self.attempts, 'attempt')} made"
+            return f"{self.attempts:,} attempt{'' if self.attempts == 1 else 's'} made"
         if self.tokens is not None and (told.tokens or 0) >= self.tokens:
             return f"{told.tokens:,} of {self.tokens:,} tokens used"
         if self.dollars is not None and (told.dollars or 0.0) >= self.dollars:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from stark.core.evaluation import Correct, Evaluation, explain
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
-from stark.report.repairs import failures_repaired
+from stark.explain.evaluation import explain
+from stark.explain.profile import bottleneck_text
 from stark.report.spending import roles_of
 from stark.report.view import RunView
+from stark.search.repairs import failures_repaired
 
 Document = dict[str, Any]
 
@@ -72,7 +74,6 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     if not isinstance(evaluation, Correct):
         unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
         return {**summary, **unknown, "speedups": {}}
-    profiled = evaluation.profiled
     return {
         **summary,
         "latency_ms": evaluation.latency_ms,
@@ -81,5 +82,12 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
             for name in evaluation.references
         },
         "roofline_fraction": evaluation.roofline_fraction,
-        "bottleneck": None if profiled is None else profiled.bottleneck.model_dump(mode="json"),
+        "bottleneck": _bottleneck(evaluation),
     }
+
+
+def _bottleneck(correct: Correct) -> Document | None:
+    profiled = correct.profiled
+    if profiled is None:
+        return None
+    return {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)}

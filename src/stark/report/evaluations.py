@@ -8,11 +8,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct, evidence
+from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import Judged
-from stark.report.phrases import STATUS_STYLES, milliseconds, reference_line, status
+from stark.explain.evaluation import evidence, speedup_cell, status
+from stark.explain.numbers import milliseconds
+from stark.explain.profile import bottleneck_text, profile_lines
+from stark.explain.run import reference_line
+from stark.report.tables import STATUS_STYLES
 
 EVIDENCE_LINES = 12
 
@@ -62,13 +66,9 @@ def _has_compile(each: Judged) -> bool:
 
 
 def _speedup(correct: Correct, name: str) -> str:
-    """The ratio with its interval; an interval too wide to rank by is not printed."""
     if name not in correct.references:
         return "not measured"
-    found = correct.speedup_vs(name)
-    if found.too_noisy:
-        return "too noisy"
-    return f"{found.ratio:.2f}x [{found.low:.2f}, {found.high:.2f}]"
+    return speedup_cell(correct.speedup_vs(name))
 
 
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
@@ -76,7 +76,7 @@ def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
     for each in judged:
         profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
         if profiled is not None:
-            lines = profiled.lines() if len(judged) == 1 else [profiled.bottleneck.text]
+            lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
             yield Text.assemble((f"{each.file}: ", "bold"), "\n  ".join(lines))
 
 

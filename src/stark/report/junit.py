@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from xml.etree import ElementTree
 
-from stark.core.evaluation import Correct, explain
+from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.evaluating import Judged
-from stark.report.phrases import evidence, status
+from stark.explain.evaluation import explain, reason, status
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot express even escaped, such as those of terminal colors."""
@@ -47,7 +47,7 @@ def _failure(each: Judged, missed: Mapping[str, str]) -> str | None:
     """The failure's message, or None for a file that passes."""
     if isinstance(each.evaluation, Correct):
         return missed.get(each.file)
-    return f"{status(each.evaluation)}: {evidence(each.evaluation)}"
+    return f"{status(each.evaluation)}: {reason(each.evaluation)}"
 
 
 def _text(text: str) -> str:

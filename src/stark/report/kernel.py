@@ -15,7 +15,8 @@ from stark.core.node import Node
 from stark.core.python import parse_python
 from stark.core.reference import Reference
 from stark.core.run import Run
-from stark.report.phrases import milliseconds, verdict
+from stark.explain.evaluation import verdict
+from stark.explain.numbers import milliseconds
 
 
 def kernel_file(run: Run, node: Node, reference: Reference) -> str:

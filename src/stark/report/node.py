@@ -20,19 +20,14 @@ from stark.core.evaluation import (
     OutOfMemory,
     Rejected,
     TimedOut,
-    evidence,
 )
 from stark.core.node import ROOT, Node
-from stark.report.phrases import (
-    STATUS_STYLES,
-    measured,
-    milliseconds,
-    origin,
-    status,
-    verdict,
-)
-from stark.report.run import facts
+from stark.explain.evaluation import evidence, measured, speedup_text, status, verdict
+from stark.explain.numbers import milliseconds
+from stark.explain.profile import profile_lines
+from stark.explain.run import idea
 from stark.report.spending import fit_line, roles_of, spending
+from stark.report.tables import STATUS_STYLES, facts
 from stark.report.view import RunView
 
 
@@ -48,7 +43,7 @@ def node_of(view: RunView, attempt: int) -> Node:
 def node_text(view: RunView, node: Node) -> RenderableType:
     """Everything about an attempt but its whole source."""
     return Group(
-        Rule(f"attempt {node.id} of {view.run.id}: {origin(node)}", align="left"),
+        Rule(f"attempt {node.id} of {view.run.id}: {idea(node)}", align="left"),
         *_plan(node),
         *_changes(view, node),
         Rule("evaluation", align="left"),
@@ -102,7 +97,9 @@ def _evidence(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
 def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
     yield "latency", measured(evaluation.candidate)
     for name, reference in evaluation.references.items():
-        speedup = verdict(evaluation) if name == "eager" else str(evaluation.speedup_vs(name))
+        speedup = (
+            verdict(evaluation) if name == "eager" else speedup_text(evaluation.speedup_vs(name))
+        )
         yield name, f"{milliseconds(reference.latency_ms)}, so {speedup}"
     roof = evaluation.roofline
     yield (
@@ -123,7 +120,7 @@ def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
         ),
     )
     if evaluation.profiled is not None:
-        yield "profile", "\n".join(evaluation.profiled.lines())
+        yield "profile", "\n".join(profile_lines(evaluation.profiled))
     yield "device", f"{evaluation.device.name} ({evaluation.device.architecture})"
 
 

@@ -9,26 +9,25 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.counted import counted
 from stark.core.evaluation import STATUSES, Correct
-from stark.core.run import Run
 from stark.core.usage import RoleUsage
-from stark.report.phrases import (
-    STATUS_STYLES,
+from stark.explain.evaluation import checked, speedup_cell
+from stark.explain.numbers import counted, first_line, milliseconds
+from stark.explain.profile import bottleneck_text
+from stark.explain.run import (
     budget_line,
-    checked,
-    first_line,
     idea,
     is_replay,
-    milliseconds,
+    models_line,
     reference_line,
     replay_line,
 )
-from stark.report.repairs import failures_repaired
 from stark.report.spending import dollars, in_all, spending, thousands
+from stark.report.tables import STATUS_STYLES, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
 from stark.search.leaderboard import leaderboard
+from stark.search.repairs import failures_repaired
 from stark.store import RunSummary
 
 LEADERS = 5
@@ -87,19 +86,10 @@ def header(view: RunView) -> RenderableType:
     )
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
-        table.add_row("", Text(view.reference.profiled.bottleneck.text))
+        table.add_row("", Text(bottleneck_text(view.reference.profiled)))
     for warning in view.reference.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table
-
-
-def models_line(run: Run) -> str:
-    """Every model with the roles that ask it."""
-    roles: dict[str, list[str]] = {}
-    for role, entry in run.config.models.items():
-        roles.setdefault(entry.model, []).append(role)
-    said = [f"{model} ({', '.join(names)})" for model, names in roles.items()]
-    return "; ".join(said)
 
 
 def runs_table(
@@ -140,14 +130,6 @@ def runs_table(
     return table
 
 
-def facts() -> Table:
-    """An empty table of names and what they stand for."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
 def _leaders(view: RunView) -> Table:
     table = Table(
         title="fastest correct kernels, as the search measured them",
@@ -164,11 +146,10 @@ def _leaders(view: RunView) -> Table:
     table.add_column("idea", no_wrap=True, overflow="ellipsis", ratio=1)
     for node in leaderboard(view.tree, LEADERS):
         assert isinstance(node.evaluation, Correct)
-        speedup = node.evaluation.speedup_vs("eager")
         table.add_row(
             str(node.id),
             milliseconds(node.evaluation.latency_ms),
-            f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}]",
+            speedup_cell(node.evaluation.speedup_vs("eager")),
             f"{node.evaluation.roofline_fraction:.0%}",
             Text(idea(node), "dim"),
         )

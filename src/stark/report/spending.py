@@ -13,7 +13,7 @@ from rich.text import Text
 
 from stark.core.call import Call, Fit, Kept
 from stark.core.usage import BYTES_PER_TOKEN, RoleUsage, Tokens, by_role, role_usage
-from stark.report.phrases import duration
+from stark.explain.numbers import duration
 
 ESTIMATED = (
     f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, where a model did not tell its tokens"

@@ -15,8 +15,11 @@ from rich.text import Text
 
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT
+from stark.explain.evaluation import reason, status
+from stark.explain.numbers import milliseconds
+from stark.explain.run import idea
 from stark.promotion import best_so_far
-from stark.report.phrases import STATUS_STYLES, evidence, idea, milliseconds, status
+from stark.report.tables import STATUS_STYLES
 from stark.search.tree import Tree
 
 ROOM_FOR_IDEAS = 100
@@ -65,7 +68,7 @@ class TreeTable:
         best = best_so_far(self.tree, self.checked)
         name = branch + Text(f"{id} {node.role}", "default")
         state = Text(status(node.evaluation), STATUS_STYLES[node.evaluation.status])
-        note = (idea(node) if node.works else evidence(node.evaluation)) if with_idea else ""
+        note = (idea(node) if node.works else reason(node.evaluation)) if with_idea else ""
         latency, speedup = "", Text("")
         if isinstance(node.evaluation, Correct):
             latency = milliseconds(node.evaluation.latency_ms)

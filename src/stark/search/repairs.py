@@ -1,8 +1,8 @@
-"""Which failures may still be repaired, and which a chain of repairs made work."""
+"""Chains of repairs: which failures may still be repaired, and which were."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -10,33 +10,32 @@ from stark.search.tree import Tree
 
 
 class Attempt(Protocol):
-    """As much of a node as this needs."""
+    """The part of a node that counting repairs needs."""
 
     @property
     def id(self) -> int:
-        """Its number in the run."""
+        """The attempt's number in its run."""
 
     @property
     def parent(self) -> int:
-        """Where it started."""
+        """The attempt that it started from."""
 
     @property
     def action(self) -> str:
-        """What it set out to do there."""
+        """`improve` or `debug`."""
 
     @property
     def works(self) -> bool:
-        """Whether it came out correct."""
+        """Whether the candidate is correct."""
 
 
 AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
 
 
-def mend(failed: int, children: Callable[[int], Iterable[AnyAttempt]]) -> AnyAttempt | None:
-    """The repair with which a chain of repairs of this failure came to work, if one did.
-
-    Of several that of the shortest chain, and then the first. A repair that failed may be repaired in its turn.
-    """
+def working_repair(
+    failed: int, children: Callable[[int], Iterable[AnyAttempt]]
+) -> AnyAttempt | None:
+    """The first working repair of this failure, directly or through failed repairs; of several the shortest chain's."""
     waiting = deque([failed])
     while waiting:
         for child in children(waiting.popleft()):
@@ -48,16 +47,30 @@ def mend(failed: int, children: Callable[[int], Iterable[AnyAttempt]]) -> AnyAtt
     return None
 
 
+def failures_repaired(attempts: Iterable[Attempt]) -> tuple[int, int]:
+    """How many failures have a repair, and how many of them a working one at the end of a chain of repairs.
+
+    A failed repair is part of the chain of the original failure and not counted again.
+    """
+    children: defaultdict[int, list[Attempt]] = defaultdict(list)
+    originals = []
+    for attempt in attempts:
+        children[attempt.parent].append(attempt)
+        if not attempt.works and attempt.action != "debug":
+            originals.append(attempt.id)
+    taken = [id for id in originals if any(child.action == "debug" for child in children[id])]
+    return len(taken), sum(working_repair(id, children.__getitem__) is not None for id in taken)
+
+
 def newest_repairable(tree: Tree, repairs: int) -> int | None:
-    """The newest broken leaf on which fewer than `repairs` repairs in a row have failed, if there is one."""
+    """The newest failed leaf after fewer than `repairs` failed repairs in a row, if there is one."""
     return next((id for id in reversed(tree.leaves) if 0 < failures(tree, id) <= repairs), None)
 
 
 def failures(tree: Tree, id: int) -> int:
-    """How many attempts in a row have failed up to this leaf; 0 if it works.
+    """The number of failures in a row that end at this leaf: the original one and its failed repairs; 0 if it works.
 
-    Each is a repair of the one before but the first. Unusable replies count too: they leave the
-    broken leaf a leaf, and hang below it.
+    Unusable replies count too. They are children of the leaf but leave it a leaf.
     """
     if tree.works(id):
         return 0

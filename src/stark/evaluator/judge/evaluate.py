@@ -18,7 +18,6 @@ from stark.core.evaluation import (
     Incorrect,
     OutOfMemory,
     Rejected,
-    evidence,
 )
 from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
@@ -34,6 +33,7 @@ from stark.evaluator.judge.running import (
 )
 from stark.evaluator.judge.verifying import verify
 from stark.evaluator.protocol import Evaluate
+from stark.explain.evaluation import evidence
 from stark.languages import language
 
 

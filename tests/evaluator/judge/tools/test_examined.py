@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.counters import KernelCounters
-from stark.core.evaluation import Correct, Incorrect, explain
+from stark.core.evaluation import Correct, Incorrect
 from stark.core.judging import Tools
 from stark.evaluator.judge.tools import examined as module
 from stark.evaluator.judge.tools import sanitizer
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import NotRun
+from stark.explain.evaluation import explain
 from stark.testing.nodes import PROFILE, correct
 
 TARGET: Any = SimpleNamespace(language="cuda")

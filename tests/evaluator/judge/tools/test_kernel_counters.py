@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.core.counters import WAITS
+from stark.core.counters import STALLS
 from stark.evaluator.judge.tools.counters import MOST_KERNELS, counters_in
 from stark.evaluator.judge.tools.running import NotRun, Ran
 
@@ -46,7 +46,7 @@ def test_shares_bytes_and_waits_are_read_and_what_is_not_told_is_left_out() -> N
     assert 4_197_120 == found.dram_bytes and 1.0 == found.loads_used
     assert 0.25 == found.bank_conflicts
     assert found.tensor is None and found.l2_hits is None
-    assert {"long_scoreboard"} == set(found.stalls) <= set(WAITS)
+    assert {"long_scoreboard"} == set(found.stalls) <= set(STALLS)
     assert 37.19 / 56.12 == pytest.approx(found.stalls["long_scoreboard"])
 
 

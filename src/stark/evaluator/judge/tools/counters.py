@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stark.core.counters import WAITS, KernelCounters
+from stark.core.counters import STALLS, KernelCounters
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
@@ -64,7 +64,7 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
 
 
 def _command(log: Path) -> Sequence[str]:
-    stalls = (_STALL.format(name) for name in WAITS)
+    stalls = (_STALL.format(name) for name in STALLS)
     metrics = [
         *(_TIME, _READ, _WRITTEN, _CONFLICTS, _SHARED, _BETWEEN),
         *_SHARES.values(),
@@ -115,7 +115,7 @@ def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
     moved = [row[_READ] + row[_WRITTEN] for row in rows if _READ in row and _WRITTEN in row]
     conflicts, accesses = longest.get(_CONFLICTS), longest.get(_SHARED)
     between = longest.get(_BETWEEN)
-    stalls = {stall: longest.get(_STALL.format(stall)) for stall in WAITS}
+    stalls = {stall: longest.get(_STALL.format(stall)) for stall in STALLS}
     return KernelCounters(
         name=name,
         time_ms=time_ns / 1e6,

@@ -1,0 +1,58 @@
+"""A GPU's counters in English: what limits a kernel, and which figures to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stark.core.counters import BUSY, KernelCounters
+
+WASTED, CONFLICTING, WAITING, NOTABLE = 0.5, 0.2, 0.25, 0.1
+"""Shares from which a figure is worth reporting; `WASTED` is the share up to which bytes count as wasted."""
+
+WAITS = {
+    "long_scoreboard": "data from memory",
+    "short_scoreboard": "shared memory or special functions",
+    "mio_throttle": "room in the queue to shared memory",
+    "lg_throttle": "room in the queue to global memory",
+    "math_pipe_throttle": "the arithmetic units",
+    "barrier": "other warps at a barrier",
+    "wait": "the instruction before, which has a fixed latency",
+    "drain": "their last stores",
+    "no_instruction": "instructions, of which there are more than their cache holds",
+}
+"""What warps wait for in each stall."""
+
+
+def limiter(kernel: KernelCounters) -> str:
+    """What limits a kernel, as a clause: a busy unit, or else its longest stall."""
+    if kernel.dram is not None and kernel.dram >= BUSY:
+        return f"memory is busy {kernel.dram:.0%} of its time"
+    if kernel.tensor is not None and kernel.tensor >= BUSY:
+        return f"the tensor cores are busy {kernel.tensor:.0%} of its time"
+    if kernel.issue is not None and kernel.issue >= BUSY:
+        return f"the multiprocessors work at {kernel.issue:.0%} of their peak"
+    waits = {stall: kernel.stalls[stall] for stall in WAITS if stall in kernel.stalls}
+    longest = max(waits, key=lambda stall: waits[stall], default=None)
+    if longest is not None and waits[longest] >= WAITING:
+        return f"its warps wait {waits[longest]:.0%} of their time for {WAITS[longest]}"
+    return "no unit is busy and no single wait stands out"
+
+
+def facts(kernel: KernelCounters) -> Iterator[str]:
+    """The counters worth acting on, the most telling first."""
+    for name, share in (("DRAM", kernel.dram), ("multiprocessors", kernel.issue)):
+        if share is not None:
+            yield f"{name} {share:.0%}"
+    if kernel.tensor is not None and kernel.tensor >= NOTABLE:
+        yield f"tensor cores {kernel.tensor:.0%}"
+    if kernel.occupancy is not None:
+        yield f"achieved occupancy {kernel.occupancy:.0%}"
+    for access, used in (("loads", kernel.loads_used), ("stores", kernel.stores_used)):
+        if used is not None and 0 < used <= WASTED:
+            yield f"{access} use {used:.0%} of the bytes that they move"
+    if kernel.bank_conflicts is not None and kernel.bank_conflicts >= CONFLICTING:
+        yield f"{kernel.bank_conflicts:.0%} of shared-memory accesses repeated for bank conflicts"
+    levels = (("L1", kernel.l1_hits), ("L2", kernel.l2_hits))
+    hits = [f"{level} {share:.0%}" for level, share in levels if share is not None]
+    if hits:
+        yield f"hits {' '.join(hits)}"

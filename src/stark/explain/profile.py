@@ -1,0 +1,151 @@
+"""A profile in English: what limits a program, what it achieves, and which steps take the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stark.core.bottleneck import Bottleneck, Profiled, short_name
+from stark.core.evaluation import NEAR
+from stark.core.profile import OUTSIDE, Profile, Step
+from stark.explain.counters import facts, limiter
+
+MATTERS = 0.05
+"""Share of the time from which a step is shown."""
+
+LOW_OCCUPANCY = 0.25
+SHOWN, SHOWN_COUNTED = 5, 3
+"""Steps, and kernels with counters, that are shown at most."""
+
+
+def profile_lines(profiled: Profiled) -> Iterator[str]:
+    """The most useful first: at most seven short lines, and three of counters."""
+    yield f"bottleneck: {bottleneck_text(profiled)}"
+    yield _achieved(profiled)
+    yield from step_lines(profiled.profile)
+    for kernel in profiled.profile.counters[:SHOWN_COUNTED]:
+        if kernel.share >= MATTERS:
+            name = f"{short_name(kernel.name)} ({kernel.share:.0%})"
+            yield f"counters of {name}: {limiter(kernel)}; {', '.join(facts(kernel))}"
+
+
+def bottleneck_text(profiled: Profiled) -> str:
+    """What limits the program, in one line."""
+    profile, found = profiled.profile, profiled.bottleneck
+    top = profile.steps[0]
+    match found.kind:
+        case "launch":
+            kernels = f"{profile.count:.0f} kernel{'' if round(profile.count) == 1 else 's'}"
+            return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} a call"
+        case "memory" | "compute":
+            return f"{found.kind}-bound: {_limit(profiled, found)}"
+        case "cores":
+            working = f"{profile.busy_cores:.1f} of {profiled.device.processors} work"
+            return f"idle cores: {working}, at {_use(profiled)}"
+        case "spills":
+            spilled = top.launch.spilled_bytes if top.launch is not None else None
+            return (
+                f"spilling registers: {short_name(top.name)} keeps {spilled} bytes a thread "
+                f"in memory, at {_use(profiled)}"
+            )
+        case "blocks":
+            blocks = top.launch.blocks if top.launch is not None else None
+            return (
+                f"too few blocks: {short_name(top.name)} has {blocks} for "
+                f"{profiled.device.processors} multiprocessors, at {_use(profiled)}"
+            )
+        case "latency":
+            return _latency(profiled, found)
+
+
+def step_lines(profile: Profile) -> Iterator[str]:
+    """The steps that matter, the longest first, and a line for the rest."""
+    telling = [step for step in profile.steps if step.share >= MATTERS] or profile.steps[:1]
+    room = SHOWN if len(telling) <= SHOWN else SHOWN - 1
+    shown = telling[:room]
+    for step in shown:
+        yield f"- {step.share:.0%} {_step(step)}"
+    rest = 1 - sum(step.share for step in shown)
+    if len(shown) < SHOWN and rest >= 0.01:
+        yield f"- {rest:.0%} everything else"
+
+
+def _limit(profiled: Profiled, found: Bottleneck) -> str:
+    """How busy memory or arithmetic is: by the roofline, or else by the longest kernel's counters."""
+    kernel = found.counters
+    if kernel is not None:
+        text = f"{limiter(kernel)} in {short_name(kernel.name)}"
+        # Caches are emptied before each counted kernel, so the sum over several says nothing about the call.
+        moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
+        if found.kind == "memory" and moved is not None:
+            excess = moved / (profiled.roofline.least_bytes or moved)
+            if excess > 1:
+                text += f", and it moves {excess:.1f} times the bytes that the call needs"
+        return text
+    share = found.share or 0.0
+    above = share > 1 + NEAR
+    if found.kind == "memory":
+        text = f"{share:.0%} of the measured bandwidth, every byte counted once"
+        return f"{text}; its data stays in a cache, or a measurement is off" if above else text
+    text = f"{share:.0%} of the measured {profiled.roofline.arithmetic} peak"
+    return f"{text}; it computes in another arithmetic, or a measurement is off" if above else text
+
+
+def _latency(profiled: Profiled, found: Bottleneck) -> str:
+    """No resource is busy: what the longest step and the counters say about it."""
+    profile = profiled.profile
+    device = profile.clock == "device"
+    text = "latency: " if device else ""
+    text += f"neither memory nor matrix arithmetic is busy, {_use(profiled)}"
+    top = profile.steps[0]
+    if top.launch is not None and 0 < (top.launch.occupancy or 0) < LOW_OCCUPANCY:
+        text += f", low occupancy {top.launch.occupancy:.0%} in {short_name(top.name)}"
+    if found.counters is not None:
+        text += f"; {limiter(found.counters)} in {short_name(found.counters.name)}"
+    several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
+    if several > 1:
+        steps = f"{several} {'kernels' if device else 'operators'}"
+        text += f"; {steps} take turns, and what passes between them goes through memory"
+    return text
+
+
+def _use(profiled: Profiled) -> str:
+    """How much of the bandwidth and of the arithmetic the whole call uses."""
+    text = f"{profiled.memory_share:.0%} of the measured bandwidth"
+    if profiled.roofline.flops:
+        text += f" and {profiled.compute_share:.0%} of the {profiled.roofline.arithmetic} peak"
+    return text
+
+
+def _achieved(profiled: Profiled) -> str:
+    """Achieved bandwidth and rate, and what is known of the whole call."""
+    roof, profile = profiled.roofline, profiled.profile
+    bandwidth = roof.least_bytes / profiled.latency_ms / 1e6
+    parts = [f"{bandwidth:.3g} GB/s ({profiled.memory_share:.0%})"]
+    if roof.flops:
+        rate = roof.flops / profiled.latency_ms / 1e9
+        parts.append(f"{rate:.3g} TFLOP/s {roof.arithmetic} ({profiled.compute_share:.0%})")
+    if profiled.idle_share is not None:
+        parts.append(f"no kernel in {profiled.idle_share:.0%} of the call")
+        parts.append(f"{profile.own_share:.0%} of kernel time in custom kernels")
+    if profile.busy_cores is not None:
+        cores = profiled.device.processors
+        parts.append(f"{min(profile.busy_cores, cores):.1f} of {cores} cores busy")
+    return f"achieved: {', '.join(parts)}"
+
+
+def _step(step: Step) -> str:
+    shown = short_name(step.name)
+    text = f"{step.operator} ({shown})" if step.operator else shown
+    if step.count > 1.5:
+        text += f", {step.count:.0f} times"
+    if step.launch is None:
+        return text
+    launch = step.launch
+    parts = [f"{launch.blocks} blocks of {launch.threads} threads", f"{launch.registers} registers"]
+    if launch.spilled_bytes:
+        parts.append(f"{launch.spilled_bytes} bytes spilled")
+    if launch.shared_bytes:
+        parts.append(f"{launch.shared_bytes / 1024:.3g} KB shared")
+    if launch.occupancy:  # the profiler reports 0 for kernels that it cannot estimate
+        parts.append(f"occupancy {launch.occupancy:.0%}")
+    return f"{text}: {', '.join(parts)}"

@@ -1,0 +1,90 @@
+"""A run in English: its attempts, models, budget, reference and spending, each in one line."""
+
+from __future__ import annotations
+
+from stark.core.evaluation import beats_roofline
+from stark.core.node import COMPILER, Node
+from stark.core.plan import Plan
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.core.usage import Budget, Usage
+from stark.explain.evaluation import faster_than
+from stark.explain.numbers import counted, first_line, milliseconds, without_markup
+
+RECORDED = "recorded:"
+"""Prefix of a model's name in a run whose replies come from a recording."""
+
+LONGEST_NAME = 60
+
+
+def plan_name(plan: Plan) -> str:
+    """The plan's title, or else the first sentence of its strategy."""
+    line = without_markup(plan.title or first_line(plan.strategy)).replace("`", "")
+    sentence = line.partition(". ")[0].rstrip(".")
+    if len(sentence) <= LONGEST_NAME:
+        return sentence
+    return f"{sentence[: LONGEST_NAME - 1].rstrip()}…"
+
+
+def idea(node: Node) -> str:
+    """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats."""
+    if node.duplicate_of is not None:
+        return f"same source as attempt {node.duplicate_of}"
+    if node.role == COMPILER:
+        return "what torch.compile generates"
+    name = plan_name(node.plan) if node.plan else ""
+    if node.action == "debug":
+        return f"repair of {node.parent}{': ' if name else ''}{name}"
+    return name
+
+
+def models_line(run: Run) -> str:
+    """Every model with its roles."""
+    roles: dict[str, list[str]] = {}
+    for role, entry in run.config.models.items():
+        roles.setdefault(entry.model, []).append(role)
+    return "; ".join(f"{model} ({', '.join(names)})" for model, names in roles.items())
+
+
+def is_replay(run: Run) -> bool:
+    """Whether the run's replies come from a recording."""
+    return any(entry.model.startswith(RECORDED) for entry in run.config.models.values())
+
+
+def replay_line(run: Run) -> str:
+    """What is recorded in a replay, and what is live."""
+    models = dict.fromkeys(
+        entry.model.removeprefix(RECORDED) for entry in run.config.models.values()
+    )
+    return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
+
+
+def budget_line(budget: Budget) -> str:
+    """The limits of a run."""
+    limits = [counted(budget.attempts, "attempt")]
+    if budget.tokens is not None:
+        limits.append(f"{budget.tokens:,} tokens")
+    if budget.dollars is not None:
+        limits.append(f"${budget.dollars:.2f}")
+    if budget.minutes is not None:
+        limits.append(f"{budget.minutes:g} minutes")
+    return ", ".join(limits)
+
+
+def reference_line(reference: Reference) -> str:
+    """The reference's time and its roofline."""
+    roof, latency_ms = reference.roofline, reference.eager.latency_ms
+    eager = f"{milliseconds(latency_ms)} in eager mode"
+    if beats_roofline(roof, latency_ms):
+        return f"{eager}, {faster_than(roof)} ({milliseconds(roof.floor_ms)})"
+    return f"{eager}; at best {milliseconds(roof.floor_ms)} ({roof.bound}-bound roofline)"
+
+
+def price(usage: Usage) -> str:
+    """Dollars, or that the price is unknown."""
+    return "price unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
+
+
+def tokens(usage: Usage) -> str:
+    """Input and output tokens together."""
+    return "tokens unknown" if usage.tokens is None else f"{usage.tokens:,} tokens"

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import pytest
+
+from stark.core.evaluation import STATUSES, BuildFailed, Evaluation
+from stark.core.measurement import Speedup
+from stark.explain.evaluation import explain, measured, reason, speedup_cell, speedup_text, verdict
+from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
+
+EXPLANATIONS = {
+    "correct": (
+        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster\n1.60x vs compile [1.60, 1.60], faster\n"
+        "2% of the roofline (memory-bound: 0.01 ms at best)"
+    ),
+    "incorrect": "output 0: relative error 0.31 is over its budget of 0.001",
+    "build_failed": "line 12: expected ';' before 'return'",
+    "crashed": "in the verify phase: CUDA error: an illegal memory access",
+    "timed_out": "the build phase did not end within 180 s",
+    "out_of_memory": "in the load phase: tried to allocate 96.00 GiB",
+    "rejected": "rule calls-reference: it calls torch.nn.functional.relu",
+    "unusable": "the reply holds no code block",
+}
+
+
+def example(status: str) -> Evaluation:
+    """An evaluation with all that every status carries."""
+    made = correct(0.5) if status == "correct" else failure(status)
+    common = {
+        "seconds": {"build": 9.5},
+        "output": "printed\n",
+        "warnings": ("a finding",),
+        "sandbox": ("landlock", "seccomp"),
+    }
+    return made.model_copy(update=common)
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_status_explains_itself(status: str) -> None:
+    assert explain(example(status)).startswith(EXPLANATIONS[status])
+    assert explain(example(status)).endswith("\nNote: a finding")
+
+
+def test_a_profile_stands_between_evidence_and_notes() -> None:
+    found = correct(0.5).model_copy(update={"profile": PROFILE, "warnings": ("a finding",)})
+
+    lines = explain(found).splitlines()
+
+    assert [
+        "2% of the roofline (memory-bound: 0.01 ms at best)",
+        "bottleneck: latency: neither memory nor matrix arithmetic is busy, 2% of the measured bandwidth; "
+        "2 kernels take turns, and what passes between them goes through memory",
+        "achieved: 60 GB/s (2%), no kernel in 20% of the call, 75% of kernel time in custom kernels",
+        "- 75% scale_kernel: 4096 blocks of 256 threads, 40 registers, occupancy 90%",
+        "- 25% aten::zeros (Memset), 2 times",
+        "Note: a finding",
+    ] == lines[2:]
+
+
+def test_the_roofline_is_explained_by_what_binds() -> None:
+    compute = ROOFLINE.model_copy(update={"compute_ms": 0.4})
+    small = ROOFLINE.model_copy(update={"memory_ms": 0.001})
+
+    assert explain(correct(0.5).model_copy(update={"roofline": compute})).endswith(
+        "80% of the roofline (compute-bound: 0.4 ms at best)"
+    )
+    assert explain(correct(0.01).model_copy(update={"roofline": small})).endswith(
+        "10% of the roofline (launch-bound: 0.001 ms at best, and launching one kernel costs 0.0025 ms)"
+    )
+
+
+def test_a_speedup_names_its_reference() -> None:
+    found = Speedup(reference="compile", ratio=2.0, low=1.98, high=2.02)
+
+    assert "2.00x vs compile [1.98, 2.02]" == speedup_text(found)
+    assert "2.00x [1.98, 2.02]" == speedup_cell(found)
+
+
+def test_a_reference_that_is_not_beaten_says_so() -> None:
+    said = explain(correct(1.0).model_copy(update={"references": {"compile": measurement(1.0)}}))
+
+    assert said.startswith(
+        "correct, 1 ms: 1.00x vs compile [1.00, 1.00], no difference that can be measured"
+    )
+
+
+def test_a_measurement_says_how_it_was_made() -> None:
+    one = measurement(1.0).model_copy(update={"samples_ms": (1.0,), "calls_per_sample": 1})
+    more = one.model_copy(update={"samples_ms": (1.0, 1.0, 1.0), "calls_per_sample": 10})
+
+    assert measured(one).startswith("1.00 ms (median of 1 sample of 1 call, ")
+    assert measured(more).startswith("1.00 ms (median of 3 samples of 10 calls, ")
+
+
+def test_the_compilers_complaint_is_the_evidence() -> None:
+    error = "RuntimeError: ninja exited\n/long/folder/main.cpp:3:5: error: expected ';'\n"
+
+    assert "main.cpp:3:5: error: expected ';'" == reason(BuildFailed(error=error))
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "said"),
+    [(0.5, "faster, if it is confirmed"), (2.0, "slower than the reference")],
+)
+def test_verdict(latency_ms: float, said: str) -> None:
+    assert verdict(correct(latency_ms)).endswith(said)
+
+
+def test_verdict_without_a_difference() -> None:
+    noisy = measurement(1.0).model_copy(update={"samples_ms": (0.9, 1.1) * 5})
+    still = correct(1.0)
+    same = still.model_copy(
+        update={
+            "candidate": noisy,
+            "references": {"eager": noisy.model_copy(update={"samples_ms": (1.0,) * 10})},
+        }
+    )
+
+    assert verdict(same).endswith("no difference that can be measured")
