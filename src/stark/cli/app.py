@@ -194,9 +194,28 @@ def evaluate(
     ] = "promote",
     counters: CountersOption = False,
     sanitizer: SanitizerOption = False,
+    min_speedup: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="X",
+            help="Exit 1 unless every file is correct and the lower end of its speedup's 95 % interval is at least X.",
+        ),
+    ] = None,
+    against: Annotated[
+        str,
+        typer.Option(
+            metavar="REFERENCE", help="What --min-speedup compares with: eager or compile."
+        ),
+    ] = "eager",
+    junit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a JUnit XML report, one test case a file."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
+    from stark.cli.evaluating import Demand
     from stark.cli.evaluating import evaluate as judge
     from stark.cli.settings import load_settings
     from stark.core.judging import Tools
@@ -205,7 +224,8 @@ def evaluate(
         {"language": language, "executor": executor, "kernelbench": kernelbench}
     )
     tools = Tools(counters=counters, sanitizer=sanitizer)
-    raise typer.Exit(judge(problem, candidates, settings, tools, effort, json))
+    demand = Demand(min_speedup, against, junit)
+    raise typer.Exit(judge(problem, candidates, settings, tools, effort, demand, json))
 
 
 @app.command()

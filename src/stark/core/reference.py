@@ -33,7 +33,11 @@ class Reference(Frozen):
     roofline: Roofline
     warnings: tuple[str, ...] = ()
     profile: Profile | None = None
-    """Which operators or kernels take the time; None where that was not to be had."""
+    """Which operators or kernels take the time; None if there was no usable profile."""
+
+    error_budgets: tuple[float | None, ...] = ()
+    """Largest relative RMS error that passes on the problem's own inputs, for each output; None for an output that
+    must be equal. Empty if unknown."""
 
     @property
     def profiled(self) -> Profiled | None:
