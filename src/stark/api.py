@@ -96,7 +96,9 @@ async def aoptimize(
     recording = None if replay is None else _recording(Path(replay), loaded)
     if loaded is None and recording is None:
         raise UsageError("name a problem: a file with Model, get_inputs and get_init_inputs")
-    executor = judge or open_executor(asked.executor, *limits_and_tools(asked))
+    executor = judge or open_executor(
+        asked.executor, *limits_and_tools(asked), lambda text: on_event(Notice(text))
+    )
     with Store.open(store) as opened:
         taken = {summary.id for summary in opened.summaries()}
         if recording is not None:
@@ -138,7 +140,9 @@ async def aresume(
         stored = opened.run(run_id)
         run = reconfigured(stored, options)
         config = run.config
-        executor = judge or open_executor(config.executor, config.limits, config.tools)
+        executor = judge or open_executor(
+            config.executor, config.limits, config.tools, lambda text: on_event(Notice(text))
+        )
         if run.is_replay:
             if replay is None:
                 raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
@@ -349,7 +353,9 @@ def changed_budget(budget: Budget, changes: Mapping[str, float | None]) -> Budge
         return Budget(**budget.model_dump() | given)
     except ValidationError as error:
         name = error.errors()[0]["loc"][0]
-        raise UsageError(f"the limit on {name} of the whole bench should be greater than 0") from error
+        raise UsageError(
+            f"the limit on {name} of the whole bench should be greater than 0"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -373,7 +379,6 @@ async def _worked(
             left = run.config.budget.attempts - len(store.selections(run.id))
             expected = estimate(run.config, work.replies.price, left)
         on_event(Prepared(run, expected))
-        work.executor.on_notice = lambda text: on_event(Notice(text))
         await work_on(run, store, work.executor, work.replies, on_event, within, work.policy)
     finally:
         if close:

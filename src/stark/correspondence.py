@@ -160,9 +160,7 @@ class Correspondence:
             return self._replayed(turn, role)
         replies = self._desk.replies
         async with replies.turn:
-            reservation = await self._desk.ledger.admit(
-                role, replies.at_most(role, messages, room)
-            )
+            reservation = await self._desk.ledger.admit(role, replies.at_most(role, messages, room))
             # From here on it is paid for, so it is not cut off when the run stops.
             question = _Question(self._attempt, turn, role, messages, fit, room)
             return await self._drained(asyncio.create_task(self._call(question, reservation)))

@@ -47,9 +47,7 @@ class Estimate(Frozen):
     minutes: float
 
 
-def estimate(
-    config: RunConfig, price_of: Callable[[str], Price | None], attempts: int
-) -> Estimate:
+def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:
     """The cost of so many attempts of a run, given the price of each role's model."""
     count = max(attempts, 0)
     roles = ("solo",) if config.strategy.team == "solo" else ("plan", "code")

@@ -63,7 +63,11 @@ def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> Iterator[Node]:
     ranked = [tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking]
     for own in (True, False):
         for node in ranked:
-            if (node.role != COMPILER) == own and node.duplicate_of is None and node.id not in checks:
+            if (
+                (node.role != COMPILER) == own
+                and node.duplicate_of is None
+                and node.id not in checks
+            ):
                 yield node
 
 

@@ -178,7 +178,9 @@ def reached(budget: Budget, attempts: int, cost: Cost, minutes: float) -> Ended 
             f"{budget.minutes or 0:g} minutes passed",
         ),
     )
-    return next((Ended(kind=kind, detail=said) for kind, is_reached, said in found if is_reached), None)
+    return next(
+        (Ended(kind=kind, detail=said) for kind, is_reached, said in found if is_reached), None
+    )
 
 
 def _larger(one: Cost, other: Cost) -> Cost:

@@ -243,9 +243,7 @@ class Session:
         )
         return _node(attempt, selection, draft, None, Unusable(reason=reason))
 
-    async def _evaluated(
-        self, attempt: int, candidate: Candidate
-    ) -> tuple[int | None, Evaluation]:
+    async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
         """The evaluation of a candidate, and the earlier attempt with the same source, if there is one.
 
         Identical candidates are judged once.

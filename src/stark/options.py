@@ -59,9 +59,7 @@ class RunOptions(Frozen):
     attempts: int = _option(30, "End after this many attempts.", BUDGET, ge=1)
     tokens: int | None = _option(None, "End after this many tokens.", BUDGET, ge=1)
     dollars: float | None = _option(None, "End after this many dollars.", BUDGET, gt=0)
-    minutes: float | None = _option(
-        None, "Start no attempt after this many minutes.", BUDGET, gt=0
-    )
+    minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
         "`auto` also ends near the roofline, or after as many attempts without a gain as led to the best (at least 10).",
@@ -86,7 +84,9 @@ class RunOptions(Frozen):
         JUDGE,
     )
     counters: bool = _option(
-        False, "On a GPU, also read the hardware counters of correct candidates with NVIDIA's ncu.", JUDGE
+        False,
+        "On a GPU, also read the hardware counters of correct candidates with NVIDIA's ncu.",
+        JUDGE,
     )
     sanitizer: bool = _option(
         False,
@@ -102,7 +102,7 @@ class RunOptions(Frozen):
         """Read `3/15`."""
         if not isinstance(value, str):
             return value
-        given, slash, answered = value.partition("/")
+        given, _, answered = value.partition("/")
         try:
             return Price(input_per_million=float(given), output_per_million=float(answered))
         except ValueError:

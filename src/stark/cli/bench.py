@@ -46,16 +46,19 @@ SlotsOption = Annotated[
 ]
 
 
-def _total(kind: type, about: str) -> Any:
-    return Annotated[
-        kind | None, typer.Option(metavar="NUMBER", help=about, rich_help_panel=WHOLE)
-    ]
-
-
-TotalAttempts = _total(int, "Of all runs together.")
-TotalTokens = _total(int, "Of all runs together.")
-TotalDollars = _total(float, "Of all runs together.")
-TotalMinutes = _total(float, "Of one session, on the clock.")
+TogetherOption = typer.Option(
+    min=1, metavar="NUMBER", help="Of all runs together.", rich_help_panel=WHOLE
+)
+TotalAttempts = Annotated[int | None, TogetherOption]
+TotalTokens = Annotated[int | None, TogetherOption]
+TotalDollars = Annotated[
+    float | None,
+    typer.Option(metavar="NUMBER", help="Of all runs together.", rich_help_panel=WHOLE),
+]
+TotalMinutes = Annotated[
+    float | None,
+    typer.Option(metavar="NUMBER", help="Of one session, on the clock.", rich_help_panel=WHOLE),
+]
 
 
 @bench.command()
@@ -238,9 +241,7 @@ def _with_preset(
     return {**usual, **options}, levels, None
 
 
-def _suite(
-    paths: list[Path], kernelbench: Path | None, levels: str, numbers: str | None
-) -> Suite:
+def _suite(paths: list[Path], kernelbench: Path | None, levels: str, numbers: str | None) -> Suite:
     from stark.bench.suite import folders
     from stark.bench.suite import kernelbench as of_kernelbench
     from stark.core.errors import UsageError

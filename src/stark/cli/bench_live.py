@@ -100,7 +100,9 @@ class BenchLines:
                     self._in_flight[cell.run_id].note(inner)
             case Left(cell, reason, ended):
                 self._ended += ended
-                place = f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
+                place = (
+                    f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
+                )
                 found = _found(self._in_flight.pop(cell.run_id, None))
                 self._say(f"{place}: {found}{reason} ({cell.run_id})")
 

@@ -231,7 +231,9 @@ class LiveScreen(Redrawn):
             return spinning(*self._doing)
         best = best_so_far(tree, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
-            lacking = "no kernel passed the final check" if self._checked else "no correct kernel yet"
+            lacking = (
+                "no kernel passed the final check" if self._checked else "no correct kernel yet"
+            )
             return Text(lacking, "dim")
         said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
         line = Text(said, "green", no_wrap=True, overflow="ellipsis")

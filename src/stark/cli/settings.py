@@ -64,9 +64,7 @@ def _optional(field: FieldInfo) -> Any:
     return Annotated[inner, *field.metadata] | None
 
 
-_FIELDS: Any = {
-    name: (_optional(field), None) for name, field in RunOptions.model_fields.items()
-}
+_FIELDS: Any = {name: (_optional(field), None) for name, field in RunOptions.model_fields.items()}
 _Settings: Any = create_model("Settings", __base__=_Base, **_FIELDS)
 
 

@@ -63,7 +63,9 @@ def node_document(view: RunView, node: Node) -> Document:
         **attempt_document(node),
         "node": node.model_dump(mode="json"),
         "calls": [call.model_dump(mode="json") for call in calls],
-        "roles": {role: spent.model_dump(mode="json") for role, spent in spent_by_role(calls).items()},
+        "roles": {
+            role: spent.model_dump(mode="json") for role, spent in spent_by_role(calls).items()
+        },
     }
 
 

@@ -91,9 +91,7 @@ def header(view: RunView) -> RenderableType:
     return table
 
 
-def runs_table(
-    summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]
-) -> Table:
+def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:
     """One line per run, the newest first; `spent` has what its calls took, by run."""
     took = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
     priced = any(whole.dollars or not whole.unpriced_calls for whole in took.values())

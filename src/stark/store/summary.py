@@ -81,9 +81,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
     return found
 
 
-def _measured(
-    connection: Connection, table: type[NodeRow | PromotionRow]
-) -> dict[str, Measured]:
+def _measured(connection: Connection, table: type[NodeRow | PromotionRow]) -> dict[str, Measured]:
     """What was measured of every attempt, by run."""
     runs: defaultdict[str, Measured] = defaultdict(dict)
     query = select(
