@@ -59,7 +59,6 @@ def test_relations(family: Tree) -> None:
 def test_what_works_and_how_fast(family: Tree) -> None:
     assert [True, False, False] == [family.works(id) for id in (1, 2, 4)]
     assert [True, False] == [family.has_source(id) for id in (2, 4)]
-    assert family.node(1).assured_speedup == family.assured_speedup(1)
     assert [5, 1, ROOT, 3] == list(family.fastest_first())
     assert family.node(5) == family.best
 

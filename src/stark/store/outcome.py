@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
 from stark.core.usage import RoleUsage, Usage
 from stark.store.codec import is_refusal
 from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
@@ -29,6 +30,14 @@ class Attempted(NamedTuple):
     def works(self) -> bool:
         """Whether the candidate is correct."""
         return self.status == "correct"
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """Against eager; None unless it is correct. The upper end mirrors the lower one."""
+        ratio, low = self.speedup_vs_eager, self.assured_speedup
+        if ratio is None or low is None:
+            return None
+        return Speedup(reference="eager", ratio=ratio, low=low, high=ratio * ratio / low)
 
 
 class Outcome(NamedTuple):
