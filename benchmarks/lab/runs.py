@@ -80,7 +80,7 @@ def _grow(
             tree.begin(attempt, selection)
             heappush(in_flight, (now + _duration(selection, place), attempt))
         if not in_flight:
-            raise RuntimeError(f"{policy.name} found nothing to do with nothing in flight")
+            raise RuntimeError(f"{policy.name} waits with nothing in flight")
         now, attempt = heappop(in_flight)
         tree.add(_node(attempt, tree.pending[attempt], places[attempt]))
         yield tree, places

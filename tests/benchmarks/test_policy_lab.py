@@ -59,7 +59,7 @@ def test_what_is_not_measured_as_faster_is_not_taken_away() -> None:
 
 
 def test_a_run_that_never_works_gains_nothing() -> None:
-    hopeless = replace(CERTAIN, start_fails=1.0, mendable=0.0)
+    hopeless = replace(CERTAIN, start_fails=1.0, repairable=0.0)
     played = play(World(hopeless, 0), POLICIES[PAPER](), 10, 3, 0)
 
     assert Played(gains=(0.0,) * 10, first_correct=None) == played

@@ -17,14 +17,6 @@ from stark.bench.results import Result, by_level, by_strategy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-STYLE = {
-    "svg.hashsalt": "stark",  # the same report gives the same files
-    "svg.fonttype": "none",
-    "axes.grid": True,
-    "grid.alpha": 0.3,
-    "font.size": 9,
-}
-
 
 def plots(report: Report) -> dict[str, bytes] | None:
     """The pictures of each level as SVG, by file name; None if matplotlib is not installed."""
@@ -34,7 +26,15 @@ def plots(report: Report) -> dict[str, bytes] | None:
     from matplotlib.figure import Figure
 
     found = {}
-    with rc_context(STYLE):
+    with rc_context(
+        {
+            "svg.hashsalt": "stark",  # the same report gives the same files
+            "svg.fonttype": "none",
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "font.size": 9,
+        }
+    ):
         for level, results in by_level(report.compared).items():
             for draw in (progress, fast_p, problems):
                 figure = Figure(figsize=_size(draw.__name__, results), layout="constrained")
@@ -52,7 +52,8 @@ def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) 
     for strategy in by_strategy(results):
         course = [1.0, *report.courses[level, strategy]]
         axes.plot(range(len(course)), course, color=_colour(report, strategy), label=strategy)
-    axes.set_yscale("log", base=2)
+    axes.set_yscale("log", base=2**0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter("{x:.3g}x")
     axes.set(
         title=f"Best speedup by attempt, as measured by the search, {level}",

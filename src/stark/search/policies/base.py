@@ -42,8 +42,8 @@ def expand(tree: Tree, id: int) -> Selection:
 def drafts_from_root(tree: Tree) -> int:
     """How many attempts of the team started from the root, finished or in flight.
 
-    The compiler's start (`--start compiler`) is a child of the root too, but no attempt of the team, so
-    it does not count. Only while it is in flight can it not be told apart.
+    The compiler's start (`--start compiler`) is a child of the root too, but not the team's, so it does not
+    count. The tree knows that only once it has finished; until then it counts.
     """
     finished = sum(child.role != COMPILER for child in tree.children(ROOT))
     return finished + tree.pending_children(ROOT)
