@@ -113,13 +113,15 @@ def run(
     """Run every problem with every strategy (--strategy A,B,… compares A with the others)."""
     from stark.api import abench
     from stark.cli.settings import load_settings
+    from stark.strategies import split_strategies
 
     options, levels, its_seeds = _with_preset(preset, options, level)
-    strategies = _names(options.pop("strategy", None))
+    strategies = split_strategies(options.pop("strategy", ""))
     settings = load_settings(options, store, kernelbench)
     suite = _suite(problems or [], settings.kernelbench, levels, numbers)
     given = settings.options
-    chosen = strategies or _names(given.pop("strategy", None)) or ["stark"]
+    in_file = split_strategies(given.pop("strategy", ""))
+    chosen = strategies or in_file or ["stark"]
     given["in_each"] = given.pop("parallel", 1)
     total = _totals(total_attempts, total_tokens, total_dollars, total_minutes)
 
@@ -237,8 +239,13 @@ def _with_preset(
 
     found = paper()
     levels = level or ",".join(map(str, found.levels))
-    usual = {"strategy": ",".join(found.strategies), "attempts": found.attempts}
-    return {**usual, **options}, levels, None
+    usual = {
+        "strategy": ",".join(found.strategies),
+        "attempts": found.attempts,
+        "parallel": found.parallel,
+        "start": found.start,
+    }
+    return {**usual, **options}, levels, found.seeds
 
 
 def _suite(paths: list[Path], kernelbench: Path | None, levels: str, numbers: str | None) -> Suite:
@@ -267,12 +274,6 @@ def _numbers(written: str, option: str) -> list[int]:
             raise UsageError(f"{option} is {written!r}; write numbers and spans, such as 1,5-20")
         found.update(dict.fromkeys(range(int(span[1]), int(span[2] or span[1]) + 1)))
     return list(found)
-
-
-def _names(strategies: str | None) -> list[str]:
-    """The strategies in `stark,sampling`, each once, in the order written; commas in brackets are parameters'."""
-    written = re.split(r",(?![^(]*\))", strategies or "")
-    return list(dict.fromkeys(name.strip() for name in written if name.strip()))
 
 
 def _totals(

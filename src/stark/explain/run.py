@@ -73,16 +73,27 @@ def reference_line(reference: Reference) -> str:
     return f"{eager}; at best {milliseconds(roof.floor_ms)} ({roof.bound}-bound roofline)"
 
 
-def price(spent: Spent) -> str:
-    """Dollars, or that the price is unknown; `+?` where a part of it is."""
+def dollars(spent: Spent) -> str:
+    """The price; `+ ?` where a part of it is unknown."""
     if spent.unpriced_calls and not spent.dollars:
-        return "price unknown"
-    return f"${spent.dollars:.2f}{' + ?' if spent.unpriced_calls else ''}"
+        return "unknown"
+    return f"${spent.dollars:,.2f}{' + ?' if spent.unpriced_calls else ''}"
+
+
+def price(spent: Spent) -> str:
+    """The price in a sentence."""
+    found = dollars(spent)
+    return "price unknown" if found == "unknown" else found
+
+
+def token_count(count: int, spent: Spent) -> str:
+    """A number of tokens; `~` marks one that contains estimates."""
+    return f"{'~' if spent.estimated_calls else ''}{count:,}"
 
 
 def tokens(spent: Spent) -> str:
-    """Input and output tokens together; `~` marks estimates."""
-    return f"{'~' if spent.estimated_calls else ''}{spent.tokens:,} tokens"
+    """Input and output tokens together."""
+    return f"{token_count(spent.tokens, spent)} tokens"
 
 
 def estimate_line(expected: Estimate, budget: Budget) -> str:

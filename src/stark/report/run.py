@@ -16,12 +16,13 @@ from stark.explain.numbers import counted, first_line, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
     budget_line,
+    dollars,
     idea,
     models_line,
     reference_line,
     replay_line,
 )
-from stark.report.spending import dollars, spending, thousands
+from stark.report.spending import spending, thousands
 from stark.report.tables import STATUS_STYLES, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView

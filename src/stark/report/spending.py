@@ -14,6 +14,7 @@ from rich.text import Text
 from stark.core.call import Fit, Kept
 from stark.core.usage import BYTES_PER_TOKEN, Spent
 from stark.explain.numbers import counted, duration
+from stark.explain.run import dollars, token_count
 
 ESTIMATED = (
     f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, where a model did not tell its tokens"
@@ -32,12 +33,11 @@ def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
     for name in ("calls", "input tokens", "output tokens", "price", "waiting"):
         table.add_column(name, no_wrap=True, justify="right")
     for role, spent in rows.items():
-        mark = "~" if spent.estimated_calls else ""
         table.add_row(
             role,
             f"{spent.calls:,}",
-            f"{mark}{spent.input_tokens:,}",
-            f"{mark}{spent.output_tokens:,}",
+            token_count(spent.input_tokens, spent),
+            token_count(spent.output_tokens, spent),
             dollars(spent),
             duration(spent.seconds),
         )
@@ -49,13 +49,6 @@ def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
             f"{counted(whole.lost_calls, 'call')} in flight when the process was killed: cost unknown, charged as reserved",
             "dim",
         )
-
-
-def dollars(spent: Spent) -> str:
-    """The price for a table; `+ ?` where a part of it is unknown."""
-    if spent.unpriced_calls and not spent.dollars:
-        return "unknown"
-    return f"${spent.dollars:.2f}{' + ?' if spent.unpriced_calls else ''}"
 
 
 def thousands(spent: Spent) -> str:

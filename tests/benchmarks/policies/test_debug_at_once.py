@@ -3,15 +3,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from lab.policies.debug_at_once import DebugAtOnce
 
 from stark.core.errors import UsageError
 from stark.core.node import Node, Selection
-from stark.search.policies.debug_at_once import DebugAtOnce
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.tree import Tree
 from stark.testing.nodes import failing, random_tree, working
-
-GREEDY = EpsilonGreedy(epsilon=0.0)
 
 
 def parent(policy: DebugAtOnce, *nodes: Node) -> int | None:
@@ -30,8 +28,8 @@ def test_a_failure_is_repaired_though_something_works() -> None:
 def test_it_is_given_up_after_its_repairs() -> None:
     chain = [working(1, latency_ms=0.2), failing(2, 1), failing(3, 2, action="debug")]
 
-    assert 3 == parent(DebugAtOnce(repairs=2, otherwise=GREEDY), *chain)
-    assert 1 == parent(DebugAtOnce(repairs=1, otherwise=GREEDY), *chain)
+    assert 3 == parent(DebugAtOnce(repairs=2, epsilon=0.0), *chain)
+    assert 1 == parent(DebugAtOnce(repairs=1, epsilon=0.0), *chain)
 
 
 def test_with_nothing_to_repair_it_is_epsilon_greedy() -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from lab.policies.ucb import Ucb
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
-from stark.search.policies.ucb import Ucb
 from stark.search.tree import Tree
 from stark.testing.nodes import unusable, working
 
@@ -20,30 +20,30 @@ def parent(policy: Ucb, *nodes: Node, pending: int | None = None) -> int:
     return chosen.parent
 
 
-def test_without_courage_it_takes_the_best_mean() -> None:
-    """Worths: 1 is worth 1, 2 is worth 2/3, the root 1/3; attempts from 1 that failed count against it."""
+def test_without_exploration_it_takes_the_best_mean() -> None:
+    """Values: 1 has 1, 2 has 2/3, the root 1/3; failed attempts from 1 count against it."""
     pair = [working(1, latency_ms=0.2), working(2, latency_ms=0.5)]
 
-    assert 1 == parent(Ucb(courage=0.0), *pair)
-    assert 2 == parent(Ucb(courage=0.0), *pair, unusable(3, 1))
+    assert 1 == parent(Ucb(exploration=0.0), *pair)
+    assert 2 == parent(Ucb(exploration=0.0), *pair, unusable(3, 1))
 
 
-def test_courage_goes_where_little_is_known() -> None:
-    """Mean 0.63 of 4 observations for 1; its child is worth 0.25, and nothing is known of it but that."""
+def test_exploration_prefers_arms_with_few_observations() -> None:
+    """Node 1 has a mean of 0.63 over 4 observations; its slowest child has a single observation of 0.25."""
     nodes = [working(1, latency_ms=0.2)]
     nodes += [working(id, 1, latency_ms=0.2 + 0.1 * id) for id in (2, 3, 4)]
 
-    assert 2 == parent(Ucb(courage=0.0), *nodes)
-    assert ROOT != parent(Ucb(courage=5.0), *nodes)
-    assert 1 != parent(Ucb(courage=5.0), *nodes)
+    assert 2 == parent(Ucb(exploration=0.0), *nodes)
+    assert ROOT != parent(Ucb(exploration=5.0), *nodes)
+    assert 1 != parent(Ucb(exploration=5.0), *nodes)
 
 
 def test_an_attempt_in_flight_takes_its_place_out() -> None:
     pair = [working(1, latency_ms=0.2), working(2, latency_ms=0.5)]
 
-    assert 2 == parent(Ucb(courage=0.0), *pair, pending=1)
+    assert 2 == parent(Ucb(exploration=0.0), *pair, pending=1)
 
 
-def test_negative_courage_is_refused() -> None:
+def test_negative_exploration_is_refused() -> None:
     with pytest.raises(UsageError):
-        Ucb(courage=-0.1)
+        Ucb(exploration=-0.1)

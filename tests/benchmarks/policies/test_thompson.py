@@ -4,10 +4,10 @@ import random
 from collections import Counter
 
 import pytest
+from lab.policies.thompson import Thompson
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
-from stark.search.policies.thompson import Thompson
 from stark.search.tree import Tree
 from stark.testing.nodes import unusable, working
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from lab.policies.beam import Beam
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
-from stark.search.policies.beam import Beam
 from stark.search.tree import Tree
 from stark.testing.nodes import failing, working
 

@@ -4,10 +4,10 @@ import random
 from collections import Counter
 
 import pytest
+from lab.policies.aide import Aide
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
-from stark.search.policies.aide import Aide
 from stark.search.tree import Tree
 from stark.testing.nodes import failing, working
 
@@ -54,7 +54,7 @@ def test_what_has_an_attempt_in_flight_is_passed_over() -> None:
     assert Selection(parent=2, action="improve") == Aide().select(tree, random.Random(0))
 
 
-@pytest.mark.parametrize("wrong", [{"debugs": 1.1}, {"drafts": 0}, {"depth": 0}])
+@pytest.mark.parametrize("wrong", [{"debug_probability": 1.1}, {"drafts": 0}, {"depth": 0}])
 def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         Aide(**wrong)  # type: ignore[arg-type]
