@@ -7,8 +7,7 @@ from stark.core.node import COMPILER, Node
 from stark.core.plan import Plan
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
-from stark.core.usage import Budget, Spent
-from stark.estimate import Estimate
+from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than
 from stark.explain.numbers import counted, first_line, milliseconds, without_markup
 
