@@ -10,13 +10,11 @@ from stark.agents.window import RoleName
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
 from stark.core.run import Strategy
-from stark.optimize import optimize
 from stark.search.policies import POLICIES
 from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.store import Store
 from stark.strategies import STRATEGIES, policy_of, split_strategies, strategy, team_of
-from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 
 
@@ -143,12 +141,9 @@ def test_a_list_of_strategies_is_split_outside_of_parentheses() -> None:
 async def tree_of(name: str) -> tuple[tuple[Node, ...], ScriptedModel]:
     """The nodes of a run of twelve attempts, and the model that was asked."""
     replies, model = samples.scripted()
-    run = samples.run(name)
     with Store.open("sqlite://") as store:
-        store.create_run(run)
-        executor, watch = FakeExecutor(), samples.Notes()
-        tree, _ = await optimize(run, store, executor, replies, watch)
-    return tree.nodes, model
+        worked = await samples.work(store, samples.run(name), replies=replies)
+    return worked.tree.nodes, model
 
 
 async def test_sampling_makes_independent_tries_that_see_nothing_of_each_other() -> None:
