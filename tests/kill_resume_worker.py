@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from stark.optimize import optimize
+
 import loop_samples as samples
 from stark.core.call import Message, Reply
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
-from stark.optimize import optimize
 from stark.store import Store
 from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor

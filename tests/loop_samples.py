@@ -13,8 +13,8 @@ from stark.core.problem import Problem
 from stark.core.run import Ended, RoleModel, Run
 from stark.core.usage import Budget, Price
 from stark.correspondence import LiveReplies, ModelPool, Replies
-from stark.events import Event, OnEvent, Started, ignore
 from stark.evaluator.executors import Executor
+from stark.events import Event, OnEvent, Started, ignore
 from stark.ledger import Ledger
 from stark.loop import work_on
 from stark.models import Model
@@ -86,9 +86,7 @@ def scripted(
 def replies_of(models: Mapping[str, Model], slots: int | None = None) -> LiveReplies:
     """Replies of each role from its own model."""
     pool = ModelPool(slots, lambda role, price: models[role])
-    entries = {
-        role: RoleModel(model=role, temperature=TEMPERATURES[role]) for role in models
-    }
+    entries = {role: RoleModel(model=role, temperature=TEMPERATURES[role]) for role in models}
     return LiveReplies(entries, pool)
 
 
@@ -118,7 +116,10 @@ class Arranged:
 
 def half_priced() -> LiveReplies:
     """Replies of a planner that costs 0.25 dollars a reply, and of other roles without a price."""
-    unpriced, priced = ScriptedModel(team_reply, dollars=None), ScriptedModel(team_reply, dollars=0.25)
+    unpriced, priced = (
+        ScriptedModel(team_reply, dollars=None),
+        ScriptedModel(team_reply, dollars=0.25),
+    )
     return replies_of(dict.fromkeys(TEMPERATURES, unpriced) | {"plan": priced})
 
 

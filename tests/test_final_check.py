@@ -168,7 +168,9 @@ async def test_a_resumed_search_counts_the_refuted_and_their_duplicates_as_faile
     assert [1, 3] == [node.id for node in nodes if node.works]
 
 
-@pytest.mark.parametrize(("attempts", "newly_checked"), [(6, {5, 4, 3, 2, 1}), (8, {8, 7, 5, 4, 3})])
+@pytest.mark.parametrize(
+    ("attempts", "newly_checked"), [(6, {5, 4, 3, 2, 1}), (8, {8, 7, 5, 4, 3})]
+)
 async def test_an_interrupted_final_check_goes_on_with_its_leaders(
     store: Store, attempts: int, newly_checked: set[int]
 ) -> None:

@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from stark.optimize import optimize
+from stark.replies import LiveReplies
 
 import loop_samples as samples
 from stark.core.call import Call
 from stark.core.errors import StoreError
 from stark.core.node import Node, Selection
 from stark.core.usage import Usage
-from stark.optimize import optimize
-from stark.replies import LiveReplies
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
 

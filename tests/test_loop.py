@@ -10,8 +10,8 @@ import loop_samples as samples
 from stark.agents.fitting import least_tokens
 from stark.core.call import Message, spent_by_role
 from stark.core.candidate import Candidate
-from stark.core.errors import ModelRefused, ProblemError, PromptRefused, UsageError
-from stark.core.evaluation import Effort, Evaluation, Unusable
+from stark.core.errors import ProblemError, PromptRefused, UsageError
+from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.usage import Budget, estimated_tokens, utf8_bytes
 from stark.events import (
@@ -121,7 +121,9 @@ async def test_as_many_attempts_are_in_flight_as_the_run_allows(store: Store) ->
 
 
 async def test_events_follow_an_attempt_from_role_to_role_to_the_judge(store: Store) -> None:
-    worked = await samples.work(store, samples.run(attempts=1), FakeExecutor(lambda _: correct(0.5)))
+    worked = await samples.work(
+        store, samples.run(attempts=1), FakeExecutor(lambda _: correct(0.5))
+    )
 
     expected = (
         Started,

@@ -16,6 +16,7 @@ from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.problem import Problem
 from stark.core.usage import Budget
+from stark.events import AttemptFinished, Event
 from stark.recording import (
     RecordedReplies,
     Recording,
@@ -24,7 +25,6 @@ from stark.recording import (
     write_recording,
 )
 from stark.search.policies.recorded import Recorded
-from stark.search.tree import Tree
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor, invented
@@ -121,7 +121,9 @@ async def test_replies_that_were_unusable_are_so_again(store: Store) -> None:
 
     worked = await followed(record(store, run), invented)
 
-    assert [node.evaluation for node in store.nodes(run.id)] == [n.evaluation for n in worked.tree.nodes]
+    assert [node.evaluation for node in store.nodes(run.id)] == [
+        n.evaluation for n in worked.tree.nodes
+    ]
     assert {"unusable"} == {node.evaluation.status for node in worked.tree.nodes}
 
 
@@ -168,14 +170,19 @@ async def test_an_attempt_that_a_failure_stopped_is_recorded_and_found_unusable_
 ) -> None:
     run = samples.run(attempts=6, parallel=3)
 
+    others_finished = asyncio.Event()
+
+    def note(event: Event) -> None:
+        if isinstance(event, AttemptFinished) and event.node.id == 5:
+            others_finished.set()
+
     async def before(attempt: int, turn: int) -> None:
         if (attempt, turn) == (2, 1):
-            while len(store.nodes(run.id)) < 4:
-                await asyncio.sleep(0)
+            await others_finished.wait()
             raise ModelRefused("the key is used up: add credit")
 
     with pytest.raises(ModelRefused):
-        await samples.work(store, run, replies=samples.Arranged(before))
+        await samples.work(store, run, replies=samples.Arranged(before), on_event=note)
     recording = record(store, run)
     assert [1, 3, 4, 5] == [node.id for node in recording.nodes]
     assert {2} == set(recording.unusable) < set(recording.selections)

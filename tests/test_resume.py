@@ -13,7 +13,7 @@ import loop_samples as samples
 from stark.core.call import Call, Message
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelRefused, StoreError
-from stark.core.evaluation import Evaluation, Incorrect
+from stark.core.evaluation import Evaluation
 from stark.core.usage import Budget
 from stark.store import Store
 from stark.testing.executor import FakeExecutor, invented

@@ -140,7 +140,9 @@ async def test_a_replay_takes_what_the_compiler_wrote_then(
         )
 
     assert 0 == today.compilations
-    assert [node.candidate for node in original.tree.nodes] == [node.candidate for node in worked.tree.nodes]
+    assert [node.candidate for node in original.tree.nodes] == [
+        node.candidate for node in worked.tree.nodes
+    ]
 
 
 async def test_no_run_ends_below_what_the_compiler_wrote(store: Store) -> None:
