@@ -12,6 +12,7 @@ from stark.core.call import Message, spent_by_role
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, PromptRefused, UsageError
 from stark.core.evaluation import Effort, Evaluation
+from stark.core.node import Selection
 from stark.core.problem import Problem
 from stark.core.usage import Budget, estimated_tokens, utf8_bytes
 from stark.events import (
@@ -141,6 +142,42 @@ async def test_events_follow_an_attempt_from_role_to_role_to_the_judge(store: St
     assert [(1, "plan"), (1, "code"), (1, "judge")] == [
         (event.attempt, event.step) for event in worked.of(Stepped)
     ]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+async def test_identical_candidates_are_judged_once_and_share_the_evaluation(
+    store: Store, parallel: int
+) -> None:
+    executor = FakeExecutor(lambda _: correct(0.5), delay_s=0.001)
+
+    worked = await samples.work(store, samples.run("sampling", 6, parallel=parallel), executor)
+
+    assert (1, 1) == (len(executor.evaluated), len(executor.promoted))
+    nodes = sorted(worked.tree.nodes, key=lambda node: node.id)
+    assert [None, 1, 1, 1, 1, 1] == [node.duplicate_of for node in nodes]
+    assert all(nodes[0].evaluation == node.evaluation for node in nodes)
+
+
+async def test_of_identical_candidates_one_counts_as_the_first_though_it_was_killed(
+    store: Store,
+) -> None:
+    """Attempt 2 came first to the judge, and the process was killed before attempt 2 was stored."""
+    run = samples.run("sampling", 3)
+    await samples.work(store, run)
+    (first, second, third) = store.nodes(run.id)
+    with Store.open("sqlite://") as killed:
+        killed.create_run(run)
+        for attempt in (1, 2):
+            killed.begin_attempt(run.id, attempt, Selection(parent=0, action="improve"))
+        killed.add_node(run.id, first.model_copy(update={"duplicate_of": 2}), 1.0)
+
+        executor = FakeExecutor()
+        worked = await samples.work(killed, run, executor)
+
+    assert [2, None, 2] == [node.duplicate_of for node in worked.tree.nodes]
+    assert [] == executor.evaluated
+    assert all(first.evaluation == node.evaluation for node in worked.tree.nodes)
+    assert (1, 1) == (second.duplicate_of, third.duplicate_of)
 
 
 # What ends it.

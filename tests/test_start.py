@@ -160,6 +160,20 @@ async def test_no_run_ends_below_what_the_compiler_wrote(store: Store) -> None:
     assert MOST_PASSED + 1 == len(checks)
 
 
+async def test_a_team_that_repeats_the_compilers_candidate_makes_a_duplicate(store: Store) -> None:
+    def repeats(_: object) -> str:
+        return f"```python\n{COMPILED}```"
+
+    run = samples.run("search-only", 3, start="compiler")
+    executor = FakeExecutor(compiled=COMPILED)
+
+    worked = await samples.work(store, run, executor, samples.scripted(repeats)[0])
+
+    assert [None, 1, 1] == [node.duplicate_of for node in worked.tree.nodes]
+    assert 1 == len(executor.evaluated)
+    assert [1] == [event.node.id for event in worked.of(CheckBegan)]
+
+
 async def test_a_language_that_the_compiler_does_not_write_is_refused_at_once(store: Store) -> None:
     run = from_compiler(language="cuda")
 
