@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -171,20 +170,38 @@ async def test_a_run_that_ended_goes_on_with_a_larger_budget(store: Store) -> No
 
 async def test_active_minutes_count_over_all_sessions(store: Store) -> None:
     """A resumed run that forgot them could go on forever, a few minutes at a time."""
-    run = samples.run("sampling", 30, budget=Budget(minutes=0.1 / 60))
-    slow = FakeExecutor(delay_s=0.03)
-    sessions = 0
-    while store.ended(run.id) is None:
-        sessions += 1
-        replies, _ = samples.scripted(refuses_after(1))
-        with contextlib.suppress(ModelRefused):
-            await samples.work(store, run, slow, replies)
+    run = samples.run("sampling", budget=Budget(minutes=5))
+    with pytest.raises(ModelRefused):
+        await samples.work(
+            store, run, FakeExecutor(delay_s=0.01), samples.scripted(refuses_after(1))[0]
+        )
+    first_s = store.elapsed_s(run.id)
+    with pytest.raises(ModelRefused):
+        await samples.work(
+            store, run, FakeExecutor(delay_s=0.01), samples.scripted(refuses_after(1))[0]
+        )
+    assert first_s >= 0.01
+    assert store.elapsed_s(run.id) > first_s
 
-    ended = store.ended(run.id)
-    assert ended is not None
-    assert "minutes" == ended.kind
-    assert 1 < sessions <= 4
-    assert store.elapsed_s(run.id) >= 0.1
+    store.note_elapsed(run.id, 5 * 60.0)
+    replies, model = samples.scripted()
+    worked = await samples.work(store, run, replies=replies)
+
+    assert "5 minutes passed" == worked.reason
+    assert 1 == len(model.asked), "an attempt that had begun is finished"
+
+
+async def test_what_calls_of_earlier_sessions_cost_is_expected_of_new_ones(store: Store) -> None:
+    """The model names no price, so a run that forgot would send eight at once."""
+    run = samples.run("sampling", parallel=8, budget=Budget(dollars=1.0))
+    one = samples.run("sampling", parallel=1, budget=Budget(dollars=1.0))
+    with pytest.raises(ModelRefused):
+        await samples.work(store, one, replies=samples.scripted(refuses_after(1))[0])
+    replies, model = samples.scripted(delay_s=0.001)
+
+    worked = await samples.work(store, run, replies=replies)
+
+    assert (3, 1.0) == (len(model.asked), worked.ledger.spent.dollars)
 
 
 async def test_time_before_a_kill_counts_up_to_the_last_reply(store: Store) -> None:
