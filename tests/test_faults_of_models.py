@@ -136,7 +136,7 @@ async def test_three_refusals_before_any_answer_stop_the_run(store: Store, paral
 
 async def test_a_truncated_reply_is_asked_for_again_with_room(store: Store) -> None:
     def long(messages: tuple[Message, ...]) -> str:
-        return team_reply(messages) + "# and so on\n" * 60
+        return "After much thought: \n" * 30 + team_reply(messages)
 
     provider = Provider(long, max_output_tokens=150, dollars=None, price=samples.PRICE)
     run = samples.run("sampling", attempts=3)

@@ -195,7 +195,8 @@ async def test_of_identical_candidates_one_counts_as_the_first_though_it_was_kil
 async def test_each_limit_ends_the_run(store: Store, kind: str, limit: float, reason: str) -> None:
     run = samples.run("sampling", budget=Budget(**{kind: limit}))
 
-    worked = await samples.work(store, run, FakeExecutor(delay_s=0.02))
+    replies, _ = samples.scripted(samples.distinct())
+    worked = await samples.work(store, run, FakeExecutor(delay_s=0.02), replies)
 
     (summary,) = store.summaries()
     assert (worked.ended, kind) == (summary.ended, worked.ended.kind)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,26 @@ async def test_what_was_judged_beside_a_failure_is_kept(store: Store) -> None:
 
     assert [1, 3] == [node.id for node in store.nodes(run.id)]
     assert [2] == list(store.unfinished(run.id))
+
+
+async def test_what_was_judged_while_a_failure_came_to_light_is_kept(store: Store) -> None:
+    class Staggered(FakeExecutor):
+        async def evaluate(self, *args: Any, **options: Any) -> Evaluation:
+            if not self.evaluated:
+                self.evaluated.append(args[1])
+                raise JudgeUnavailable("no judge answers: start one")
+            await asyncio.sleep(0.005)
+            return correct(0.5)
+
+    async def slow_disk() -> None:
+        await asyncio.sleep(0.05)
+
+    store.settled = slow_disk  # type: ignore[method-assign]
+    run = samples.run("sampling", 2, parallel=2)
+    with pytest.raises(JudgeUnavailable):
+        await samples.work(store, run, Staggered(), samples.scripted(samples.distinct())[0])
+
+    assert [2] == [node.id for node in store.nodes(run.id)]
 
 
 async def test_a_resumed_run_asks_for_no_stored_reply_again(store: Store) -> None:
