@@ -145,7 +145,7 @@ REFUSED = {
     "line 10: forward raised KeyboardInterrupt": problem("raise KeyboardInterrupt"),
     "line 3: the file raised SystemExit": problem(top="raise SystemExit('no')"),
     "line 3: the file raised KeyboardInterrupt": problem(top="raise KeyboardInterrupt"),
-    "put what needs them under `with torch.enable_grad": problem(
+    "wrap code that needs gradients in `with torch.enable_grad": problem(
         "return torch.autograd.grad((x ** 3).sum(), x)[0]"
     ),
 }

@@ -55,9 +55,7 @@ class Attempt:
         self.phase: Phase = "static"
         self.limit_s = math.inf
         self.waited_s = 0.0
-        """Seconds spent waiting for the candidate's process in this phase, without the judge's own
-        work.
-        """
+        """Seconds spent waiting for the candidate's process in this phase."""
 
     @contextmanager
     def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
@@ -82,7 +80,10 @@ class Attempt:
         except (ProblemError, torch.OutOfMemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            reason = "the candidate leaves too little memory to compute the expected values"
+            reason = (
+                "the candidate leaves the judge too little memory to compute the expected values; "
+                "allocate less"
+            )
             verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
             raise verdict from error
 

@@ -31,9 +31,7 @@ COMPARED_SHARE = 0.5
 """Share of rounds whose block results are all compared; those of the last round always are."""
 
 AGREEMENT_FACTOR = 1.5
-"""Largest accepted difference from the reference's result, in error budgets.
-
-Beyond it, the result is checked against the oracle.
+"""Difference from the reference's result, in error budgets, beyond which the oracle is consulted.
 
 A result within its own budget differs by at most 4/3 budgets, because the reference's error is at
 most 1/3.
@@ -42,8 +40,7 @@ most 1/3.
 Outcome = TypeVar("Outcome")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Takes a slot, its inputs, its expected outputs, and a description of malformed results or None.
-"""
+"""Takes a slot, its inputs, its expected outputs, and the form of malformed results or None."""
 
 
 class Readable(Protocol):
@@ -215,10 +212,7 @@ class TimedContents:
                 self._check_with_oracle(slot, last[0])
 
     def _compare_single_calls(self) -> None:
-        """Compare calls on the kept slot with the first reference's.
-
-        Check differences with the oracle.
-        """
+        """Compare single calls with the first reference's; check differences with the oracle."""
         shared, slot = self._prepared.shared, self._kept_slot
         for ours, theirs in zip(*self._single_calls, strict=True):
             if not self._agree(ours.results, theirs.results):
@@ -265,9 +259,9 @@ class TimedContents:
         return work()
 
     def _copy_results(self, place: int, call: int, block: Block) -> None:
-        """On a CPU, copy a call's results from the program's memory.
+        """Copy a call's results from the program's memory.
 
-        On a GPU they are shared already.
+        On a GPU the results are in shared memory already.
         """
         child, shared = self._programs[place]
         slot = block.slots[call]

@@ -89,7 +89,7 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
         raise Verdict(
             Rejected(
                 rule="faster-than-memory",
-                error=f"a call took {latency_ms:.4g} ms, but merely writing its results takes this "
+                error=f"a call took {latency_ms:.4g} ms, but writing its results alone takes this "
                 f"device at least {least_ms:.4g} ms: they were not computed in the timed region; "
                 "compute them in every call",
             )
@@ -97,9 +97,7 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the references: eager first and, at `promote`, every compiled one that runs the
-    problem.
-    """
+    """Start the references: eager first, then at `promote` each compiled one that runs."""
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:

@@ -45,10 +45,7 @@ NOMINAL_TRIALS = 2
 """Draws of the problem's own inputs that every candidate is verified on, besides the regimes."""
 
 RANDOM_LIMIT = 1e-2
-"""The reference counts as random if two calls on one input differ by more than this.
-
-In relative RMS error.
-"""
+"""The reference counts as random if two calls on one input differ by more (relative RMS)."""
 
 TIMING_ATTEMPTS = 3
 """How often the reference is timed alone at most while the machine is too busy."""
@@ -177,9 +174,7 @@ class PreparedReference:
 
     @property
     def expects_meanwhile(self) -> bool:
-        """Whether expected values may be computed while a candidate runs: on a GPU with enough
-        memory.
-        """
+        """Whether a GPU has enough memory to compute expected values while a candidate runs."""
         if self.device.type == "cpu":
             return False
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -226,10 +221,7 @@ class PreparedReference:
         return running
 
     def started(self, name: str, limits: Limits) -> RunningReference:
-        """Start a new reference, which the caller must close.
-
-        Raises ProblemError if it does not run.
-        """
+        """Start a new reference, which the caller closes. Raises ProblemError if it does not run."""
         if name in COMPILED:
             self._check_room_for(name)
         try:
@@ -281,9 +273,7 @@ class PreparedReference:
         return least_ms(fresh, caches_bytes(self.sheet), bandwidth)
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
-        """Describe the problem: signature, roofline, warnings, and the reference's time and
-        profile.
-        """
+        """Describe the problem: signature, roofline, warnings, reference time and profile."""
         if self._eager is None:
             self._eager, self._timing_warnings = self._time_eager(limits)
             self._profile = reference_profile(
@@ -318,10 +308,7 @@ class PreparedReference:
         return (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs)
 
     def settle(self) -> None:
-        """Wait until a child can see the judge's writes.
-
-        Free cached memory if the problem is large.
-        """
+        """Finish the judge's writes, and free cached memory if the problem is large."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             if not self.keeps_all:

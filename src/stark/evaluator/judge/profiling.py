@@ -101,7 +101,7 @@ def reference_profile(
 ) -> Profile | None:
     """Profile a reference in a separate process, because profiling may slow it down.
 
-    None on failure.
+    Returns None on failure.
     """
     try:
         running = start()
@@ -190,9 +190,7 @@ def is_of_library(kernel: str) -> bool:
 
 
 def _is_own(name: str, operator: str, on_device: bool) -> bool:
-    """Whether a kernel is the program's own: neither launched by PyTorch nor named like a
-    library's.
-    """
+    """Whether a kernel is the program's own: neither PyTorch's nor named like a library's."""
     return on_device and not operator.startswith("aten::") and not is_of_library(name)
 
 

@@ -12,7 +12,7 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""Limits for kept expected values and for a program's slots, as a share of GPU memory or in bytes.
+"""Limits for kept expected values and a program's slots: shares of GPU memory, or bytes on a CPU.
 """
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
@@ -55,9 +55,7 @@ class Room:
 
     @property
     def together_bytes(self) -> float:
-        """Bytes that several problems may hold together: as much as one that keeps its expected
-        values.
-        """
+        """Bytes that several problems may hold together: as many as one with all expected values."""
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
     @property

@@ -97,9 +97,7 @@ class Judge:
         self._ahead = ThreadPoolExecutor(1, initializer=_use_device, initargs=(device,))
 
     def serve(self, requests: BinaryIO) -> None:
-        """Answer requests until the executor closes the stream, then exit without finishing other
-        work.
-        """
+        """Answer requests until the executor closes the stream, then exit at once."""
         hello = Hello(
             device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
         )
@@ -187,8 +185,9 @@ class Judge:
         return evaluation
 
     def _building(self) -> AbstractContextManager[object]:
-        """Return what limits builds: build slots, but on a CPU the device lock, as timing needs the
-        cores.
+        """Return what limits builds: build slots on a GPU, the device lock on a CPU.
+
+        Timing on a CPU needs all cores, so nothing may be built meanwhile.
         """
         return self._device_lock.turn() if self.device.type == "cpu" else self._build_slots
 
@@ -225,7 +224,7 @@ class Judge:
                 return
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
-        """Return a warning if candidates' sandbox lacks a layer on this machine."""
+        """Return a warning if the candidates' sandbox has gaps on this machine."""
         active = in_use(self.forkserver.sandbox, on_device=self.device.type == "cuda")
         found = gaps(active)
         if not found:
@@ -245,9 +244,9 @@ class Judge:
         )
 
     def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
-        """On an idle GPU, prepare the problem while its candidate is built.
+        """On an idle GPU, start to prepare the problem while its candidate is built.
 
-        On a CPU, builds need the cores.
+        On a CPU, the build needs all cores.
         """
         if self.device.type == "cpu" or self._shelf.has(request.problem):
             return None

@@ -94,9 +94,7 @@ class SharedSet:
         return [*self.outputs[slot], *changed]
 
     def poison(self, slot: int) -> None:
-        """Fill a slot's outputs with NaN, integers with their maximum, booleans with their
-        negation.
-        """
+        """Fill a slot's outputs with NaN or an integer type's maximum; negate booleans."""
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))

@@ -39,7 +39,7 @@ Kept = TypeVar("Kept", bound=Keepable)
 
 
 class Shelf(Generic[Kept]):
-    """LRU cache of prepared problems. The caller must hold the device, except for `has`."""
+    """LRU cache of prepared problems. The caller must hold the device (except for `has`)."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most

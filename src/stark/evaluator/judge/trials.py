@@ -89,8 +89,7 @@ class Trials:
         """Reference errors of kept trials; kept even when the outputs are too large to keep."""
 
         self._slices: dict[str | None, int] = {}
-        """Number of slices of the last oracle by regime; None stands for the problem's own inputs.
-        """
+        """Number of slices of the last oracle by regime (None: the problem's own inputs)."""
 
     def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Try to compute a float64 oracle; without one, the reference's own outputs replace it."""
@@ -127,9 +126,7 @@ class Trials:
             yield from self._usable(others, kept=False)
 
     def fresh_inputs(self) -> Iterator[Drawn]:
-        """Yield inputs for timing, never the same twice, so that no candidate can leak them to the
-        next.
-        """
+        """Yield inputs for timing, never twice, so that no candidate can leak them to the next."""
         while True:
             yield self.drawn(Trial.fresh())
 

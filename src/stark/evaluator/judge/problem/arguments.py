@@ -32,7 +32,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def unsupported(tensor: torch.Tensor) -> str | None:
-    """Return why this tensor cannot lie in shared memory, or None if it can."""
+    """Return the reason if a tensor cannot lie in shared memory, else None."""
     if tensor.is_nested:
         return "a nested tensor; return its parts or its padded form and nest them in forward"
     if tensor.layout is not torch.strided:

@@ -53,8 +53,7 @@ def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
 
 
 def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
-    """Return the distinct finite values of a type whose bits, as an integer, are `part` modulo
-    `parts`.
+    """Return the distinct finite values of a type whose bits modulo `parts` are `part`.
 
     An odd number of parts also balances values whose lower bits are always zero.
     """

@@ -58,10 +58,7 @@ class Drawn:
 
 
 class Program:
-    """A problem's module and its reference model.
-
-    Raises ProblemError, which names the line at fault.
-    """
+    """A problem's module and reference model. Raises ProblemError that names the line at fault."""
 
     def __init__(self, problem: Problem, folder: Path, device: torch.device) -> None:
         self.problem = problem
@@ -104,9 +101,9 @@ class Program:
         return Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
 
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
-        """Like `run`.
+        """Run the reference.
 
-        Also detects which inputs forward changes and whether arguments need the module.
+        Also detect the inputs that it changes and if arguments need the module.
         """
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
         trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)

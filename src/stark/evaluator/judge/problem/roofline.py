@@ -132,7 +132,7 @@ def _allows_tf32(convolving: bool) -> bool:
 def bandwidth_now(device: torch.device) -> float:
     """Measure the bandwidth of a large copy again, in GB/s.
 
-    The first may be too low on a busy machine.
+    The first measurement may be too low if the machine was busy.
     """
     return _bandwidth(device, COPY_BYTES[device.type])
 

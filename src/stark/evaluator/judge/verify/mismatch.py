@@ -42,9 +42,7 @@ class Rule:
     cap: float | None = None
 
     def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-        """Return each element's error: 0 if equal or both NaN, infinite if they differ and one is
-        not finite.
-        """
+        """Return each element's error: 0 if equal or both NaN, infinite for other non-finite pairs."""
         same = (ours == theirs) | (ours.isnan() & theirs.isnan())
         theirs = theirs.double()
         apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))

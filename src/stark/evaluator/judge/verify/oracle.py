@@ -29,8 +29,9 @@ FLOORS = {
     torch.float16: 1e-3,
     torch.bfloat16: 4e-3,
 }
-"""Relative RMS errors that always pass: several roundings of the type, far below the next lower
-type.
+"""Relative RMS errors that always pass: several roundings of the type.
+
+They are far below one rounding of the next lower type.
 
 All are below the error of one-byte weights with a scale per 128 values (6.8e-3).
 """
@@ -39,8 +40,7 @@ KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
-"""Elements compared at a time, which avoids whole float64 copies; on a CPU a piece fits the cache.
-"""
+"""Elements compared at a time, which avoids whole float64 copies; a CPU's cache holds a piece."""
 
 
 @dataclass(frozen=True)
@@ -243,9 +243,7 @@ def fault(
 
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
-    """Like `torch.allclose` with `equal_nan`, but several times faster for close tensors without
-    NaN.
-    """
+    """Like `torch.allclose` with `equal_nan`, but several times faster for most close tensors."""
     if theirs.dtype in (torch.float16, torch.bfloat16):
         ours, theirs = ours.float(), theirs.float()
     if _largest(ours - theirs) <= tolerance:  # false for NaN

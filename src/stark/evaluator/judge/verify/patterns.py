@@ -1,5 +1,4 @@
-"""Recognizes patterns in wrong values: zeros, an input, or expected values moved, scaled or
-rounded.
+"""Recognizes patterns in wrong values: zeros, an input, or moved, scaled or rounded values.
 
 Most checks look at a sample of the wrong elements, so their cost does not grow with the output.
 """
@@ -27,8 +26,7 @@ SORTED_FACTOR = 20.0
 """After sorting, values must agree this many times more closely than single elements must."""
 
 UNMOVED_SHARE = 0.1
-"""Values closer to their own expected value than this share of the usual distance have not moved.
-"""
+"""Values this much closer to their own expected value than to others have not moved."""
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """The order matters: nearly every bfloat16 number of usual size is also a float16 number."""
@@ -95,7 +93,7 @@ def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | N
 
 
 def precision(sample: Sample) -> str | None:
-    """Name the narrower type that the values or the size of the error suggest, or return None."""
+    """Name the narrower type that the values or the error's size suggest, or return None."""
     if sample.result.dtype in (torch.float32, torch.float64) and _varied(sample.got):
         for name, narrow in NARROW.items():
             if torch.equal(sample.got.to(narrow).double(), sample.got):
@@ -167,9 +165,7 @@ def _axis_order(sample: Sample) -> str | None:
 
 
 def _orders(axes: int) -> Iterator[tuple[int, ...]]:
-    """Yield every swap of two axes, the last two first, then image layouts with channels last or
-    first.
-    """
+    """Yield every swap of two axes, the last two first, then NCHW/NHWC conversions."""
     for a, b in sorted(combinations(range(axes), 2), reverse=True):
         order = list(range(axes))
         order[a], order[b] = b, a
