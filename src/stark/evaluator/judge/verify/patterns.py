@@ -31,7 +31,10 @@ UNMOVED_SHARE = 0.1
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """The order matters: nearly every bfloat16 number of usual size is also a float16 number."""
 
-ROUNDING = ((7e-5, 8e-4, "TF32 or float16"), (8e-4, 6e-3, "bfloat16"))
+ROUNDING = (
+    (7e-5, 8e-4, "TF32 or float16, or operands of long sums to bfloat16,"),
+    (8e-4, 6e-3, "bfloat16"),
+)
 """Ranges (low, high) of the relative RMS error that rounding to these types usually causes."""
 
 
