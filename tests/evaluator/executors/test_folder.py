@@ -230,7 +230,9 @@ async def test_who_asked_what_a_worker_cannot_read_is_told_so(tmp_path: Path) ->
 
     await serve_folder(tmp_path, Counting(), once=True, report=str)
 
-    with pytest.raises(JudgeUnavailable, match=f"request {request.stem} was written by another version"):
+    with pytest.raises(
+        JudgeUnavailable, match=f"request {request.stem} was written by another version"
+    ):
         await waiting[0]
     assert [request.with_suffix(".unreadable")] == list((tmp_path / "requests").iterdir())
     assert [] == list((tmp_path / "results").iterdir()), "it is asked again next time"
@@ -241,7 +243,9 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (request,) = (tmp_path / "requests").glob("*.json")
     (tmp_path / "results" / request.name).write_text("garbage")
 
-    with pytest.raises(JudgeUnavailable, match=f"results/{request.name} was written by another version"):
+    with pytest.raises(
+        JudgeUnavailable, match=f"results/{request.name} was written by another version"
+    ):
         await waiting
 
 

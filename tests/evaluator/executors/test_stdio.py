@@ -178,7 +178,10 @@ async def test_a_judge_of_another_version_is_refused() -> None:
     ("hello", "reason"),
     [
         ('{"kind":"hello","protocol":3,"gpu":"x"}', "it speaks protocol 3, not"),
-        (f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}', "its first message cannot be parsed"),
+        (
+            f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}',
+            "its first message cannot be parsed",
+        ),
         ('{"kind":"hello","proto', "its first message cannot be parsed"),
     ],
 )

@@ -154,7 +154,7 @@ def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_
     done = run_under(lambda _: ["/nonexistent/tool"], target, warm=0, limit_s=30)
 
     assert 0 != done.code
-    assert "the tool cannot be started" in done.why()
+    assert "cannot start the tool" in done.why()
 
 
 def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:

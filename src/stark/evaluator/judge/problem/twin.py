@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from stark.core.errors import ProblemError
-from stark.evaluator.candidate.shortage import is_shortage
+from stark.evaluator.candidate.memory_errors import is_out_of_memory
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
@@ -124,7 +124,7 @@ def ran_out(error: BaseException) -> bool:
         return ran_out(error.__cause__)
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"
-    return is_shortage(error)
+    return is_out_of_memory(error)
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:

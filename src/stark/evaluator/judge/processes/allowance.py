@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stark.evaluator.candidate.sandbox.bounds import most_processes
+from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import excess
 from stark.evaluator.judge.processes.nameless import nameless_bytes
@@ -63,10 +63,8 @@ class Use:
             raise ChildFailed(
                 "out_of_memory", f"it used over {self._allowed.memory_gb:g} GB of memory"
             )
-        if used.tasks > most_processes():
-            raise ChildFailed(
-                "crashed", f"it started over {most_processes()} processes and threads"
-            )
+        if used.tasks > max_processes():
+            raise ChildFailed("crashed", f"it started over {max_processes()} processes and threads")
         if time.monotonic() >= self._folder_due:
             self._check_folders(used.processes)
             self._folder_due = time.monotonic() + FOLDER_POLL_S
