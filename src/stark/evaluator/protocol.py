@@ -20,8 +20,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 
 PROTOCOL = 5
-"""Version of the messages. Increment it with every change that an older judge or executor would
-misread."""
+"""Version of the messages. Increment it with every change that older versions would misread."""
 
 
 class Describe(Frozen):
@@ -127,9 +126,7 @@ class RequestRefused(Frozen):
 
 
 class JudgeFailed(Frozen):
-    """The judge itself failed on a request. It exits after this message, and the request is sent
-    again.
-    """
+    """The judge itself failed on a request. It then exits, and the request is sent again."""
 
     kind: Literal["judge_failed"] = "judge_failed"
     id: str

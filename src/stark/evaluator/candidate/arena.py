@@ -27,8 +27,7 @@ OUT_OF_MEMORY = 2
 """The driver's code CUDA_ERROR_OUT_OF_MEMORY."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""Fix the size of a shared file, and forbid further seals, which could stop the next child's
-writes."""
+"""Fix the size of a shared file and forbid further seals, which could block the next child."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,7 @@ def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ..
 
 
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
-    """Consecutive slots for tensors like `forms`, from byte `start` on, and the first byte after
-    them.
-    """
+    """Consecutive slots for tensors like `forms`, from byte `start` on, and the first free byte."""
     slots, offset = [], start
     for form in forms:
         slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
@@ -90,7 +87,7 @@ class Arena:
             self.handle = ""
             self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.descriptor, self.size)
-            # If a child shrank the file, the judge would die of SIGBUS when it reads beyond the end.
+            # If a child shrank the file, the judge would die of SIGBUS when it read past the end.
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
             self.block = _mapped(self.descriptor, self.size)
 
@@ -114,9 +111,7 @@ def open_arena(
 
 
 def _allocated(size: int) -> int:
-    """The address of new device memory. If none is left, torch's cache is emptied and it tries once
-    more.
-    """
+    """The address of new device memory. Empties torch's cache and retries if there is none."""
     try:
         return _Driver().allocate(size)
     except torch.OutOfMemoryError:
@@ -141,8 +136,7 @@ def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
 
 
 class _Driver:
-    """The four calls of the CUDA driver that torch does not offer. Needs a CUDA context in this
-    thread.
+    """The four calls of the CUDA driver that torch does not offer. They need a CUDA context.
 
     Each raises torch.OutOfMemoryError, or RuntimeError with the call's name.
     """

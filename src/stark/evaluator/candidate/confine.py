@@ -78,8 +78,7 @@ class Confinement:
             namespaces.limit_processes(bounds.max_processes())
 
     def enter(self, place: Place, output: int) -> None:
-        """Move to the place, with only its environment variables and with `output` as stdout and
-        stderr.
+        """Move to the place, with its environment, and with `output` as stdout and stderr.
 
         Returns in a new process, whose parent stays behind to reap orphans.
         """
@@ -95,9 +94,7 @@ class Confinement:
         self._place = place
 
     def lock(self) -> None:
-        """Apply the layers that this process needed to be without so far. A second call does
-        nothing.
-        """
+        """Apply the remaining layers, after which setup is impossible. Does nothing if repeated."""
         if self._locked:
             return
         place, layers = self._place, self.layers

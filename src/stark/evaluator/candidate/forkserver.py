@@ -121,7 +121,7 @@ class Forkserver:
         return PreforkedChild(pid, ours)
 
     def _reap(self) -> None:
-        """Record the children that ended, and kill their descendants, which are reparented to this
+        """Record the children that ended, and kill what they left behind, now children of this
         process.
         """
         self._collect()
@@ -189,7 +189,7 @@ def main() -> None:
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit(
-            "a preloaded module initialized CUDA, which a forked child cannot use; do not preload it"
+            "a preloaded module initialized CUDA, which children cannot use; do not preload it"
         )
     view.of_machine()  # cached here, so that no child has to look it up
     server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())

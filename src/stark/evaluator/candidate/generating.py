@@ -34,8 +34,7 @@ class Generated:
     """The file's text."""
 
     arguments: list[str]
-    """Expressions over `self` and forward's parameters for the generated function's list of
-    tensors."""
+    """The function's list of tensors, as expressions over `self` and the parameters of forward."""
 
     outputs: str
     """The name that `returned` uses for the generated function's result."""
@@ -125,9 +124,7 @@ def _recording_backend(seen: _Seen) -> Any:
 
 
 class _Names:
-    """Finds the expression for a tensor by its address, dtype, shape and strides. The first one
-    wins.
-    """
+    """Finds a tensor's expression by its address, dtype, shape and strides. The first wins."""
 
     def __init__(self, entries: Iterable[tuple[str, object]]) -> None:
         self.entries = list(entries)
@@ -137,9 +134,7 @@ class _Names:
                 self._found.setdefault(_place(value), name)
 
     def of(self, value: object, what: str) -> str:
-        """The expression for a tensor. Raises NotGenerated if there is none; `what` begins the
-        message.
-        """
+        """The expression for a tensor. Raises NotGenerated, which begins with `what`, if none."""
         if not isinstance(value, torch.Tensor):
             raise NotGenerated(f"{what} a {type(value).__name__}, which is not a tensor")
         name = self._found.get(_place(value))
@@ -153,9 +148,7 @@ def _place(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _named(model: torch.nn.Module, arguments: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Every value that forward can reach, with its expression: arguments first, then the
-    module's.
-    """
+    """Every value that forward can reach, with its expression; its arguments come first."""
     for argument, value in arguments.items():
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             yield argument + pytree.keystr(path), leaf

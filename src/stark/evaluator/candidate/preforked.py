@@ -20,9 +20,7 @@ FAILURES = (OSError, RuntimeError, ValueError)
 
 
 def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> None:
-    """Wait for the one request, then serve until the judge hangs up. Ends with the process
-    `parent`.
-    """
+    """Wait for the one request, then serve until the judge hangs up. Ends when `parent` does."""
     confinement = Confinement(layers)
     failure: Exception | None = None
     try:

@@ -137,8 +137,8 @@ def _discarded_output() -> Iterator[None]:
 
 
 def _triton_spills() -> dict[str, int]:
-    """Bytes per thread that each loaded Triton kernel spills, by name; the maximum if several share
-    one.
+    """Bytes per thread that each loaded Triton kernel spills, by name; the maximum of equal
+    names.
     """
     compiler = sys.modules.get("triton.compiler.compiler")
     kind = getattr(compiler, "CompiledKernel", None)

@@ -27,9 +27,7 @@ def import_file(name: str, path: Path) -> ModuleType:
 
 
 class _IgnoresBytecode(SourceFileLoader):
-    """Compiles the source itself and ignores cached bytecode, which the program's build could have
-    forged.
-    """
+    """Compiles the source and ignores cached bytecode, which the program's build could forge."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)

@@ -47,8 +47,7 @@ MAX_CACHED_BYTES = 1 << 30
 """Bytes of unused device memory that torch may cache between untimed calls."""
 
 CHECK_ELEMENTS = 1 << 23
-"""Elements used to test a device. More bytes than torch has cached, so that the driver must
-allocate."""
+"""Elements used to test a device: more than torch has cached, so that the driver must allocate."""
 
 
 class Runner:
@@ -70,7 +69,7 @@ class Runner:
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
         self.returned_before: list[list[object]] = []
-        """The results of the last but one request. They stay alive because the judge may still read
+        """The results of the request before the last one, kept alive because the judge may read
         them."""
 
         self.orders: list[tuple[int, ...]] = []
@@ -111,9 +110,7 @@ class Runner:
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
     def _describe(self, error: BaseException) -> str:
-        """The error with its stack frames in the program's own file, at most a few kilobytes
-        long.
-        """
+        """The error with its stack frames in the program's own file, cut to a few kilobytes."""
         frames = [
             f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
             for frame in traceback.extract_tb(error.__traceback__)
@@ -143,18 +140,14 @@ class Runner:
         return {}
 
     def _build(self, request: Message) -> Message:
-        """Import the program where nothing is built yet. tvm-ffi logs compiler output, so print its
-        log.
-        """
+        """Import the program where nothing is built yet, and print what tvm-ffi logs."""
         log = logging.getLogger("tvm_ffi")
         log.setLevel(logging.INFO)
         log.addHandler(logging.StreamHandler(sys.stdout))
         return self._import(request)
 
     def _attach(self, request: Message) -> Message:
-        """Open the device, map the judge's memory and lock the sandbox, before the program's code
-        runs.
-        """
+        """Open the device, map the judge's memory and lock the sandbox, before any program code."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -198,9 +191,7 @@ class Runner:
         return {}
 
     def _generate(self, request: Message) -> Message:
-        """Write the code that `torch.compile` generates for the module to a file, or answer why it
-        cannot.
-        """
+        """Write the code that `torch.compile` generates to a file, or answer why there is none."""
         try:
             generated = generate(self.model, self.inputs[0])
         except NotGenerated as reason:
@@ -219,9 +210,7 @@ class Runner:
         return {"odd": self._odd()}
 
     def _give_back(self, _: Message) -> Message:
-        """On a GPU, free torch's cache if it exceeds a gigabyte: the judge or other programs may
-        need it.
-        """
+        """On a GPU, free torch's cache if it exceeds a gigabyte: other processes may need it."""
         if self.device.type == "cuda":
             reserved, used = torch.cuda.memory_reserved, torch.cuda.memory_allocated
             if reserved(self.device) - used(self.device) > MAX_CACHED_BYTES:
@@ -271,8 +260,7 @@ class Runner:
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
     def _run_densely(self, slots: list[int], empty: bool) -> list[float]:
-        """Calls with nothing between them except copying their results. With `empty`, only the
-        copying.
+        """Make calls with nothing between them but copying results. With `empty`, only copy.
 
         Returns no times: the judge's clock times these blocks.
         """
@@ -318,8 +306,8 @@ class Runner:
         return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
-        """Whether results have the outputs' number, dtypes, shapes and device. Keeps the first that
-        do not.
+        """Whether results match the outputs' number, dtypes, shapes and device. Records a
+        misfit.
         """
         outputs = self.outputs[0]
         fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
@@ -376,9 +364,7 @@ def _alike(leaf: object, output: torch.Tensor) -> bool:
 
 
 def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
-    """A plain tensor's values in contiguous order, or in the order of these strides. Others
-    unchanged.
-    """
+    """A plain tensor's values in contiguous order or with these strides. Keeps other leaves."""
     if (
         not isinstance(leaf, torch.Tensor)
         or type(leaf) not in PLAIN

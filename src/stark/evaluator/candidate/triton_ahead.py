@@ -1,9 +1,8 @@
 """Does Triton's once-per-process work before the fork, which saves each child about a second.
 
 Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
-for the driver. That module is the same for every candidate but absent from each candidate's own
-cache. Importing this file touches no device. Parts that the installed Triton lacks are left to the
-child.
+for the driver. That module is the same for every candidate, but no candidate's own cache has it.
+Importing this file touches no device. Parts that the installed Triton lacks are left to the child.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ def build_driver_ahead() -> None:
 
 
 def prebuilt_hook(source: str, built: bytes) -> Callable[..., str]:
-    """A hook for Triton that returns the prebuilt module for this source and compiles all
-    others.
-    """
+    """A hook for Triton that returns the prebuilt module for this source and compiles others."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
 
     def build_module(name: str, src: str, srcdir: str, *how: Any) -> str:

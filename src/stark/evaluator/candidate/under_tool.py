@@ -1,5 +1,4 @@
-"""Runs a program by itself under the tool that started this process: a profiler or a memory
-checker.
+"""Runs a program by itself under the tool that started this process, a profiler or memory checker.
 
 `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
@@ -63,9 +62,7 @@ def _built(
 
 
 def _lock(request: dict[str, Any]) -> None:
-    """Move from the tool's folder, which no candidate sees, to the program's own, and lock the
-    sandbox.
-    """
+    """Move from the tool's folder, unseen by candidates, to the program's, and lock the sandbox."""
     # Keep the variables that the tool has set: its library in this process reads them.
     os.environ.update(request["environment"])
     os.chdir(request["folder"])

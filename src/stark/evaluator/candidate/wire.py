@@ -55,7 +55,7 @@ class Channel:
         return self._receive(timeout_s, 0)[0]
 
     def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
-        """The next message and its descriptors, which the caller has to close. Raises as `receive`
+        """The next message and its descriptors, which the caller closes. Raises as `receive`
         does.
         """
         return self._receive(timeout_s, MAX_DESCRIPTORS)

@@ -58,18 +58,18 @@ def open_judges(notation: str) -> StdioExecutor:
     name, rest = _parts(notation)
     if name not in JUDGES:
         raise UsageError(
-            f"a worker cannot pass requests on to {name!r}; give it --executor local or command:LINE"
+            f"a worker cannot forward requests to {name!r}; "
+            "give it --executor local or command:LINE"
         )
     return JUDGES[name](rest, Limits(), Tools())
 
 
 def _parts(notation: str) -> tuple[str, str]:
-    """The executor's name and the text after the colon. Raises UsageError if the name is
-    unknown.
-    """
+    """The executor's name and the text after the colon. Raises UsageError for an unknown name."""
     name, _, rest = notation.partition(":")
     if name not in EXECUTORS or (name != "local" and not rest):
         raise UsageError(
-            f"{notation!r} is not an executor; use local, local:DEVICES, command:LINE or folder:PATH"
+            f"{notation!r} is not an executor; "
+            "use local, local:DEVICES, command:LINE or folder:PATH"
         )
     return name, rest

@@ -1,6 +1,4 @@
-"""The interface through which the search has candidates judged, and how its calls become
-requests.
-"""
+"""The interface through which the search has candidates judged, and its calls as requests."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ class Executor(Protocol):
         ...
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """Have `torch.compile` generate a candidate, which is not judged. Raises
-        CompilerRefused.
-        """
+        """Have `torch.compile` generate a candidate without judging it. Raises CompilerRefused."""
         ...
 
     async def close(self) -> None:
@@ -55,9 +51,7 @@ class Executor(Protocol):
 
 
 class RequestingExecutor(ABC):
-    """Base of executors that turn each call into a protocol request. Subclasses define the
-    transport.
-    """
+    """Base of executors that turn each call into a protocol request. Subclasses transport it."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self._limits = limits or Limits()

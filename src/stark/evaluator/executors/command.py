@@ -1,6 +1,4 @@
-"""An executor whose judge runs behind any command that carries stdin and stdout: ssh, srun,
-docker.
-"""
+"""An executor whose judge runs behind any command that carries stdin and stdout, such as ssh."""
 
 from __future__ import annotations
 
@@ -14,15 +12,14 @@ from stark.evaluator.executors.stdio import StdioExecutor
 def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
     """Judges started by command lines, such as `ssh box python -m stark.evaluator.judge`.
 
-    Several commands are separated by ` ;; `. Raises UsageError if a command is empty or cannot be
-    parsed.
+    Several commands are separated by ` ;; `. Raises UsageError if one is empty or cannot be parsed.
     """
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]
     except ValueError as error:
         raise UsageError(
-            f"cannot parse the judge's command: {str(error).lower()}; quote arguments that contain spaces, "
-            f"and put a backslash before a literal quote: {line}"
+            f"cannot parse the judge's command: {str(error).lower()}; quote arguments that "
+            f"contain spaces, and put a backslash before a literal quote: {line}"
         ) from error
     if not all(commands):
         raise UsageError(

@@ -40,8 +40,7 @@ POLL_S = (0.1, 2.0)
 """Seconds between two looks at the folder: the shortest pause, used first, and the longest."""
 
 LINGER_POLLS = 3
-"""How many of the longest pauses a worker with `--once` waits for follow-up requests after an
-answer."""
+"""How many of the longest pauses a worker with `--once` waits for a follow-up request."""
 
 NOTICE_AFTER_S = 30.0
 """Seconds after which an orchestrator reports that no worker is active."""
@@ -92,18 +91,17 @@ class FolderExecutor(RequestingExecutor):
         return self._read_answer(name)
 
     def _read_answer(self, name: str) -> Answer:
-        """The answer in the result file.
+        """The answer in the result file. Raises ProblemError if the problem was refused.
 
-        Raises ProblemError if the problem was refused. Raises JudgeUnavailable if the two sides run
-        different versions.
+        Raises JudgeUnavailable if the two sides run different versions.
         """
         result = self._path("results", name)
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
         except ValidationError as error:
             raise JudgeUnavailable(
-                f"{result} was written by another version of STARK; install the same version on both sides, "
-                "then delete this file to have the candidate judged again"
+                f"{result} was written by another version of STARK; install the same version "
+                "on both sides, then delete this file to have the candidate judged again"
             ) from error
         if isinstance(answer, ProblemRefused | NotCompiled | RequestRefused):
             # Do not keep a refusal: the problem or the machine may be repaired before the next run.
@@ -118,9 +116,7 @@ class FolderExecutor(RequestingExecutor):
         return answer
 
     def _is_answered(self, request: AnyRequest) -> bool:
-        """Whether the result exists. Writes the request if it is missing, or was removed with a
-        refusal.
-        """
+        """Whether the result exists. Writes the request if it is missing or was removed."""
         if self._path("results", request.id).exists():
             return True
         asked = self._path("requests", request.id)
@@ -137,7 +133,8 @@ class FolderExecutor(RequestingExecutor):
             return
         self._notice_given = True
         sys.stderr.write(
-            f"waiting for a worker; run `stark worker {self._folder}` on the machine that should judge candidates\n"
+            f"waiting for a worker; run `stark worker {self._folder}` "
+            "on the machine that should judge candidates\n"
         )
         sys.stderr.flush()
 
@@ -209,9 +206,7 @@ async def serve_folder(
 
 
 async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
-    """Answer one request and release its claim. Returns None if the request was withdrawn
-    meanwhile.
-    """
+    """Answer one request and release its claim. Returns None if the request was withdrawn."""
     path = folder / "requests" / f"{name}.json"
     try:
         try:

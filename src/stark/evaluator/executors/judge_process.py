@@ -93,8 +93,7 @@ class JudgeProcess:
         return "\n".join([*self._before_hello, *self._stderr])
 
     async def wait_for_hello(self) -> None:
-        """Wait for the judge's first message. Raises JudgeDied if it exits first or has another
-        version.
+        """Wait for the judge's first message. Raises JudgeDied if it exits or has another version.
 
         Lines before it, such as a login shell's or a queue's, are kept for `startup_output`.
         """
@@ -166,9 +165,7 @@ class JudgeProcess:
             self._stderr.append(line.decode(errors="replace").rstrip())
 
     async def _finish_readers(self) -> None:
-        """Wait for the readers to end. A process that the judge started may keep its stderr
-        open.
-        """
+        """Wait for the readers to end. A process that the judge started may keep stderr open."""
         readers = [self._errors] if self._answers is None else [self._errors, self._answers]
         _, late = await asyncio.wait(readers, timeout=CLOSE_S)
         for reader in late:
@@ -200,7 +197,8 @@ async def start_judge(command: Sequence[str]) -> JudgeProcess:
         reason = str(error) or f"it was not ready within {START_S:g} s"
         said = "\n".join(part for part in (judge.startup_output, reason) if part)
         raise JudgeUnavailable(
-            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. Its output:\n{said}"
+            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
+            f"Its output:\n{said}"
         ) from error
     except BaseException:
         await asyncio.shield(judge.kill())
@@ -209,9 +207,7 @@ async def start_judge(command: Sequence[str]) -> JudgeProcess:
 
 
 def _advice(command: Sequence[str]) -> str:
-    """What to do about a judge that did not start. `stark doctor` helps only if it runs on this
-    machine.
-    """
+    """What to do about a judge that does not start. `stark doctor` checks only this machine."""
     if command[0] == sys.executable:
         return "run `stark doctor` to see what this machine lacks"
     return "run that command in a shell; it must start a judge of this version of STARK"

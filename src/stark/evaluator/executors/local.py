@@ -11,9 +11,7 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`). Empty means every
-    device.
-    """
+    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); on all if empty."""
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
     return StdioExecutor([[*base, name] for name in names], limits, tools)

@@ -37,8 +37,7 @@ PREPARING = 2.0
 gets up to this many more requests than an idle one."""
 
 READY = 8
-"""How many of its latest problems a judge is assumed to keep ready. Large problems leave it
-fewer."""
+"""How many of its latest problems a judge is assumed to keep ready. Large ones leave it fewer."""
 
 
 class Turnstile:
@@ -89,8 +88,7 @@ class Judge:
         """Digests of its latest problems, the most recent last."""
 
         self.given_up = False
-        """Whether the judge failed to start while others work. Requests that still wait for it do
-        not retry."""
+        """Whether it failed to start while others work. Requests that wait for it do not retry."""
 
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
@@ -226,9 +224,7 @@ class StdioExecutor(RequestingExecutor):
         raise JudgeUnavailable(died)
 
     async def _works_without(self, request: Evaluate) -> bool:
-        """Whether a fresh judge can measure the problem's reference. If so, the candidate ends
-        judges.
-        """
+        """Whether a fresh judge can measure the reference. If so, the candidate is at fault."""
         probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
@@ -236,9 +232,7 @@ class StdioExecutor(RequestingExecutor):
             return False
 
     async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """Ask the least busy judge. One that cannot be started is given up while others are
-        left.
-        """
+        """Ask the least busy judge. Gives up one that cannot be started while others are left."""
         problem = request.problem.digest
         while True:
             judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))

@@ -1,6 +1,4 @@
-"""Resource limits of a process and its descendants: files, memory, processor time and process
-count.
-"""
+"""Resource limits of a process and its descendants: files, memory, processor time, processes."""
 
 from __future__ import annotations
 
@@ -38,9 +36,7 @@ def lower(limit: int, wanted: int) -> None:
 
 
 def max_processes() -> int:
-    """Processes and threads that one candidate may have: several teams of OpenMP or compiler
-    threads.
-    """
+    """Processes and threads that one candidate may have, enough for several OpenMP teams."""
     return 512 + 8 * (os.cpu_count() or 1)
 
 

@@ -1,10 +1,9 @@
-"""Landlock: restricts which files may be accessed and which processes may be signalled or
-inspected.
+"""Landlock: restricts which files may be accessed and which processes may be signalled.
 
-Rules only grant access, so a path is hidden by not naming it. A restriction applies permanently to
-every thread where the kernel supports that, otherwise to the calling thread, and to whatever it
-starts. It needs no privilege. Landlock does not restrict changes of file modes and owners; the
-read-only mounts in `namespaces` do.
+Rules only grant access, so a path is hidden by not naming it. A restriction is permanent. It
+applies to every thread where the kernel supports that, otherwise to the calling thread, and to
+whatever it starts. It needs no privilege. Landlock does not restrict changes of file modes and
+owners; the read-only mounts in `namespaces` do.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ from pathlib import Path
 from stark.evaluator.candidate.sandbox import kernel
 
 MIN_VERSION = 2
-"""The first usable version. Earlier ones forbid moving files between folders, which compilers
-do."""
+"""The first usable version. Earlier ones forbid moving files between folders, as compilers do."""
 
 SCOPES_SIGNALS = 6
-"""From this version on, outside processes can be neither signalled nor reached by abstract
-sockets."""
+"""From this version on, signals and abstract sockets of outside processes are out of reach."""
 
 KNOWS_TRUNCATE = 3
 """Before this version, truncate(2) is not restricted."""

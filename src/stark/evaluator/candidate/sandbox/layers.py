@@ -1,7 +1,6 @@
 """The sandbox's layers, and which of them this machine offers, found by trying each.
 
-A layer that is offered and then fails is the judge's fault. One that is not offered is left out and
-reported.
+A layer that is offered and then fails is the judge's fault. One that is not offered is reported.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ WITHOUT = "STARK_SANDBOX_WITHOUT"
 """Environment variable: comma-separated layers to leave out, if one causes trouble on a machine."""
 
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
-"""From this kernel on, RLIMIT_NPROC counts per user namespace. Before, it counts all of a user's
-processes."""
+"""From this kernel on, RLIMIT_NPROC counts per user namespace; before, all processes of a user."""
 
 NOT_ON_A_DEVICE: frozenset[Layer] = frozenset({"processes", "proc"})
 """Layers that a child on a GPU goes without: CUDA IPC works only within one process namespace."""
@@ -79,7 +77,8 @@ def left_out() -> set[Layer]:
     unknown = names - set(LAYERS)
     if unknown:
         raise ValueError(
-            f"{WITHOUT} names unknown layers: {', '.join(sorted(unknown))}; choose from {', '.join(LAYERS)}"
+            f"{WITHOUT} names unknown layers: {', '.join(sorted(unknown))}; "
+            f"choose from {', '.join(LAYERS)}"
         )
     return {layer for layer in LAYERS if layer in names}
 
@@ -95,9 +94,7 @@ def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[La
 
 
 def gaps(active: Collection[str]) -> list[str]:
-    """What model-written code could still do within these layers. Each entry is the end of a
-    sentence.
-    """
+    """What model-written code could still do within these layers, each as the end of a sentence."""
     found = []
     if not {"network", "seccomp"} & set(active):
         found.append("reach the network")

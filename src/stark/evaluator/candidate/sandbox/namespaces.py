@@ -17,12 +17,10 @@ from typing import NoReturn
 from stark.evaluator.candidate.sandbox import kernel
 
 PID_LIMIT_SINCE = (6, 14)
-"""From this kernel on, each process namespace has its own `pid_max`. Before, it is the
-machine's."""
+"""From this kernel on, each process namespace has its own `pid_max`. Before, all share one."""
 
 RESERVED_PIDS = 300
-"""Process numbers that the kernel does not reuse in a namespace, so they do not count against the
-limit."""
+"""Process numbers that a namespace never reuses, so they do not count against the limit."""
 
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
@@ -30,15 +28,14 @@ SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
 
 
 SIGNALLED = 128
-"""Added to a signal's number in an exit code to say that the signal ended the process, as in
-shells."""
+"""Added to a signal's number in the exit code of a process that the signal ended, as in shells."""
 
 
 def enter(processes: bool) -> None:
-    """Move to a network namespace without interfaces. With `processes`, children get a process
-    namespace.
+    """Move to a network namespace without interfaces and, with `processes`, a process namespace.
 
-    The user's id stays the same. Raises OSError if the machine forbids it.
+    The process namespace applies to children. The user's id stays the same. Raises OSError if the
+    machine forbids it.
     """
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(
@@ -63,9 +60,7 @@ def fork_under_reaper() -> None:
 
 
 def _reap_until_exit(runner: int) -> NoReturn:
-    """Close all files, reap, and end with the runner's exit code, or `SIGNALLED` plus its
-    signal.
-    """
+    """Close all files, reap, and exit with the runner's code, or `SIGNALLED` plus its signal."""
     os.closerange(0, 1 << 16)
     while True:
         ended, status = os.wait()
@@ -75,9 +70,7 @@ def _reap_until_exit(runner: int) -> NoReturn:
 
 
 def mount_own_proc() -> None:
-    """Mount a /proc that shows only this process namespace. Raises OSError if the machine forbids
-    it.
-    """
+    """Mount a /proc that shows only this process namespace. Raises OSError if that is forbidden."""
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()
     flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES | kernel.MOUNT_NO_PROGRAMS
@@ -85,9 +78,7 @@ def mount_own_proc() -> None:
 
 
 def limit_processes(count: int) -> None:
-    """Limit the processes and threads of this namespace. Needs its own /proc and
-    `PID_LIMIT_SINCE`.
-    """
+    """Limit a namespace's processes and threads. Needs its own /proc and `PID_LIMIT_SINCE`."""
     Path("/proc/sys/kernel/pid_max").write_text(str(RESERVED_PIDS + count))
 
 

@@ -39,9 +39,7 @@ NEW_NAMESPACES = 0x7E020080
 
 @dataclass(frozen=True)
 class Architecture:
-    """A machine type: its audit number, its column in the tables below, and the number of
-    seccomp(2).
-    """
+    """A machine type: audit number, column in the tables below, and the number of seccomp(2)."""
 
     audit: int
     column: int
@@ -168,8 +166,7 @@ _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
 _SOCKETPAIR = (53, 199)
 
 _SETTING_OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX, after which the kernel sends signals on the caller's
-behalf."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, which make the kernel send signals for the caller."""
 
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
@@ -187,8 +184,7 @@ _CONNECTED_TYPES = tuple(
         socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
     )
 )
-"""Socket types that stay connected to their pair. A datagram socket could be connected
-elsewhere."""
+"""Socket types that stay connected to their pair. A datagram socket could connect elsewhere."""
 
 
 def architecture() -> Architecture | None:
@@ -260,8 +256,8 @@ def _towards_outside_processes(
     for numbers in _SLOWING_GROUPS.values():
         yield from _never(numbers[column])
     for numbers in _LEAVING_ITS_GROUP.values():
-        # Pretend success, because honest tools give up otherwise. The child must stay in its process
-        # group, which is the only unit that can be killed at once here.
+        # Pretend success, because honest tools give up otherwise. The child must stay in its
+        # process group, the only unit that can be killed at once in this case.
         yield from _never(numbers[column], error=0)
     yield from _only(_SETPRIORITY[column], 0, (0,))
     yield from _only(_SETPRIORITY[column], 1, (0, own))
@@ -309,9 +305,7 @@ def _without_bits(number: int, argument: int, bits: int) -> list[Instruction]:
 
 
 def _on(number: int, argument: int, body: list[Instruction]) -> list[Instruction]:
-    """Run `body` on an argument of this call. What it does not refuse continues with the next
-    rule.
-    """
+    """Run `body` on an argument of this call. What it does not refuse goes to the next rule."""
     offset = 16 + 8 * argument
     return [
         (_EQUAL, 0, len(body) + 2, number),

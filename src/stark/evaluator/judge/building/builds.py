@@ -1,9 +1,8 @@
-"""Builds candidates, each in a child without a device, in a folder named after what it is built
-from.
+"""Builds candidates, each in a child without a device, in a folder named by a digest of its inputs.
 
-Different candidates build in parallel; each one is built once. The folder's name is a digest of the
-source, toolchain and architecture, so a later judge finds the finished build unless it was evicted.
-The build's files are kept apart, and every run works on a copy of them.
+Different candidates build in parallel; each one is built once. The digest covers the source, the
+toolchain and the architecture, so a later judge finds the finished build unless it was evicted. The
+build's files are kept apart, and every run works on a copy of them.
 """
 
 from __future__ import annotations
@@ -89,9 +88,7 @@ class Builds:
         return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
 
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
-        """Protects a candidate's build from eviction. Hold it from before the build until after the
-        last run.
-        """
+        """Protects a build from eviction. Hold it from before the build until after its use."""
         return self._cache.in_use(self._key(candidate))
 
     def build(self, candidate: Candidate, limits: Limits) -> Built:
@@ -178,9 +175,7 @@ class Builds:
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
-    """The compiler's first errors, from the exception or else from the output, without the build's
-    path.
-    """
+    """The compiler's first errors, from the exception or else from the output, without paths."""
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
     for path in (built.work, built.folder):
         text = text.replace(f"{path}/", "")
@@ -197,9 +192,7 @@ def processor_s(limit_s: float) -> int:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between threads and processes. The kernel releases it when a process
-    ends.
-    """
+    """Hold an exclusive lock between threads and processes. It is released when a process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -92,14 +92,12 @@ class BuildCache:
                 self._remove(key)
 
     def note(self, key: str) -> None:
-        """Record the size of a complete build, and evict others if needed. The caller holds it in
-        use.
-        """
+        """Record the size of a complete build that is in use, and evict others if needed."""
         self._path(key, "built").write_text(str(_size(self.root / key)))
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """Remove a build's files before it is rebuilt, or because it failed. The caller holds its
+        """Remove the files of a build that failed or is to be rebuilt. The caller holds its
         lock.
         """
         self._path(key, "built").unlink(missing_ok=True)
@@ -115,8 +113,9 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """Evict the least recently used builds and the remains of interrupted ones, unless they are
-        in use.
+        """Evict the least recently used builds and the remains of interrupted ones.
+
+        Builds in use stay.
         """
         entries = sorted(self._entries(), key=lambda entry: entry.used_at)
         size = sum(entry.size for entry in entries)

@@ -1,4 +1,4 @@
-"""Recognizes compilers' errors among exceptions: Triton and inline builds compile at the first
+"""Recognizes compilers' errors among exceptions: Triton and inline builds compile in the first
 call.
 
 Compilers are recognized by the types that they raise or, for a plain RuntimeError, by the first
@@ -30,9 +30,7 @@ MESSAGES = (
 
 
 def is_compile_error(types: Iterable[str], text: str) -> bool:
-    """Whether an exception with these types (including bases and causes) and text is a
-    compiler's.
-    """
+    """Whether an exception is a compiler's, by its types (with bases and causes) and its text."""
     return any(name in TYPES for name in types) or any(
         f"RuntimeError: {message}" in text for message in MESSAGES
     )

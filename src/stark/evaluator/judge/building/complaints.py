@@ -1,5 +1,4 @@
-"""Extracts the first real errors from a compiler's or interpreter's output, with their source
-lines.
+"""Extracts the first real errors from a compiler's or interpreter's output, with their lines.
 
 Parses the formats of gcc, clang, nvcc, ptxas, linkers, Triton and Python. Leaves out command lines,
 chains of includes and template instantiations, and lists of overload candidates.
@@ -57,9 +56,7 @@ class _Diagnostic:
 
 
 def first_errors(text: str, source: str = "") -> str:
-    """The first errors in the output of a build or run. Shown lines of `source` get their line
-    number.
-    """
+    """The first errors in the output of a build or run, with line numbers of `source` if known."""
     diagnostics = list(_diagnostics(text))
     if any(diagnostic.kind == "error" for diagnostic in diagnostics):
         return "\n".join(_compiled(diagnostics, source))
@@ -100,8 +97,8 @@ def _diagnostic(line: str) -> _Diagnostic | None:
 
 
 def _compiled(diagnostics: list[_Diagnostic], source: str) -> Iterator[str]:
-    """Each error with its snippet, the line of the candidate that caused it, and the first note
-    about it.
+    """Each error with its snippet, the candidate's line that caused it, and the first note on
+    it.
     """
     seen: set[str] = set()
     cause: _Diagnostic | None = None
@@ -143,9 +140,7 @@ def _shown(diagnostic: _Diagnostic, source: str) -> Iterator[str]:
 
 
 def _interpreted(text: str, source: str) -> list[str]:
-    """An exception with its frames, without debugging advice and with Triton's functions
-    shortened.
-    """
+    """An exception with its frames, without debugging advice, with Triton's functions shortened."""
     lines: list[str] = []
     block: int | None = None
     for line in text.splitlines():

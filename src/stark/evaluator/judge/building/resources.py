@@ -1,5 +1,4 @@
-"""Reads the resource usage that nvcc reports for the kernels it compiles: registers, spills, shared
-memory.
+"""Reads the resource usage that nvcc reports for kernels: registers, spills, shared memory.
 
 Parses what ptxas prints with `--resource-usage`. The candidate's own code may have printed the same
 format, so the figures are informative only.
@@ -73,9 +72,7 @@ def spilled_bytes(
 
 
 def source_name(symbol: str) -> str:
-    """The last name in a mangled symbol: `scale` for `_Z5scaleILi4EEvPffl`. Other symbols are
-    unchanged.
-    """
+    """The last name in a mangled symbol (`scale` for `_Z5scaleILi4EEvPffl`), or the symbol."""
     rest = symbol.removeprefix("_Z")
     if rest == symbol:
         return symbol

@@ -110,9 +110,7 @@ def _inline_kernels(pieces: list[Piece]) -> list[Piece]:
 
 
 def _triton_text(statement: ast.stmt) -> str | None:
-    """The text in `name = async_compile.triton('name', '''text''', …)`, or None for other
-    statements.
-    """
+    """The text in `name = async_compile.triton('name', '''text''', …)`, or None for others."""
     match statement:
         case ast.Assign(
             value=ast.Call(
@@ -125,9 +123,7 @@ def _triton_text(statement: ast.stmt) -> str | None:
 
 
 def _with_function(pieces: list[Piece]) -> list[Piece]:
-    """The pieces with the generated function in place of its class, if it does not use the
-    class.
-    """
+    """The pieces with the generated function in place of its class, unless it uses the class."""
     functions = [_function_in(piece) for piece in pieces]
     if not any(functions):
         return pieces

@@ -63,8 +63,7 @@ def split(source: str) -> list[Piece]:
 
 
 def needed(pieces: Iterable[Piece], names: Iterable[str]) -> list[Piece]:
-    """The pieces that these names need, directly or indirectly, and all that define no name, in
-    order.
+    """The pieces that these names need, directly or not, and all that define no name, in order.
 
     Duplicate pieces are returned once.
     """

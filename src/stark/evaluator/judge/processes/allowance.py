@@ -34,12 +34,11 @@ class Allowance:
     """Files and folders that it may read beside its own and the system's."""
 
     watched: tuple[Path, ...] = ()
-    """Further folders that a process in it writes to. Each has the same limits as its own
-    folder."""
+    """Further folders that a process in it writes to, each with the same limits as its own."""
 
     bounds_address_space: bool = False
-    """Whether the kernel also limits each process's address space. Drivers and compilers cannot
-    work so."""
+    """Whether the kernel also limits each process's address space, which drivers do not
+    tolerate."""
 
     cpu_s: int | None = None
     """Seconds of processor time for each of its processes; None for no limit."""

@@ -27,8 +27,7 @@ POLL_S = 0.05
 """Seconds between two checks of what a child uses while the judge waits for it."""
 
 START_S = 60.0
-"""Seconds that a child may take to be confined. It takes milliseconds unless the machine is
-overloaded."""
+"""Seconds that a child may take to be confined: milliseconds, unless the machine is overloaded."""
 
 ENDING_S = 5.0
 """Seconds that a killed child may take to exit. A process stuck in a driver takes longer."""
@@ -72,8 +71,8 @@ class Child:
         if error is not None:
             said = self.close()
             raise SandboxFailed(
-                f"cannot confine a child process: {error}\n{said}\nRun `stark doctor` to see which sandbox layers "
-                f"work; set {WITHOUT} to leave layers out"
+                f"cannot confine a child process: {error}\n{said}\nRun `stark doctor` to see "
+                f"which sandbox layers work; set {WITHOUT} to leave layers out"
             )
         self._use = Use(self.pid, self._allowed)
         self._runner_pid = innermost_process(self.pid)
@@ -117,8 +116,8 @@ class Child:
         return answer
 
     def finish(self, limit_s: float) -> int:
-        """Wait for a child that serves no requests to exit. Returns its exit code, negative for a
-        signal.
+        """Wait for the exit of a child that serves no requests. Returns the exit code, negative for
+        a signal.
 
         Raises ChildFailed if it takes longer than `limit_s` seconds.
         """
@@ -159,8 +158,7 @@ class Child:
             raise failed[0]
 
     def pause(self) -> float:
-        """Stop all its processes until `resume`, so that nothing of it runs while another program
-        is timed.
+        """Stop all its processes until `resume`, so that none runs while another program is timed.
 
         Returns the time of the stop, as of `time.perf_counter`.
         """
@@ -181,15 +179,11 @@ class Child:
             raise ChildFailed("restless", str(error)) from error
 
     def spread(self) -> None:
-        """Pin each of its threads to a core until `loosen`. Without this they may wake on the same
-        core.
-        """
+        """Pin each of its threads to a core until `loosen`: several may wake on the same core."""
         self._placed = placing.spread(self._runner_pid)
 
     def settle(self) -> None:
-        """Keep only the threads pinned that have worked since `spread`, if there is a core for
-        each.
-        """
+        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
         if self._placed is not None:
             placing.settle(self._placed)
 
@@ -208,9 +202,7 @@ class Child:
         return last_core(self._runner_pid)
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from its memory to an address in this process. False if they cannot be
-        read.
-        """
+        """Copy `size` bytes from its memory to an address in this process. False if unreadable."""
         return copy_memory(self._runner_pid, source, target, size)
 
     def close(self) -> str:

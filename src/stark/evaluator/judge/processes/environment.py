@@ -24,7 +24,7 @@ def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict
         "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
         "HOME": str(folder),
         "TMPDIR": str(folder),
-        # Triton expands HOME at its import, which happened in the forkserver. It reads this one later.
+        # Triton expands HOME at its import, which happened in the forkserver. It reads this later.
         "TRITON_HOME": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         **(extra or {}),

@@ -6,9 +6,7 @@ from typing import Literal
 
 
 class ChildFailed(Exception):
-    """A child did not answer properly. For a candidate this is a result, not an error of the
-    judge.
-    """
+    """A child did not answer properly. For a candidate this is a result, not an internal error."""
 
     def __init__(
         self,
@@ -20,8 +18,7 @@ class ChildFailed(Exception):
         self.kind = kind
         self.error = error
         self.types = types
-        """The full names of the exception's types as the child reports them, with its bases and
-        causes."""
+        """Full type names of the exception, its bases and causes, as reported by the child."""
 
 
 class ForkserverDied(Exception):
@@ -29,6 +26,6 @@ class ForkserverDied(Exception):
 
 
 class SandboxFailed(Exception):
-    """A layer that this machine offers could not be applied: the judge's own failure. No program
+    """A layer that this machine offers could not be applied: the judge's failure. No program
     ran.
     """

@@ -1,7 +1,6 @@
 """Measures, copies and removes folders that a candidate wrote.
 
-Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and links point
-anywhere.
+Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and links lead anywhere.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from pathlib import Path
 MAX_BYTES = 8 << 30
 MAX_FILES = 50_000
 MAX_DEPTH = 40
-"""Limits of bytes, files and nesting in a child's folder. Compilers and their caches stay far
-below."""
+"""Limits of bytes, files and nesting in a child's folder. Compilers stay far below."""
 
 
 def excess(folder: Path, size: int = 0) -> str | None:

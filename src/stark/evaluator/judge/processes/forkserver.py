@@ -20,15 +20,15 @@ from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
-"""Seconds that the forkserver may take to answer. First it imports torch, possibly from a cold
+"""Seconds that the forkserver may take to answer. First it imports torch, perhaps from a cold
 disk."""
 
 FORKSERVER_ENVIRONMENT = {
     # Importing tvm_ffi must not initialize CUDA, which would break it in forked children.
     "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
-    # Make malloc keep freed memory, as in any process that has run for a while. Otherwise the heap's
-    # layout decides by chance whether large tensors are faulted in page by page on every call. That
-    # made the same program up to three times slower in one process than in another.
+    # Make malloc keep freed memory, as in any process that has run for a while. Otherwise the
+    # heap's layout decides by chance whether large tensors are faulted in page by page on every
+    # call. That made a program up to three times slower in one process than in another.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20),
@@ -78,8 +78,9 @@ class Forkserver:
         """Fork a confined child. `arena` is the descriptor of its shared memory, if that is a file.
 
         With a `command` the child becomes that program and serves no requests (see `Child.finish`).
-        It is not locked, so what the command runs has to lock itself. Raises SandboxFailed and
-        ForkserverDied.
+        It is not locked, so what the command runs has to lock itself.
+
+        Raises SandboxFailed and ForkserverDied.
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
@@ -107,9 +108,7 @@ class Forkserver:
         return child
 
     def exit_code(self, pid: int) -> int | None:
-        """How a child ended (negative for a signal), or None while it runs. Raises
-        ForkserverDied.
-        """
+        """How a child ended (negative for a signal), or None if it runs. Raises ForkserverDied."""
         code = self._ask({"do": "wait", "pid": pid})["status"]
         return None if code is None else int(code)
 

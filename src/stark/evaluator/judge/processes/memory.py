@@ -18,9 +18,7 @@ _libc.process_vm_readv.restype = ctypes.c_ssize_t
 
 
 def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
-    """Copy bytes from an address in a process to an address in this one. False if they cannot be
-    read.
-    """
+    """Copy bytes from an address in a process to an address in this one. False if unreadable."""
     done = 0
     while done < size:
         ours = _Span(target + done, size - done)
@@ -35,9 +33,7 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
 
 
 def innermost_process(pid: int) -> int:
-    """The innermost process of a chain in which each has one child: the runner below its
-    reapers.
-    """
+    """The last process of a chain in which each has one child: the runner below its reapers."""
     while True:
         children = [
             int(child)

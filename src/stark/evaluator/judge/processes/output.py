@@ -1,6 +1,4 @@
-"""Reads a child's output as it comes, so that the child never blocks, and keeps a bounded part of
-it.
-"""
+"""Reads a child's output as it comes, so that the child never blocks, and keeps part of it."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 
 def printable(text: str) -> str:
-    """Text without control characters except tabs and newlines, which could hide or forge terminal
-    output.
+    """Text without control characters other than tabs and newlines, which could deceive a
+    reader.
     """
     plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(

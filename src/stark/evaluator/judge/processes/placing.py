@@ -25,8 +25,7 @@ class Placed:
 
     pid: int
     allowed: dict[int, set[int]] = field(default_factory=dict)
-    """The cores that each thread may use otherwise. A thread that pinned itself has only that
-    one."""
+    """The cores that each thread may use otherwise: only one for a thread that pinned itself."""
 
     ran_ns: dict[int, int] = field(default_factory=dict)
     """Processor time of each thread when it was pinned."""
@@ -68,9 +67,7 @@ def settle(placed: Placed) -> None:
 
 
 def loosen(placed: Placed) -> None:
-    """Give all threads their former cores, also those that inherited a single core from their
-    creator.
-    """
+    """Give all threads their former cores, also those that inherited their creator's core."""
     anywhere = set().union(*placed.allowed.values())
     for thread in _threads(placed.pid):
         with suppress(OSError):
@@ -86,9 +83,7 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
-    """Processor time of each thread and of all ended ones; empty if the kernel does not report
-    it.
-    """
+    """Processor time of each thread and of all ended ones; empty if the kernel reports none."""
     ran: dict[int, int] = {}
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):

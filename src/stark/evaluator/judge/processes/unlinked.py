@@ -1,4 +1,4 @@
-"""Finds deleted files that processes keep open or mapped: they fill the disk, and no folder lists
+"""Finds deleted files that processes keep open or mapped: they use disk space, but no folder has
 them.
 """
 
@@ -40,8 +40,8 @@ def _open(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _mapped(pid: int) -> Iterator[tuple[int, int]]:
-    """The inode of each deleted file that a process has mapped, and the offset at which the mapping
-    ends.
+    """The inode of each deleted file that a process has mapped, and the end of the mapping in
+    it.
     """
     maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     for begin, end, offset, number in _MAPPED.findall(maps):

@@ -26,8 +26,8 @@ class Use:
 
     processes: frozenset[int]
     memory_bytes: int
-    """Resident memory without file mappings. Memory that a fork shares with its parent counts
-    twice."""
+    """Resident memory without file mappings. Counts memory twice that a fork shares with its
+    parent."""
 
     tasks: int
     """Processes and threads."""
@@ -68,9 +68,7 @@ def _waited_s(task: Path) -> float | None:
 
 
 def last_core(pid: int) -> int | None:
-    """The core that the main thread of a process ran on last; None if the kernel does not report
-    it.
-    """
+    """The core that a process's main thread ran on last; None if the kernel does not report it."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
         return int(fields[_PROCESSOR])
@@ -78,9 +76,7 @@ def last_core(pid: int) -> int | None:
 
 
 def exact_memory_bytes(use: Use) -> int:
-    """The same memory with shared pages divided among their users. Slower, so only used near a
-    limit.
-    """
+    """The same memory with shared pages divided among their users. Slower; used near a limit."""
     total = 0
     for pid in use.processes:
         try:

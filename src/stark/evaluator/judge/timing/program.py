@@ -18,7 +18,7 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
-"""Target duration of a block in milliseconds. Long enough that the cost of a request is
+"""Target duration of a block in milliseconds, long enough to make the cost of a request
 negligible."""
 
 WARMUP_BLOCKS = 3
@@ -47,9 +47,7 @@ class TimedProcess(Protocol):
         """Send a request and return its answer."""
 
     def pause(self) -> float:
-        """Stop the process while another is timed. Returns the time of the stop, as of
-        `time.perf_counter`.
-        """
+        """Stop the process while another is timed. Returns when, as of `time.perf_counter`."""
 
     def resume(self) -> None:
         """Continue a stopped process."""
@@ -58,9 +56,7 @@ class TimedProcess(Protocol):
         """Pin each of its threads to a core until `loosen`."""
 
     def settle(self) -> None:
-        """Keep only the threads pinned that have worked since `spread`, if there is a core for
-        each.
-        """
+        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
 
     def loosen(self) -> None:
         """Undo the pinning."""
@@ -102,8 +98,8 @@ class Timed:
 
     dense_ms: dict[int, list[float]] = field(default_factory=dict)
     """On a GPU, the time per call of each dense block (calls without anything between them), by the
-    number of calls. By the judge's clock, from resuming the process until the results are in the
-    judge's memory."""
+    number of calls. By the judge's clock, from resuming the process until the judge has the
+    results."""
 
     empty_ms: dict[int, list[float]] = field(default_factory=dict)
     """As `dense_ms`, but for blocks that copy results without making calls."""
@@ -137,9 +133,7 @@ class Timed:
         return max(1, min(self.max_calls, round(BLOCK_MS[self.device_kind] / call_ms)))
 
     def single_call(self, write: Callable[[], None]) -> Block:
-        """Make one call on a GPU, on inputs that `write` puts into the last slot, and record its
-        time.
-        """
+        """Make one call on a GPU, on inputs that `write` puts into the last slot, and time it."""
         write()
         self.child.resume()
         try:
@@ -166,11 +160,10 @@ class Timed:
         return block
 
     def single_calls(self, calls: int, write: Callable[[int], None]) -> Block:
-        """Make one untimed call on a CPU, then `calls` timed ones, each by itself, and record their
-        median.
+        """Make one untimed call on a CPU, then `calls` timed ones, each requested by itself.
 
         `write` is called before each with its number, 0 for the untimed one, and puts new inputs
-        into the last slot. Returns the last call's block.
+        into the last slot. Records the calls' median. Returns the last call's block.
         """
         taken = []
         write(0)
@@ -198,8 +191,7 @@ class Timed:
         return block
 
     def run_block(self, slots: list[int]) -> tuple[Block, Block | None]:
-        """Resume the program for one block. Returns that block and, on a CPU, the untimed call
-        before it.
+        """Resume the program for one block. Returns it and, on a CPU, the untimed call before it.
 
         The program could work from the moment it resumes, because its inputs are ready. So all time
         outside the block is recorded, including the time to inspect its threads. Their waits are

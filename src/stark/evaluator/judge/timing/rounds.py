@@ -1,10 +1,10 @@
 """Times programs in turns, in random order, with checks on the clocks that a candidate could forge.
 
 Every call of a timed block has its own inputs. They are written while the candidate is stopped, as
-it always is when it is not being timed. Time outside its calls counts as well: on a CPU the untimed
-call before a block, where that takes longer than a call in the block, and its result is checked; on
-a GPU the judge's wait for results. On a CPU results are read from the memory of the stopped
-process.
+it always is when it is not being timed. Time outside its calls counts as well. On a CPU that is the
+untimed call before a block, as far as it takes longer than a call in the block; its result is
+checked. On a GPU it is the judge's wait for results. On a CPU results are read from the memory of
+the stopped process.
 
 On a CPU the judge's wall clock is used. On a GPU device events in the running process time each
 call. Hostile code could forge them, so the judge's wall clock around each block bounds them. The
@@ -52,28 +52,25 @@ class Contents(Protocol):
     """The inputs and outputs of timed calls. `place` 0 is the candidate; the references follow."""
 
     def turn(self, last: Round | None) -> None:
-        """Called before every round. May check the last round's results, and chooses the next
-        inputs.
-        """
+        """Called before every round. May check the last round's results. Chooses new inputs."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each single call, and the untimed call before them (`number` 0): write its
+        """Called before each single call, and with `number` 0 for the untimed one. Writes
         inputs.
         """
 
     def take(self, place: int, block: Block) -> None:
-        """Called after the last single call and after the untimed call of a block. The block says
-        where the results are.
+        """Called with the block of the last single call, and of the untimed call before a block.
+
+        The block says where the results are.
         """
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Called before a program's block: write its inputs and, on a CPU, those of the untimed
-        call.
-        """
+        """Called before a program's block. Writes its inputs and, on a CPU, the untimed call's."""
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """Called after a program's block: returns the milliseconds until its results are in the
-        judge's memory.
+        """Called after a program's block. Returns the milliseconds until the judge has its
+        results.
         """
 
     def end(self, last: Round) -> None:
@@ -81,8 +78,7 @@ class Contents(Protocol):
 
 
 def time_alone(program: Timed, budget_s: float) -> tuple[Measurement, bool]:
-    """Time one program by itself, on the current contents of its slots, for about `budget_s`
-    seconds.
+    """Time one program by itself, on what its slots contain, for about `budget_s` seconds.
 
     Returns the measurement, and whether enough rounds count.
     """
@@ -108,8 +104,7 @@ def time_together(
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
     Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
-    `contents` raises. The candidate is left stopped. The method is described in
-    `docs/measuring.md`.
+    `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the method.
     """
     window = _window(candidate, references, contents)
     try:
@@ -175,9 +170,7 @@ def _round(
 
 
 def _dense_calls(reference: Timed) -> list[int]:
-    """The numbers of calls in dense blocks; empty if there are none. Depends on the reference
-    alone.
-    """
+    """The numbers of calls in dense blocks; empty for none. Depends only on the reference."""
     if reference.device_kind == "cpu":
         return []
     calls = reference.calls_for(reference.call_ms)
@@ -187,9 +180,7 @@ def _dense_calls(reference: Timed) -> list[int]:
 def _dense_round(
     candidate: Timed, reference: Timed, calls: int, chance: random.Random, contents: Contents
 ) -> Round:
-    """One dense block each of the candidate and the reference, and an empty one of the
-    reference.
-    """
+    """One dense block of the candidate and of the reference, and an empty one of the reference."""
     everyone = (candidate, reference)
     slots = chance.sample(range(candidate.max_calls), calls)
     blocks: dict[int, Block] = {}

@@ -42,11 +42,10 @@ UNMEASURABLE_FACTOR = 1000.0
 """Uncertainty of a latency of which too few rounds count, as a multiple of that latency."""
 
 LATE_SHARE = 0.1
-"""Share of a block by which results may be late, beyond noise, before the lateness counts as time."""
+"""Share of a block by which results may be late, beyond noise, before that counts as time."""
 
 BATCHING_SHARE = 0.5
-"""Share of a call by which a call by itself may be slower than in its block before a warning is
-given."""
+"""Share of a call by which it may be slower by itself than in its block without a warning."""
 
 SURROUNDINGS_MS = 0.2
 """Milliseconds by which the medians of a dense block's surroundings differ. Blocks of several calls
@@ -75,8 +74,8 @@ class Window:
     references: Mapping[str, Times]
     calls: int
     request_ms: float
-    """Milliseconds that a request costs, measured on a reference so that a candidate cannot
-    influence it."""
+    """Milliseconds that a request costs. Measured on a reference, so a candidate cannot influence
+    it."""
 
     def counted(self) -> list[int]:
         """The rounds in which no program was disturbed.
@@ -94,9 +93,7 @@ class Window:
         return self._reported()[1]
 
     def _reported(self) -> tuple[Sequence[int], bool]:
-        """The rounds to report and whether enough of them count. If too few do, all rounds are
-        reported.
-        """
+        """The rounds to report, and whether enough rounds count. If not, these are all rounds."""
         counted, every = self.counted(), range(len(self.candidate.block_ms))
         most = 2 * len(counted) >= len(every)
         wanted = MIN_ROUNDS_WHEN_SLOW if most else MIN_ROUNDS
@@ -114,8 +111,9 @@ class Window:
         return all(_half_width(ratio) < TARGET_HALF_WIDTH for ratio in ratios)
 
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
-        """The candidate's measurement, the references' by name, and warnings, by the clock that is
-        trusted.
+        """The candidate's measurement, the references' by name, and warnings.
+
+        All times are by the clock that can be trusted.
         """
         forged = self._forged()
         by_wall = forged is not None
@@ -123,29 +121,30 @@ class Window:
         disturbed = len(self.candidate.block_ms) - len(self.counted())
         if disturbed > len(self.candidate.block_ms) / 2:
             warnings.append(
-                f"the machine was busy: in {disturbed} of {len(self.candidate.block_ms)} samples a program "
-                "waited for a core; time again when nothing else runs"
+                f"the machine was busy: in {disturbed} of {len(self.candidate.block_ms)} samples "
+                "a program waited for a core; time again when nothing else runs"
             )
         late_ms = self._late_ms()
         if late_ms:
             counts = by_wall or not self.candidate.event_ms
             meaning = "this counts as its time" if counts else "its interval is widened accordingly"
             warnings.append(
-                f"the candidate worked {late_ms / self.calls:.3g} ms per call outside the timed region, before the clock "
-                f"started or after it reported completion; {meaning}"
+                f"the candidate worked {late_ms / self.calls:.3g} ms per call outside the timed "
+                f"region, before the clock started or after it reported completion; {meaning}"
             )
         batching = self._cpu_batching_ms()[0] + self._gpu_batching_ms()
         if batching > BATCHING_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
-                f"by itself a call takes up to {batching:.3g} ms longer than in a block of {self.calls}, whose calls may "
-                "share work; its interval is widened accordingly"
+                f"by itself a call takes up to {batching:.3g} ms longer than in a block of "
+                f"{self.calls}, whose calls may share work; its interval is widened accordingly"
             )
         latency_ms = self.measurement(self.candidate, by_wall).latency_ms
         hidden_ms = self._hidden_ms(latency_ms)
         if hidden_ms > BATCHING_SHARE * latency_ms:
             warnings.append(
-                f"without a pause before it, a call takes up to {hidden_ms:.3g} ms longer than measured: time to launch it, or "
-                "work done before the clock started; its interval is widened accordingly"
+                f"without a pause before it, a call takes up to {hidden_ms:.3g} ms longer than "
+                "measured: time to launch it, or work done before the clock started; its interval "
+                "is widened accordingly"
             )
         return (
             self.measurement(self.candidate, by_wall),
@@ -193,10 +192,9 @@ class Window:
         return [(wall - overhead_ms if wall > overhead_ms else wall) + more_ms for wall in gross]
 
     def _overhead_ms(self) -> float:
-        """Milliseconds per call that the judge's clock measures beside the call itself.
+        """Milliseconds per call that the judge's clock measures in addition to the call itself.
 
-        On a GPU that is flushing the cache and copying results, on a CPU the call's share of the
-        request.
+        On a GPU that is flushing the cache and copying results, on a CPU a share of the request.
         """
         first = next(iter(self.references.values()))
         if not first.event_ms:
@@ -205,9 +203,7 @@ class Window:
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """Milliseconds that the candidate certainly worked outside its blocks beyond the first
-        reference.
-        """
+        """Milliseconds that the candidate certainly worked outside its blocks."""
         return self._lateness()[0]
 
     def _lateness(self) -> tuple[float, float]:
@@ -237,8 +233,7 @@ class Window:
         return (late_ms, 0.0) if sure else (0.0, max(late_ms, 0.0))
 
     def _cpu_batching_ms(self) -> tuple[float, float]:
-        """Milliseconds that a call of the candidate takes longer by itself than in its block, on a
-        CPU.
+        """Milliseconds that a call of the candidate takes longer alone than in its block, on a CPU.
 
         What the first reference's calls take longer is subtracted. Returns the difference with the
         reference's noise added, and an upper bound: single calls differ steadily between processes
@@ -259,9 +254,7 @@ class Window:
         return max(0.0, seen), max(0.0, at_most)
 
     def _may_be_noise(self, latency_ms: float) -> bool:
-        """Whether noise could be what widens a candidate's interval on a GPU. More rounds reduce
-        it.
-        """
+        """Whether noise, which more rounds reduce, may widen a candidate's interval on a GPU."""
         possible_ms = self._hidden_ms(latency_ms) + self._gpu_batching_ms()
         if possible_ms < TARGET_HALF_WIDTH * latency_ms:
             return False
@@ -269,8 +262,7 @@ class Window:
         return bool(dense_ms) and possible_ms < 3 * _error(dense_ms[max(dense_ms)])
 
     def _gpu_batching_ms(self) -> float:
-        """Milliseconds that a call of the candidate takes longer by itself than in its block, on a
-        GPU.
+        """Milliseconds that a call of the candidate takes longer alone than in its block, on a GPU.
 
         What the first reference's calls take longer is subtracted.
         """
@@ -286,21 +278,19 @@ class Window:
         return max(0.0, median(ours) - excused)
 
     def _hidden_ms(self, latency_ms: float) -> float:
-        """Milliseconds by which a call of the candidate may take longer than measured, by its dense
-        blocks.
+        """Milliseconds by which a call may take longer than measured, according to dense blocks.
 
-        In dense blocks there is no time to work before the clock starts. Slow launches count there,
-        but they do in the reference's blocks too. Let t be the time of a dense block less that of
-        an empty one. Then the candidate's latency is at least t(candidate) / t(reference) times the
-        reference's.
+        In dense blocks there is no time to work before the clock starts. Slow launches count in
+        them, but they do in the reference's blocks too. Let t be the time of a dense block less
+        that of an empty one. Then the candidate's latency is at least t(candidate) / t(reference)
+        times the reference's latency.
         """
         known_ms = median(next(iter(self.references.values())).event_ms or [0.0])
         seen = [self._densely_ms(calls, known_ms) for calls in self.candidate.dense_ms]
         return max(0.0, max(seen, default=0.0) - latency_ms)
 
     def _densely_ms(self, calls: int, known_ms: float) -> float:
-        """A lower bound of the candidate's call in milliseconds, by dense blocks of this many
-        calls.
+        """A lower bound of the candidate's call in milliseconds, by dense blocks of `calls` calls.
 
         `known_ms` is the reference's measured latency.
         """
@@ -315,8 +305,7 @@ class Window:
         return (ours - excused) * known_ms / max(theirs, known_ms / 2)
 
     def _unexplained_ms(self) -> float:
-        """Milliseconds per call that the judge's clock certainly measured beyond the candidate's
-        events.
+        """Milliseconds per call that the judge's clock certainly measured beyond device events.
 
         The noise of the judge's clock is taken from a reference, because a candidate could idle
         between its calls to add noise of its own.
@@ -333,9 +322,7 @@ class Window:
         return max(0.0, seen - median(self.candidate.event_ms) - noise)
 
     def _forged(self) -> str | None:
-        """A warning if the candidate's device events report far less time than the judge's clock
-        measured.
-        """
+        """A warning if device events report far less time than the judge's clock measured."""
         unexplained_ms = self._unexplained_ms()
         if not unexplained_ms:
             return None
@@ -344,15 +331,13 @@ class Window:
             return None
         seen = median(self._net_ms(self.candidate))
         return (
-            f"the candidate's device events report {claimed:.4g} ms per call, but the judge's clock measured {seen:.4g} ms; "
-            "the judge's clock is used"
+            f"the candidate's device events report {claimed:.4g} ms per call, but the judge's "
+            f"clock measured {seen:.4g} ms; the judge's clock is used"
         )
 
 
 def _resolution_ms(kind: str, latency_ms: float) -> float:
-    """Milliseconds by which two processes that run the same program may differ, for this
-    latency.
-    """
+    """Milliseconds by which processes that run the same program may differ, at this latency."""
     absolute_ms = RESOLUTION_MS[kind]["short" if latency_ms < SHORT_MS else "long"]
     return absolute_ms + RESOLUTION_SHARE[kind] * latency_ms
 
@@ -373,7 +358,5 @@ def _deviation(values: list[float]) -> float:
 
 
 def _error(values: list[float]) -> float:
-    """The approximate standard error of the difference of two medians of values that vary like
-    these.
-    """
+    """The approximate standard error of the difference of two medians of such values."""
     return math.sqrt(2 / len(values)) * _deviation(values)

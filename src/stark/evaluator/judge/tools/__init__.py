@@ -1,3 +1,1 @@
-"""Runs a correct candidate by itself under NVIDIA's tools: a profiler for kernels, a memory
-checker.
-"""
+"""Runs a correct candidate by itself under NVIDIA's tools: a profiler and a memory checker."""

@@ -54,8 +54,9 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
     """The counters in Nsight Compute's output. Raises NotRun if there are none."""
     if "ERR_NVGPUCTRPERM" in ran.log + ran.printed:
         raise NotRun(
-            "this user may not read the GPU's performance counters; as root, put `options nvidia "
-            "NVreg_RestrictProfilingToAdminUsers=0` into a file in /etc/modprobe.d and reload the driver"
+            "this user may not read the GPU's performance counters; as root, put "
+            "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in "
+            "/etc/modprobe.d and reload the driver"
         )
     kernels: dict[str, list[Row]] = defaultdict(list)
     for name, row in _rows(ran.log):
@@ -87,9 +88,7 @@ def _command(log: Path) -> Sequence[str]:
 
 
 def _rows(log: str) -> Iterator[tuple[str, Row]]:
-    """The name and numbers of each launch. The table's second line contains units and is
-    skipped.
-    """
+    """The name and numbers of each launch. Skips the table's second line, which has units."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     for values in _table(lines[begin:]):

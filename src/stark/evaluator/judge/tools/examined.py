@@ -18,9 +18,7 @@ ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an
 
 
 def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
-    """The evaluation after the tools. Counters run at every effort, the sanitizer only at
-    `promote`.
-    """
+    """The evaluation after the tools. Counters run at any effort, the sanitizer at `promote`."""
     sanitizing = tools.sanitizer and correct.effort == "promote"
     if not (tools.counters or sanitizing):
         return correct

@@ -32,8 +32,7 @@ from stark.languages import language
 from stark.languages.tools import of_cuda
 
 TOOL_GB = 24.0
-"""Gigabytes of host memory for a tool beside its program. A checker has notes on every device
-byte."""
+"""Gigabytes of host memory for a tool beside its program. A checker has notes on every byte."""
 
 MAX_REASON_CHARS = 300
 """Characters of a reason."""
@@ -72,9 +71,7 @@ class Ran:
     code: int
 
     def why(self) -> str:
-        """Why the tool failed, as far as known: the program's last error, or else the tool's
-        first.
-        """
+        """Why the tool failed, as far as known: the program's last error or the tool's first."""
         stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
         lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]
@@ -101,8 +98,7 @@ def run_under(
 ) -> Ran:
     """Run a candidate under the tool's command line, which `command` returns for a log file.
 
-    `warm` calls precede the profiled one. The tool is killed after `limit_s` seconds. Raises
-    NotRun.
+    `warm` calls precede the profiled one. Raises NotRun, also if it takes over `limit_s` seconds.
     """
     server = target.prepared.forkserver
     desk = Path(tempfile.mkdtemp(dir=server.folder))

@@ -54,9 +54,7 @@ class Finding(NamedTuple):
     detail: str
 
     def in_own(self, source: str) -> bool:
-        """Whether the kernel is the candidate's own, by its name, its file or its presence in
-        `source`.
-        """
+        """Whether the kernel is the candidate's own, by its name, file or presence in `source`."""
         name = re.split(r"\W+", short_name(self.kernel))[-1]
         lies_there = self.place is not None and self.place.startswith("candidate.py")
         return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
@@ -90,7 +88,8 @@ def found_in(ran: Ran, source: str) -> list[str]:
         most = sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
         return [_summary(what, details) for what, details in most]
     if every:
-        raise NotRun(printable(f"it reported errors only in a library's kernel: {every[0]}")[:LONGEST])
+        reason = f"it reported errors only in a library's kernel: {every[0]}"
+        raise NotRun(printable(reason)[:LONGEST])
     if ran.code != 0:
         raise NotRun(f"the program failed under the tool: {ran.why()}")
     if int(counted[1]) != 0:
