@@ -121,9 +121,7 @@ class Forkserver:
         return PreforkedChild(pid, ours)
 
     def _reap(self) -> None:
-        """Record the children that ended, and kill what they left behind, now children of this
-        process.
-        """
+        """Record the children that ended, and kill the processes that they left to this one."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
         while (left := _own_children() - self.alive) and time.monotonic() < deadline:

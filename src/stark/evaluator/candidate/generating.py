@@ -134,7 +134,7 @@ class _Names:
                 self._found.setdefault(_place(value), name)
 
     def of(self, value: object, what: str) -> str:
-        """The expression for a tensor. Raises NotGenerated, which begins with `what`, if none."""
+        """The tensor's expression. If there is none, raises NotGenerated, starting with `what`."""
         if not isinstance(value, torch.Tensor):
             raise NotGenerated(f"{what} a {type(value).__name__}, which is not a tensor")
         name = self._found.get(_place(value))

@@ -137,9 +137,7 @@ def _discarded_output() -> Iterator[None]:
 
 
 def _triton_spills() -> dict[str, int]:
-    """Bytes per thread that each loaded Triton kernel spills, by name; the maximum of equal
-    names.
-    """
+    """Bytes per thread that each loaded Triton kernel spills, by name (the maximum per name)."""
     compiler = sys.modules.get("triton.compiler.compiler")
     kind = getattr(compiler, "CompiledKernel", None)
     spills: dict[str, int] = {}

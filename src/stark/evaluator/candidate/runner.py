@@ -35,7 +35,7 @@ MAX_ERROR_CHARS = 15_000
 CAUSES = 8
 """How many causes of an exception are followed."""
 
-MAX_TYPES, LONGEST_TYPE = 64, 200
+MAX_TYPES, MAX_TYPE_CHARS = 64, 200
 """Bounds on the exception types in an answer: their number, and the characters of each."""
 
 
@@ -69,8 +69,7 @@ class Runner:
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
         self.returned_before: list[list[object]] = []
-        """The results of the request before the last one, kept alive because the judge may read
-        them."""
+        """Results of the last request but one, kept alive for the judge to read."""
 
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
@@ -124,9 +123,8 @@ class Runner:
             if cause is not None and str(cause) not in text:
                 text += f"\n{type(cause).__name__}: {cause}"
             cause = cause.__cause__ if cause is not None else None
-        if (
-            len(text) > MAX_ERROR_CHARS
-        ):  # a message has 128 KiB, and JSON may need 6 bytes a character
+        # A message has 128 KiB, and JSON may need six bytes for a character.
+        if len(text) > MAX_ERROR_CHARS:
             text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
 
@@ -260,9 +258,10 @@ class Runner:
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
     def _run_densely(self, slots: list[int], empty: bool) -> list[float]:
-        """Make calls with nothing between them but copying results. With `empty`, only copy.
+        """Make calls with nothing between them except copying their results.
 
-        Returns no times: the judge's clock times these blocks.
+        With `empty`, only read and write as much memory as the copies would. Returns no times,
+        because the judge's clock times these blocks.
         """
         for slot in slots:
             if empty:
@@ -306,9 +305,7 @@ class Runner:
         return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
-        """Whether results match the outputs' number, dtypes, shapes and device. Records a
-        misfit.
-        """
+        """Whether results match the outputs' number, dtypes, shapes and device. Notes a misfit."""
         outputs = self.outputs[0]
         fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
         if not fits and self.odd_forms is None:
@@ -399,7 +396,7 @@ def _types(error: BaseException) -> list[str]:
         if current.__cause__ is None:
             break
         current = current.__cause__
-    return [name[:LONGEST_TYPE] for name in found]
+    return [name[:MAX_TYPE_CHARS] for name in found]
 
 
 def _nothing_loaded(*_: object) -> None:

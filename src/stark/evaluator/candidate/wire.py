@@ -55,9 +55,7 @@ class Channel:
         return self._receive(timeout_s, 0)[0]
 
     def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
-        """The next message and its descriptors, which the caller closes. Raises as `receive`
-        does.
-        """
+        """The next message and its descriptors, which the caller closes. Raises like `receive`."""
         return self._receive(timeout_s, MAX_DESCRIPTORS)
 
     def _receive(self, timeout_s: float | None, most: int) -> tuple[Message, list[int]]:

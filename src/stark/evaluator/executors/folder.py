@@ -1,10 +1,10 @@
-"""An executor that passes requests and results as files in a shared folder, for batch queues and
-GPU nodes without a network.
+"""An executor that passes requests and results as files in a shared folder.
 
-`requests/ID.json` contains a request and `results/ID.json` its answer. `claims/ID` names the worker
-that is processing it. The id is a digest of the request's content, so an existing answer is reused.
-Files are written under another name and renamed, so that a reader never sees part of one. Only
-claims, refused requests and their refusals are ever deleted.
+It serves batch queues and GPU nodes without a network. `requests/ID.json` contains a request and
+`results/ID.json` its answer. `claims/ID` names the worker that is processing it. The id is a digest
+of the request's content, so an existing answer is reused. Files are written under another name and
+renamed, so that a reader never sees part of one. Only claims, refused requests and their refusals
+are ever deleted.
 """
 
 from __future__ import annotations

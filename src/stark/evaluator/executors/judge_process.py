@@ -156,9 +156,7 @@ class JudgeProcess:
         while True:
             try:
                 line = await stream.readline()
-            except (
-                ValueError
-            ):  # the line is too long to keep; left unread, it would block the judge
+            except ValueError:  # the line is too long to keep, but must be read off
                 continue
             if not line:
                 return

@@ -154,7 +154,7 @@ class StdioExecutor(RequestingExecutor):
     """Several judges, each behind its own command.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
-    Ties go to the judge that has been idle longest.
+    Ties go to the least recently asked judge.
     """
 
     def __init__(

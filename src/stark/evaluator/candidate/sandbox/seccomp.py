@@ -145,7 +145,6 @@ _SIGNALLING_OTHERS = {  # calls whose first argument is a process
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
 }
-"""Calls whose first argument is a process."""
 
 _SIGNALLING_BY_HANDLE = {"tkill": _TKILL, "pidfd_send_signal": (424, 424)}
 _SLOWING_OTHERS = {

@@ -1,8 +1,8 @@
 """Builds candidates, each in a child without a device, in a folder named by a digest of its inputs.
 
 Different candidates build in parallel; each one is built once. The digest covers the source, the
-toolchain and the architecture, so a later judge finds the finished build unless it was evicted. The
-build's files are kept apart, and every run works on a copy of them.
+toolchain, the device and the Python environment, so a later judge finds the finished build unless
+it was evicted. The build's files are kept apart, and every run works on a copy of them.
 """
 
 from __future__ import annotations

@@ -82,7 +82,10 @@ class BuildCache:
 
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
-        """Protect the build, if it exists, from eviction. May be held several times."""
+        """Protect the build from eviction and mark it as just used. May be held several times.
+
+        Afterwards the build is removed if it failed.
+        """
         try:
             with _shared_lock(self._path(key, "use")) as descriptor:
                 os.utime(descriptor)
@@ -97,9 +100,7 @@ class BuildCache:
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """Remove the files of a build that failed or is to be rebuilt. The caller holds its
-        lock.
-        """
+        """Remove a build's files, as it failed or is to be rebuilt. The caller holds its lock."""
         self._path(key, "built").unlink(missing_ok=True)
         folders.remove(self.root / key)
 

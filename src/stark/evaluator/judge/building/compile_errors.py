@@ -1,8 +1,8 @@
-"""Recognizes compilers' errors among exceptions: Triton and inline builds compile in the first
-call.
+"""Recognizes compilers' errors among exceptions: some programs compile only when they are called.
 
-Compilers are recognized by the types that they raise or, for a plain RuntimeError, by the first
-words of the message. A program may forge the type, but it gains only the status `build_failed`.
+Those are Triton kernels and inline builds in forward. Compilers are recognized by the types that
+they raise or, for a plain RuntimeError, by the first words of the message. A program may forge the
+type, but it gains only the status `build_failed`.
 """
 
 from __future__ import annotations

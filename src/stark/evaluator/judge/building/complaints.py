@@ -97,9 +97,7 @@ def _diagnostic(line: str) -> _Diagnostic | None:
 
 
 def _compiled(diagnostics: list[_Diagnostic], source: str) -> Iterator[str]:
-    """Each error with its snippet, the candidate's line that caused it, and the first note on
-    it.
-    """
+    """Each error with its snippet, the candidate's line that caused it, and its first note."""
     seen: set[str] = set()
     cause: _Diagnostic | None = None
     snippet: list[str] = []

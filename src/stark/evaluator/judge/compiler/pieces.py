@@ -88,8 +88,9 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
 
 
 def _read(tree: ast.AST) -> set[str]:
-    """The names that a part of the file reads and does not bind itself. Functions bind their
-    parameters and variables.
+    """The names that a part of the file reads and does not bind itself.
+
+    Functions bind their parameters and variables.
     """
     if isinstance(tree, ast.Name):
         return set() if isinstance(tree.ctx, ast.Store) else {tree.id}

@@ -37,8 +37,7 @@ class Allowance:
     """Further folders that a process in it writes to, each with the same limits as its own."""
 
     bounds_address_space: bool = False
-    """Whether the kernel also limits each process's address space, which drivers do not
-    tolerate."""
+    """Whether the kernel also limits each process's address space. Drivers do not tolerate that."""
 
     cpu_s: int | None = None
     """Seconds of processor time for each of its processes; None for no limit."""

@@ -116,10 +116,9 @@ class Child:
         return answer
 
     def finish(self, limit_s: float) -> int:
-        """Wait for the exit of a child that serves no requests. Returns the exit code, negative for
-        a signal.
+        """Wait for the exit of a child that serves no requests, and return its exit code.
 
-        Raises ChildFailed if it takes longer than `limit_s` seconds.
+        The code is negative for a signal. Raises ChildFailed after `limit_s` seconds.
         """
         deadline = time.monotonic() + limit_s
         while (code := self._exit_code()) is None:

@@ -26,6 +26,4 @@ class ForkserverDied(Exception):
 
 
 class SandboxFailed(Exception):
-    """A layer that this machine offers could not be applied: the judge's failure. No program
-    ran.
-    """
+    """An offered layer could not be applied: the judge's own failure. No program ran."""

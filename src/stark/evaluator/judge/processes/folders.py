@@ -37,9 +37,7 @@ def excess(folder: Path, size: int = 0) -> str | None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy the files, folders and links of a measured folder with their times. Pipes, sockets and
-    devices are left out.
-    """
+    """Copy a measured folder's files, folders and links with their times, and nothing else."""
     target.mkdir()
     for entry, _ in entries(source):
         place = target / Path(entry.path).relative_to(source)

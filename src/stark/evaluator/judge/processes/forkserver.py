@@ -20,8 +20,7 @@ from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
-"""Seconds that the forkserver may take to answer. First it imports torch, perhaps from a cold
-disk."""
+"""Seconds that the forkserver may take to answer. At first it imports torch."""
 
 FORKSERVER_ENVIRONMENT = {
     # Importing tvm_ffi must not initialize CUDA, which would break it in forked children.

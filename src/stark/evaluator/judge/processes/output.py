@@ -11,9 +11,7 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 
 def printable(text: str) -> str:
-    """Text without control characters other than tabs and newlines, which could deceive a
-    reader.
-    """
+    """Text without control characters other than tabs and newlines: they could deceive a reader."""
     plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in plain

@@ -1,6 +1,4 @@
-"""Finds deleted files that processes keep open or mapped: they use disk space, but no folder has
-them.
-"""
+"""Finds deleted files that processes keep open or mapped, which use disk space unseen."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ def _open(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _mapped(pid: int) -> Iterator[tuple[int, int]]:
-    """The inode of each deleted file that a process has mapped, and the end of the mapping in
-    it.
-    """
+    """The inode of each deleted file that a process has mapped, and where the mapping ends."""
     maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     for begin, end, offset, number in _MAPPED.findall(maps):
         yield int(number), int(offset, 16) + int(end, 16) - int(begin, 16)

@@ -26,8 +26,8 @@ class Use:
 
     processes: frozenset[int]
     memory_bytes: int
-    """Resident memory without file mappings. Counts memory twice that a fork shares with its
-    parent."""
+    """Resident memory without file mappings. Counts what forks share with their parents
+    repeatedly."""
 
     tasks: int
     """Processes and threads."""
@@ -50,9 +50,7 @@ def use_of_tree(root: int) -> Use:
 
 
 def waits_s(pid: int) -> dict[str, float]:
-    """Seconds that each thread of a process was runnable without a core; empty if the kernel does
-    not report it.
-    """
+    """Seconds that each thread of a process waited for a core; empty if the kernel reports none."""
     waits = {}
     for task in Path(f"/proc/{pid}/task").glob("*"):
         waited_s = _waited_s(task)

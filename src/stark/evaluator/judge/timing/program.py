@@ -18,8 +18,7 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
-"""Target duration of a block in milliseconds, long enough to make the cost of a request
-negligible."""
+"""Target duration of a block in milliseconds, to make the cost of a request negligible."""
 
 WARMUP_BLOCKS = 3
 """Blocks that warm up a program after its first three calls."""

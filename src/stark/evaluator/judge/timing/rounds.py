@@ -55,9 +55,7 @@ class Contents(Protocol):
         """Called before every round. May check the last round's results. Chooses new inputs."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each single call, and with `number` 0 for the untimed one. Writes
-        inputs.
-        """
+        """Called before each single call, and with `number` 0 for an untimed one. Writes inputs."""
 
     def take(self, place: int, block: Block) -> None:
         """Called with the block of the last single call, and of the untimed call before a block.
@@ -69,9 +67,7 @@ class Contents(Protocol):
         """Called before a program's block. Writes its inputs and, on a CPU, the untimed call's."""
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """Called after a program's block. Returns the milliseconds until the judge has its
-        results.
-        """
+        """Called after a program's block. Returns the milliseconds until its results arrived."""
 
     def end(self, last: Round) -> None:
         """Called after the last round."""

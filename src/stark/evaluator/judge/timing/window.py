@@ -74,8 +74,7 @@ class Window:
     references: Mapping[str, Times]
     calls: int
     request_ms: float
-    """Milliseconds that a request costs. Measured on a reference, so a candidate cannot influence
-    it."""
+    """Milliseconds that a request costs, measured on a reference, not on the candidate."""
 
     def counted(self) -> list[int]:
         """The rounds in which no program was disturbed.
@@ -153,7 +152,9 @@ class Window:
         )
 
     def measurement(self, program: Times, by_wall: bool) -> Measurement:
-        """The measurement of one program, by the judge's wall clock or the default clock."""
+        """The measurement of one program, by device events if there are any and `by_wall` is
+        false.
+        """
         by_events = bool(program.event_ms) and not by_wall
         every = program.event_ms if by_events else self._net_ms(program)
         rounds, measurable = self._reported()
