@@ -55,6 +55,11 @@ def refusal(status: int, message: str = "no", *headers: tuple[str, str]) -> Answ
     return Answer(status, json.dumps(body).encode(), headers)
 
 
+def anthropic_refusal(status: int, message: str, kind: str = "invalid_request_error") -> Answer:
+    body = {"type": "error", "error": {"type": kind, "message": message}}
+    return Answer(status, json.dumps(body).encode())
+
+
 def as_json(body: dict[str, Any]) -> Answer:
     return Answer(200, json.dumps(body).encode())
 

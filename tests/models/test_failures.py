@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import pytest
-from chat_server import Answer, ChatServer, anthropic_message, google_content, refusal
+from chat_server import (
+    Answer,
+    ChatServer,
+    anthropic_message,
+    anthropic_refusal,
+    google_content,
+    refusal,
+)
 
 from conftest import OpenHosted
 from stark.core.call import Message
-from stark.core.errors import ModelRefused, PromptRefused
+from stark.core.errors import ModelError, ModelRefused, ModelUnreachable, PromptRefused
 from stark.models.provider import ProviderModel
 
 QUESTION = (Message(speaker="user", text="say hello"),)
@@ -83,3 +90,26 @@ async def test_a_reply_filtered_away_refuses_the_prompt(
 
     with pytest.raises(PromptRefused, match=f"{provider}:{name} filtered its reply"):
         await hosted(provider, name).ask(QUESTION, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "reason"),
+    [
+        (anthropic_refusal(400, "messages: bad role"), PromptRefused, r"\(messages: bad role\)"),
+        (anthropic_refusal(400, "prompt is too long: 9 > 4"), PromptRefused, "is too long for"),
+        (anthropic_refusal(400, "Your credit balance is too low"), ModelRefused, "add credit"),
+        (anthropic_refusal(401, "invalid x-api-key"), ModelRefused, "check ANTHROPIC_API_KEY"),
+        (anthropic_refusal(529, "busy", "overloaded_error"), ModelUnreachable, "answered 529"),
+    ],
+)
+async def test_a_streaming_provider_fails_with_the_same_errors(
+    answer: Answer,
+    kind: type[ModelError],
+    reason: str,
+    chat_server: ChatServer,
+    hosted: OpenHosted,
+) -> None:
+    chat_server.answers = [answer]
+
+    with pytest.raises(kind, match=reason):
+        await hosted("anthropic", "claude-sonnet-4-6").ask(QUESTION, 0.8)

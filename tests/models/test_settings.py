@@ -9,6 +9,7 @@ from chat_server import (
     Answer,
     ChatServer,
     anthropic_message,
+    anthropic_refusal,
     completion,
     google_content,
     openai_response,
@@ -49,6 +50,20 @@ async def test_a_rejected_temperature_is_dropped_for_good(
     assert "hello" == first.text
     assert [True, False, False] == ["temperature" in sent for sent in chat_server.requests]
     assert [] == waits.seconds
+
+
+async def test_a_streaming_provider_is_asked_again_without_a_rejected_temperature(
+    chat_server: ChatServer, hosted: OpenHosted
+) -> None:
+    chat_server.answers = [
+        anthropic_refusal(400, "`temperature` is deprecated for this model"),
+        anthropic_message(),
+    ]
+
+    reply = await hosted("anthropic", "claude-sonnet-4-6").ask(QUESTION, 0.8)
+
+    assert "hello" == reply.text
+    assert [True, False] == ["temperature" in sent for sent in chat_server.requests]
 
 
 @pytest.mark.parametrize(
