@@ -249,6 +249,4 @@ async def test_a_server_of_ones_own_gets_plain_text_and_one_user_message(
 
 
 def limits(chat_server: ChatServer) -> list[int | None]:
-    return [
-        sent.get("max_tokens", sent.get("max_completion_tokens")) for sent in chat_server.requests
-    ]
+    return [sent.get("max_tokens") for sent in chat_server.requests]
