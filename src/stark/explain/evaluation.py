@@ -113,9 +113,7 @@ def roofline_text(correct: Correct) -> str:
 def faster_than(roofline: Roofline) -> str:
     """What it means that a measured time is below the roofline."""
     if roofline.bound == "memory":
-        return (
-            "faster than the memory roofline: its data stays in a cache, or the measurement is off"
-        )
+        return "faster than the memory roofline: data stays in a cache, or the measurement is off"
     return (
         f"faster than the {roofline.arithmetic} roofline: it computes in another arithmetic, "
         "or the measurement is off"

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from stark.core.evaluation import beats_roofline
 from stark.core.node import COMPILER, Node
 from stark.core.plan import Plan
 from stark.core.reference import Reference
 from stark.core.run import Run
+from stark.core.standing import Standing
 from stark.core.usage import Budget, Usage
 from stark.explain.evaluation import faster_than
-from stark.explain.numbers import counted, first_line, milliseconds, without_markup
+from stark.explain.numbers import counted, first_line, listed, milliseconds, without_markup
 
 RECORDED = "recorded:"
 """Prefix of a model's name in a run whose replies come from a recording."""
 
 LONGEST_NAME = 60
 
+_LIST_MARK = re.compile(r"^(?:[-*]|\d+[.)])\s+")
+
 
 def plan_name(plan: Plan) -> str:
     """The plan's title, or else the first sentence of its strategy."""
     line = without_markup(plan.title or first_line(plan.strategy)).replace("`", "")
-    sentence = line.partition(". ")[0].rstrip(".")
+    sentence = _LIST_MARK.sub("", line).partition(". ")[0].rstrip(".:")
     if len(sentence) <= LONGEST_NAME:
         return sentence
     return f"{sentence[: LONGEST_NAME - 1].rstrip()}…"
@@ -36,6 +42,16 @@ def idea(node: Node) -> str:
     if node.action == "debug":
         return f"repair of {node.parent}{': ' if name else ''}{name}"
     return name
+
+
+def standing_lines(standing: Standing) -> Iterator[str]:
+    """Which attempt has the star, and which cannot be told apart from it."""
+    if standing.best is None:
+        return
+    where = "in the final check" if standing.confirmed else "by measured speedup"
+    yield f"★ {standing.best}: fastest {where}"
+    if others := standing.group[1:]:
+        yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 
 
 def models_line(run: Run) -> str:
