@@ -39,9 +39,8 @@ def idea(node: Node) -> str:
     if node.role == COMPILER:
         return "what torch.compile generates"
     name = plan_name(node.plan) if node.plan else ""
-    if node.action == "debug":
-        return f"repair of {node.parent}{': ' if name else ''}{name}"
-    return name
+    repair = f"repair of {node.parent}" if node.action == "debug" else ""
+    return ": ".join(filter(None, (repair, name)))
 
 
 def standing_lines(standing: Standing) -> Iterator[str]:
@@ -69,22 +68,16 @@ def is_replay(run: Run) -> bool:
 
 def replay_line(run: Run) -> str:
     """What is recorded in a replay, and what is live."""
-    models = dict.fromkeys(
-        entry.model.removeprefix(RECORDED) for entry in run.config.models.values()
-    )
+    models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
     return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
 
 
 def budget_line(budget: Budget) -> str:
     """The limits of a run."""
-    limits = [counted(budget.attempts, "attempt")]
-    if budget.tokens is not None:
-        limits.append(f"{budget.tokens:,} tokens")
-    if budget.dollars is not None:
-        limits.append(f"${budget.dollars:.2f}")
-    if budget.minutes is not None:
-        limits.append(f"{budget.minutes:g} minutes")
-    return ", ".join(limits)
+    tokens = None if budget.tokens is None else f"{budget.tokens:,} tokens"
+    dollars = None if budget.dollars is None else f"${budget.dollars:.2f}"
+    minutes = None if budget.minutes is None else f"{budget.minutes:g} minutes"
+    return ", ".join(filter(None, (counted(budget.attempts, "attempt"), tokens, dollars, minutes)))
 
 
 def reference_line(reference: Reference) -> str:

@@ -27,9 +27,7 @@ def run_document(view: RunView) -> Document:
         "run": view.run.model_dump(mode="json"),
         "reference": None if reference is None else reference.model_dump(mode="json"),
         "reference_latency_ms": None if reference is None else reference.eager.latency_ms,
-        "attempts": [
-            attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
-        ],
+        "attempts": list(map(attempt_document, sorted(view.nodes, key=lambda node: node.id))),
         "ended": view.ended,
         "best": standing.best,
         "group": standing.group,
@@ -77,20 +75,13 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     if not isinstance(evaluation, Correct):
         unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
         return {**summary, **unknown, "speedups": {}}
+    profiled, speedups = evaluation.profiled, map(evaluation.speedup_vs, evaluation.references)
     return {
         **summary,
         "latency_ms": evaluation.latency_ms,
-        "speedups": {
-            name: evaluation.speedup_vs(name).model_dump(mode="json")
-            for name in evaluation.references
-        },
+        "speedups": {each.reference: each.model_dump(mode="json") for each in speedups},
         "roofline_fraction": evaluation.roofline_fraction,
-        "bottleneck": _bottleneck(evaluation),
+        "bottleneck": None
+        if profiled is None
+        else {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)},
     }
-
-
-def _bottleneck(correct: Correct) -> Document | None:
-    profiled = correct.profiled
-    if profiled is None:
-        return None
-    return {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)}

@@ -19,6 +19,14 @@ from stark.core.run import Run
 from stark.explain.evaluation import verdict
 from stark.explain.numbers import milliseconds
 
+_OTHER_SHAPES = {
+    None: "other shapes and dtypes were not tried",
+    True: "two other shapes passed too; other dtypes were not tried",
+    False: "WRONG at other shapes, so use it for these only",
+}
+_BACKWARD = "the source defines a backward pass, which was NOT verified"
+_NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
+
 
 def kernel_file(run: Run, node: Node, reference: Reference) -> str:
     """The file's text for a correct attempt."""
@@ -54,44 +62,17 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     correct = node.evaluation
     assert isinstance(correct, Correct)
     accuracy, device = correct.accuracy, correct.device
-    versions = ", ".join(f"{name} {version}" for name, version in reference.versions.items())
     yield "Speedup", f"{verdict(correct)} (95 % interval)"
     eager = milliseconds(correct.references["eager"].latency_ms)
     yield "Latency", f"{milliseconds(correct.latency_ms)}, the reference in eager mode {eager}"
     yield "Device", f"{device.name} ({device.architecture})"
-    yield "Versions", versions
+    yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
     yield "Language", f"{run.config.language}; imports {', '.join(_imports(source))}"
-    yield (
-        "Verified",
-        f"the forward pass on {', '.join(map(str, reference.inputs))}; {_shapes(correct)}",
-    )
-    yield (
-        "Accuracy",
-        f"relative RMS error {accuracy.relative_rms:.2g} against the reference in {accuracy.oracle}; "
-        f"{accuracy.budget:.2g} was allowed",
-    )
-    yield "Gradients", _gradients(source)
-
-
-def _shapes(correct: Correct) -> str:
-    """What is known about inputs of other shapes."""
-    match correct.generalizes:
-        case None:
-            return "other shapes and dtypes were not tried"
-        case True:
-            return "two other shapes passed too; other dtypes were not tried"
-        case False:
-            return "WRONG at other shapes, so use it for these only"
-
-
-def _gradients(source: str) -> str:
-    """Whether the kernel can be trained through."""
-    functions = (
-        each for each in ast.walk(parse_python(source)) if isinstance(each, ast.FunctionDef)
-    )
-    if any(each.name == "backward" for each in functions):
-        return "the source defines a backward pass, which was NOT verified"
-    return "NOT supported: for inference only, under torch.no_grad()"
+    inputs = ", ".join(map(str, reference.inputs))
+    yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
+    oracle = f"against the reference in {accuracy.oracle}; {accuracy.budget:.2g} was allowed"
+    yield "Accuracy", f"relative RMS error {accuracy.relative_rms:.2g} {oracle}"
+    yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
 
 
 def _imports(source: str) -> list[str]:

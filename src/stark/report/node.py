@@ -55,14 +55,6 @@ def node_text(view: RunView, node: Node) -> RenderableType:
     )
 
 
-def source_diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """A unified diff; empty if nothing changed."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2
-    )
-    return "\n".join(lines)
-
-
 def evaluation_table(evaluation: Evaluation) -> Table:
     """The status with all its evidence."""
     table = facts()
@@ -90,12 +82,10 @@ def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
     roof, accuracy = correct.roofline, correct.accuracy
     work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.arithmetic}"
     yield "roofline", f"{roofline_text(correct)}; at least {work}"
-    yield (
-        "accuracy",
-        f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed, against "
-        f"the reference in {accuracy.oracle} (eager itself: {accuracy.reference_relative_rms:.2g}); "
-        f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}",
-    )
+    error = f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed"
+    eager = f"the reference in {accuracy.oracle} (eager: {accuracy.reference_relative_rms:.2g})"
+    allclose = f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}"
+    yield "accuracy", f"{error}, against {eager}; {allclose}"
     if correct.profiled is not None:
         yield "profile", "\n".join(profile_lines(correct.profiled))
     yield "device", f"{correct.device.name} ({correct.device.architecture})"
@@ -115,7 +105,7 @@ def _plan(node: Node) -> Iterator[RenderableType]:
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
         yield Text(without_markup(anchor.instruction))
         if edit := edits.get(anchor.name):
-            yield _diff(source_diff(edit.before, edit.after, "before", "after"))
+            yield _diff(edit.before, edit.after, "before", "after")
 
 
 def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
@@ -127,11 +117,8 @@ def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
         yield python(node.candidate.source)
         return
     yield Rule(f"changes to attempt {node.parent}", align="left")
-    before = view.started_from[node.id]
-    diff = source_diff(
-        before, node.candidate.source, f"attempt {node.parent}", f"attempt {node.id}"
-    )
-    yield _diff(diff) if diff else Text("none")
+    names = f"attempt {node.parent}", f"attempt {node.id}"
+    yield _diff(view.started_from[node.id], node.candidate.source, *names)
 
 
 def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
@@ -163,5 +150,11 @@ def python(source: str) -> Syntax:
     return Syntax(source.rstrip(), "python", background_color="default", word_wrap=True)
 
 
-def _diff(text: str) -> Syntax:
-    return Syntax(text, "diff", background_color="default", word_wrap=True)
+def _diff(before: str, after: str, name: str, new_name: str) -> RenderableType:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), name, new_name, lineterm="", n=2
+    )
+    text = "\n".join(lines)
+    return (
+        Syntax(text, "diff", background_color="default", word_wrap=True) if text else Text("none")
+    )

@@ -59,10 +59,8 @@ def _spent(view: RunView) -> Iterator[RenderableType]:
     yield from spending(view.roles)
     fits = [call.fit for call in view.calls if call.fit is not None]
     if cut := sum(bool(fit.cuts) for fit in fits):
-        yield Text(
-            f"{cut} of {len(view.calls)} prompts were cut to fit {view.run.config.window_tokens:,} tokens; "
-            f"`stark show {view.run.id} ATTEMPT` lists the cuts"
-        )
+        limit = f"{view.run.config.window_tokens:,} tokens; `stark show {view.run.id} ATTEMPT` lists the cuts"
+        yield Text(f"{cut} of {len(view.calls)} prompts were cut to fit {limit}")
 
 
 def header(view: RunView) -> RenderableType:
@@ -71,20 +69,17 @@ def header(view: RunView) -> RenderableType:
     table = facts()
     table.add_row("run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}")
     table.add_row("problem", run.problem.name)
-    table.add_row(
-        "strategy", f"{run.config.strategy.name}, in {run.config.language}, seed {run.config.seed}"
-    )
+    config = run.config
+    table.add_row("strategy", f"{config.strategy.name}, in {config.language}, seed {config.seed}")
     table.add_row("models", models_line(run))
     if is_replay(run):
         table.add_row("replay", replay_line(run))
-    table.add_row("budget", budget_line(run.config.budget))
+    table.add_row("budget", budget_line(config.budget))
     if view.reference is None:
         table.add_row("reference", "not measured yet")
         return table
-    device = view.reference.device
-    table.add_row(
-        "device", f"{device.name} ({device.architecture}), by {first_line(run.config.executor)}"
-    )
+    device, executor = view.reference.device, first_line(config.executor)
+    table.add_row("device", f"{device.name} ({device.architecture}), by {executor}")
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
         table.add_row("", Text(bottleneck_text(view.reference.profiled)))

@@ -1,6 +1,6 @@
-"""What models took, by role, and what was left out of their prompts.
+"""Model usage by role, and what was cut from prompts.
 
-A number of tokens that no model told is an estimate and marked by `~`. Knows no single run.
+A number of tokens that no model reported is an estimate, marked by `~`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from rich.text import Text
 from stark.core.call import Call, Fit, Kept
 from stark.core.usage import BYTES_PER_TOKEN, RoleUsage, Tokens, by_role, role_usage
 from stark.explain.numbers import duration
+from stark.report.tables import columns
 
 ESTIMATED = (
-    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, where a model did not tell its tokens"
+    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, for models that report no tokens"
 )
-"""What the mark means."""
 
 _LEFT: dict[Kept, str] = {"outcome": "no source of", "line": "one line of", "nothing": "nothing of"}
 
 
 def roles_of(calls: Iterable[Call]) -> tuple[RoleUsage, ...]:
-    """What these calls took, by role."""
+    """The usage of these calls, by role."""
     return by_role(
         role_usage(call.role, call.reply.usage, call.asked_bytes, call.answered_bytes)
         for call in calls
@@ -32,38 +32,29 @@ def roles_of(calls: Iterable[Call]) -> tuple[RoleUsage, ...]:
 
 
 def in_all(roles: Sequence[RoleUsage]) -> RoleUsage | None:
-    """Every role together; None where there is none."""
+    """The sum over all roles; None if there are none."""
     whole = by_role(role.model_copy(update={"role": "all"}) for role in roles)
     return whole[0] if whole else None
 
 
 def spending(roles: Sequence[RoleUsage]) -> Iterator[RenderableType]:
-    """A table with a line for each role and one for all, and what its marks mean."""
+    """A table with a line per role and a total, and the meaning of its marks."""
     yield _table(roles)
     if any(role.input.estimated or role.output.estimated for role in roles):
         yield Text(ESTIMATED, "dim")
 
 
 def _table(roles: Sequence[RoleUsage]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("role", no_wrap=True)
-    for name in ("calls", "input tokens", "output tokens", "price", "waiting"):
-        table.add_column(name, no_wrap=True, justify="right")
+    table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
     whole = in_all(roles)
     for each in (*roles, whole) if whole and len(roles) > 1 else roles:
-        table.add_row(
-            each.role,
-            f"{each.calls:,}",
-            str(each.input),
-            str(each.output),
-            dollars(each),
-            duration(each.seconds),
-        )
+        tokens = str(each.input), str(each.output)
+        table.add_row(each.role, f"{each.calls:,}", *tokens, dollars(each), duration(each.seconds))
     return table
 
 
 def dollars(usage: RoleUsage) -> str:
-    """The price; one that is not known in full is said to be unknown."""
+    """The price, or `unknown` if a part of it is."""
     return "unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
 
 
@@ -75,16 +66,14 @@ def thousands(tokens: Tokens) -> str:
 
 
 def fit_line(fit: Fit) -> str | None:
-    """What was left out of a prompt, in a line; None where nothing was and it fits."""
-    said = [
+    """What was cut from a prompt, in one line; None if it fits uncut."""
+    cut = [
         f"{words} {', '.join(attempts)}"
         for kept, words in _LEFT.items()
-        if (attempts := [str(cut.attempt) for cut in fit.cuts if cut.kept == kept])
+        if (attempts := [str(each.attempt) for each in fit.cuts if each.kept == kept])
     ]
-    left_out = f": {'; '.join(said)}" if said else ""
+    left_out = f": {'; '.join(cut)}" if cut else ""
     if fit.over:
-        return (
-            f"about {fit.tokens:,} tokens, over its limit of {fit.limit_tokens:,} although nothing more could be "
-            f"left out{left_out}"
-        )
-    return f"cut to about {fit.tokens:,} of {fit.limit_tokens:,} tokens{left_out}" if said else None
+        limit = f"over its limit of {fit.limit_tokens:,} although nothing more could be cut"
+        return f"about {fit.tokens:,} tokens, {limit}{left_out}"
+    return f"cut to about {fit.tokens:,} of {fit.limit_tokens:,} tokens{left_out}" if cut else None
