@@ -110,15 +110,16 @@ def _plan(node: Node) -> Iterator[RenderableType]:
 
 def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
     """The diff to the parent's source, or the whole source if the parent is the reference."""
+    before = None if node.parent == ROOT else view.tree.node(node.parent).candidate
     if node.candidate is None:
         return
-    if node.parent == ROOT:
+    if before is None:
         yield Rule("source", align="left")
         yield python(node.candidate.source)
         return
     yield Rule(f"changes to attempt {node.parent}", align="left")
     names = f"attempt {node.parent}", f"attempt {node.id}"
-    yield _diff(view.started_from[node.id], node.candidate.source, *names)
+    yield _diff(before.source, node.candidate.source, *names)
 
 
 def _output(evaluation: Evaluation) -> Iterator[RenderableType]:

@@ -40,8 +40,7 @@ def run_text(view: RunView, width: int) -> RenderableType:
     if view.reference is not None:
         tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
         parts += ["", tree.table(width)]
-    if view.standing.ranking:
-        parts += ["", *_leaders(view)]
+    parts += _leaders(view)
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
     ended = () if view.ended is None else (Text(f"ended: {view.ended}"),)
@@ -99,7 +98,7 @@ def runs_table(
     table.add_column("ended")
     for each in summaries:
         total = totals.get(each.id)
-        price = "" if total is None else dollars(total)
+        price = [] if not priced else ["" if total is None else dollars(total)]
         table.add_row(
             each.id,
             f"{each.created:%m-%d %H:%M}",
@@ -110,7 +109,7 @@ def runs_table(
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
             "" if each.speedup_vs_eager is None else f"{each.speedup_vs_eager:.2f}x",
             "" if total is None else thousands(total.input + total.output),
-            *([price] if priced else []),
+            *price,
             each.ended_reason or Text("not yet", "yellow"),
         )
     return table
@@ -118,45 +117,37 @@ def runs_table(
 
 def _leaders(view: RunView) -> Iterator[RenderableType]:
     """The fastest attempts as the search measured them, the first group first, and what their marks mean."""
-    nodes = [
-        node
-        for node in view.nodes
-        if view.promotions.get(node.id, node.evaluation).status == "correct"
-    ]
-    search = standing_of(nodes, {})
-    rest = [id for id in search.ranking if id not in search.group]
-    yield Text("fastest correct kernels, as the search measured them", "bold")
+    refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
+    search = standing_of([node for node in view.nodes if node.id not in refuted], {})
+    if not search.ranking:
+        return
+    yield Text("\nfastest correct kernels, as the search measured them", "bold")
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline"))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
-    beating = []
-    for id in [*search.group, *rest][:LEADERS]:
+    beating: dict[int, str] = {}
+    for id in list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]:
         node = view.tree.node(id)
         found = node.evaluation
         assert isinstance(found, Correct)
         mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
         speedup, share = speedup_cell(found.speedup_vs("eager")), f"{found.roofline_fraction:.0%}"
-        table.add_row(
-            f"{mark} {id}", milliseconds(found.latency_ms), speedup, share, Text(idea(node), "dim")
-        )
+        latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
+        table.add_row(f"{mark} {id}", latency, speedup, share, note)
         if beats_roofline(found.roofline, found.latency_ms):
-            beating.append((id, found.roofline))
+            beating[id] = faster_than(found.roofline)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:
-        ids, rooflines = zip(*beating, strict=True)
-        yield Text(f"{listed(ids)}: {faster_than(rooflines[0])}", "yellow")
+        yield Text(f"{listed(beating)}: {next(iter(beating.values()))}", "yellow")
 
 
 def _counts(view: RunView) -> Text:
     """How many attempts ended with each status, and how many failures were repaired."""
     found = Counter[str](node.evaluation.status for node in view.nodes)
     text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
-    parts = [
-        Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
-        for name in STATUSES
-        if found[name]
-    ]
+    ended = [name for name in STATUSES if found[name]]
+    parts = [Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name]) for name in ended]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
     failures, repaired = failures_repaired(view.nodes)
     if failures:

@@ -93,9 +93,3 @@ class RunView:
     def roles(self) -> tuple[RoleUsage, ...]:
         """The same by role, with estimates for calls that reported no tokens."""
         return roles_of(self.calls)
-
-    @cached_property
-    def started_from(self) -> dict[int, str]:
-        """The source that each attempt started from, by attempt."""
-        sources = {n.id: n.candidate.source for n in self.nodes if n.candidate is not None}
-        return {node.id: sources.get(node.parent, self.run.problem.source) for node in self.nodes}
