@@ -10,105 +10,24 @@ from stark.agents.anchors import check_anchors
 from stark.agents.briefing import (
     OTHER_SOURCE_LINES,
     attempts_text,
-    device_text,
     evidence_text,
     fill,
     history_text,
     leaders_text,
     numbered,
     outcome_text,
-    reference_text,
     start_text,
 )
 from stark.agents.window import ContextWindow
 from stark.core.candidate import Candidate
-from stark.core.device import Device
 from stark.core.evaluation import Incorrect
 from stark.core.node import ROOT, Node
 from stark.core.plan import Anchor
-from stark.testing.nodes import DEVICE, PROFILE, ROOFLINE, correct, failure, unusable, working
-
-CPU = Device(
-    kind="cpu",
-    name="Invented CPU",
-    architecture="avx512",
-    processors=16,
-    memory_gb=64.0,
-    last_level_cache_mb=32.0,
-    bandwidth_gb_s=100.0,
-    peak_tflop_s={"fp32": 1.5},
-)
+from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, unusable, working
 
 
 def with_source(node: Node, source: str) -> Node:
     return node.model_copy(update={"candidate": Candidate(language="triton", source=source)})
-
-
-# The device and the reference.
-
-
-def test_the_device_sheet_has_every_number_of_the_device() -> None:
-    text = device_text(DEVICE)
-
-    for fact in (
-        "Invented GPU (sm_90), 132 streaming multiprocessors",
-        "memory 80 GB, measured bandwidth 3000 GB/s",
-        "last-level cache 50 MB",
-        "fp32 50 TFLOP/s, tf32 400 TFLOP/s, bf16 800 TFLOP/s",
-        "at most 227 KB",
-        "about 2.5 us",
-    ):
-        assert fact in text
-
-
-def test_a_cpu_has_cores_and_nothing_of_a_gpu() -> None:
-    text = device_text(CPU)
-
-    assert "Invented CPU (avx512), 16 cores" in text
-    assert not re.search("multiprocessor|shared memory|launching|None", text)
-
-
-@pytest.mark.parametrize(
-    ("memory_ms", "compute_ms", "bound"),
-    [(0.25, 0.1, "0.25 ms, memory-bound"), (0.1, 0.25, "0.25 ms, compute-bound")],
-)
-def test_the_reference_is_told_with_its_roofline(
-    memory_ms: float, compute_ms: float, bound: str
-) -> None:
-    roofline = ROOFLINE.model_copy(
-        update={"memory_ms": memory_ms, "compute_ms": compute_ms, "flops": 3_000_000_000}
-    )
-    text = reference_text(samples.REFERENCE.model_copy(update={"roofline": roofline}))
-
-    assert "eager PyTorch takes 1 ms" in text
-    assert f"least memory traffic 30.0 MB: {memory_ms:g} ms" in text
-    assert f"3 GFLOP in matrix products and convolutions: {compute_ms:g} ms" in text
-    assert f"the roofline is about {bound}; eager is 4.0 times that" in text
-
-
-def test_a_reference_that_moves_and_computes_nothing_has_no_roofline() -> None:
-    nothing = ROOFLINE.model_copy(update={"least_bytes": 0, "memory_ms": 0.0})
-
-    text = reference_text(samples.REFERENCE.model_copy(update={"roofline": nothing}))
-
-    assert "no roofline is known" in text
-
-
-def test_what_the_judge_found_odd_in_the_problem_is_told() -> None:
-    odd = samples.REFERENCE.model_copy(update={"warnings": ("the problem is degenerate",)})
-
-    assert reference_text(odd).endswith("\n- note: the problem is degenerate")
-
-
-def test_the_reference_tells_where_its_time_goes() -> None:
-    text = reference_text(samples.REFERENCE.model_copy(update={"profile": PROFILE}))
-
-    assert [
-        "- eager's bottleneck: launch-bound: in 60% of the call no kernel ran, 3 kernels a call",
-        "- achieved: 30 GB/s (1%), no kernel in 60% of the call, 75% of kernel time in custom kernels",
-        "  - 75% scale_kernel: 4096 blocks of 256 threads, 40 registers, occupancy 90%",
-        "  - 25% aten::zeros (Memset), 2 times",
-    ] == text.splitlines()[-4:]
 
 
 def test_the_selected_node_is_told_with_its_profile_and_other_attempts_without() -> None:

@@ -113,7 +113,7 @@ def test_a_flag_takes_no_value_in_help(stark: Stark) -> None:
         ("optimize problem.py --model exec:cat --language basic", "error: There is no language"),
         ("optimize problem.py --model exec:cat --dollars -1", "error: --dollars is -1.0"),
         ("evaluate problem.py nope.py", "error: there is no file nope.py"),
-        ("evaluate problem.py problem.py", "is a candidate of no language"),
+        ("evaluate problem.py problem.py", "problem.py: The file does not define a class ModelNew"),
         ("show", "error: there are no runs yet"),
         ("worker nowhere", "error: nowhere has no requests"),
     ],

@@ -9,8 +9,11 @@ from cli_samples import Stark
 from stark.cli import doctor
 from stark.evaluator.candidate.sandbox.layers import LAYERS
 from stark.languages import Language
+from stark.models import Way
 
 TORCH = doctor.Torch("2.13.0", None, [])
+HOSTED = Way(name="made-up", form="made-up:NAME", kind="hosted", ready=False, detail="no key")
+COMMAND = Way(name="exec", form="exec:COMMAND", kind="command", ready=True, detail="any command")
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +30,51 @@ def test_keys_are_told_and_never_printed(stark: Stark, monkeypatch: pytest.Monke
     assert "the-secret" not in ended.out + ended.err
 
 
+def test_without_a_model_it_is_not_ready_to_optimize(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "ways", lambda: [HOSTED, COMMAND])
+
+    ended = stark("doctor")
+
+    assert 0 == ended.code  # `stark evaluate` needs none
+    assert "Ready to optimize" not in ended.out
+    for advice in ("No model yet", "set the key", "start a local server", "--model exec:COMMAND"):
+        assert advice in ended.out
+
+
+def test_models_that_can_be_used_are_listed(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = HOSTED.model_copy(update={"ready": True, "detail": "a server listens"})
+    monkeypatch.setattr(doctor, "ways", lambda: [HOSTED, ready, COMMAND])
+
+    ended = stark("doctor")
+
+    assert "Ready to optimize with made-up:NAME, exec:COMMAND" in ended.out
+    assert ["made-up:NAME", "exec:COMMAND"] == stark("doctor", "--json").document["models"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("exec:cat", "Ready to optimize (`stark optimize`) with exec:cat."),
+        ("gpt", "`stark optimize` cannot use a configured model"),
+    ],
+)
+def test_a_configured_model_is_checked(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, spec: str, said: str
+) -> None:
+    monkeypatch.setenv("STARK_MODEL", spec)
+
+    assert said in stark("doctor").out
+
+
 def test_one_of_a_thing_is_no_plural(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _: {0})
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert "1 core" == findings["cpu"]["said"]
-    assert findings["store"]["said"].endswith(", 0 runs")
+    assert "1 core" == findings["cpu"]["detail"]
+    assert findings["store"]["detail"].endswith(", 0 runs")
 
 
 def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +85,8 @@ def test_without_torch_nothing_works(stark: Stark, monkeypatch: pytest.MonkeyPat
     assert 2 == ended.code
     assert [] == ended.document["usable"]
     findings = {finding["name"]: finding for finding in ended.document["findings"]}
-    assert "wrong" == findings["torch"]["mark"]
-    assert "no device" not in findings["cpp"]["said"]
+    assert "broken" == findings["torch"]["mark"]
+    assert "no device" not in findings["cpp"]["detail"]
 
 
 def test_a_language_without_its_device_is_no_fault(
@@ -55,18 +96,18 @@ def test_a_language_without_its_device_is_no_fault(
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert ("absent", "there is no device of kind cuda") == (
+    assert ("missing", "there is no device of kind cuda") == (
         findings["triton"]["mark"],
-        findings["triton"]["said"],
+        findings["triton"]["detail"],
     )
-    assert "wrong" == findings["cpp"]["mark"]
+    assert "broken" == findings["cpp"]["mark"]
 
 
 def test_a_store_that_cannot_be_written_is_named(stark: Stark) -> None:
     ended = stark("doctor", "--json", "--store", "sqlite:////proc/stark.db")
 
     findings = ended.document["findings"]
-    assert "wrong" == next(f["mark"] for f in findings if f["name"] == "store")
+    assert "broken" == next(f["mark"] for f in findings if f["name"] == "store")
     assert (2, False) == (ended.code, ended.document["ready"])
 
 
@@ -78,9 +119,9 @@ def test_every_layer_of_the_sandbox_is_tried(stark: Stark, monkeypatch: pytest.M
     assert [*LAYERS, "gaps"] == [finding["name"] for finding in found]
     by_name = {finding["name"]: finding for finding in found}
     assert "ok" == by_name["limits"]["mark"]
-    assert "absent" == by_name["landlock"]["mark"]
-    assert by_name["landlock"]["said"].startswith("left out by STARK_SANDBOX_WITHOUT; boot Linux")
-    assert "read your files and what other candidates left" in by_name["gaps"]["said"]
+    assert "missing" == by_name["landlock"]["mark"]
+    assert by_name["landlock"]["detail"].startswith("left out by STARK_SANDBOX_WITHOUT; boot Linux")
+    assert "read your files and what other candidates left" in by_name["gaps"]["detail"]
 
 
 def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +129,8 @@ def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.Monke
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert "wrong" == findings["layers"]["mark"]
-    assert findings["layers"]["said"].startswith("STARK_SANDBOX_WITHOUT names firewall")
+    assert "broken" == findings["layers"]["mark"]
+    assert findings["layers"]["detail"].startswith("STARK_SANDBOX_WITHOUT names firewall")
 
 
 def test_the_folder_of_builds_is_named_with_its_size(
@@ -102,7 +143,9 @@ def test_the_folder_of_builds_is_named_with_its_size(
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert findings["builds"]["said"].startswith(f"{tmp_path}, 1.23 GB of at most 5 GB in 1 build;")
+    assert findings["builds"]["detail"].startswith(
+        f"{tmp_path}, 1.23 GB of at most 5 GB in 1 build;"
+    )
 
 
 def test_a_bound_of_builds_that_is_none_is_told(
@@ -112,7 +155,7 @@ def test_a_bound_of_builds_that_is_none_is_told(
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert "wrong" == findings["builds"]["mark"]
+    assert "broken" == findings["builds"]["mark"]
 
 
 @pytest.mark.parametrize(
@@ -132,20 +175,23 @@ def test_what_keeps_everything_from_running_is_not_ready(
     ended = stark("doctor")
 
     assert 2 == ended.code
-    assert f"Nothing can run here yet; for kernels in cpp mend {name}." in ended.out
-    assert "Ready" not in ended.out
+    assert f"Nothing can run here yet; fix {name} for kernels in cpp." in ended.out
+    assert "Ready" not in ended.out and "optimize" not in ended.out
 
 
 def test_a_language_that_lacks_its_tool_leaves_the_others_ready(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lacking = doctor.Finding("languages", "triton", "wrong", "This machine lacks Triton.")
+    lacking = doctor.Finding("languages", "triton", "broken", "This machine lacks Triton.")
     monkeypatch.setattr(doctor, "_languages", lambda _: (["cpp"], [lacking]))
 
     ended = stark("doctor")
 
     assert 0 == ended.code
-    assert "Ready for kernels in cpp; what is marked ✗ does not work." in ended.out
+    assert (
+        "Ready to judge kernels in cpp (`stark evaluate`); what is marked ✗ does not work."
+        in ended.out
+    )
 
 
 def test_a_folder_of_builds_that_cannot_be_written_says_what_to_set(
@@ -155,9 +201,9 @@ def test_a_folder_of_builds_that_cannot_be_written_says_what_to_set(
 
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
-    assert "wrong" == findings["builds"]["mark"]
-    assert "/proc/nowhere cannot be written" in findings["builds"]["said"]
-    assert "set STARK_CACHE to a folder that can" in findings["builds"]["said"]
+    assert "broken" == findings["builds"]["mark"]
+    assert "/proc/nowhere cannot be written" in findings["builds"]["detail"]
+    assert "set STARK_CACHE to a folder that can" in findings["builds"]["detail"]
 
 
 def test_nvidias_tools_are_looked_for_where_there_is_a_gpu(
@@ -170,9 +216,9 @@ def test_nvidias_tools_are_looked_for_where_there_is_a_gpu(
     monkeypatch.setattr(os, "getuid", lambda: 1000)
 
     counters, sanitizer = doctor._tools(gpu)
-    assert ("ok", "/cuda/bin/ncu, for --counters") == (counters.mark, counters.said)
-    assert "absent" == sanitizer.mark and "--sanitizer needs it" in sanitizer.said
+    assert ("ok", "/cuda/bin/ncu, for --counters") == (counters.mark, counters.detail)
+    assert "missing" == sanitizer.mark and "--sanitizer needs it" in sanitizer.detail
     parameters.write_text("RmEnable: 1\nRmProfilingAdminOnly: 1\nRegistryDwords: \n")
     counters, _ = doctor._tools(gpu)
-    assert "absent" == counters.mark and "NVreg_RestrictProfilingToAdminUsers=0" in counters.said
+    assert "missing" == counters.mark and "NVreg_RestrictProfilingToAdminUsers=0" in counters.detail
     assert [] == list(doctor._tools(doctor.Torch("2.13.0", None, [])))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from cli_samples import BETTER, BROKEN, GOOD, Stark, candidate_source, verdict
@@ -10,7 +11,7 @@ from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Evaluation
 from stark.languages import LANGUAGES
 from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from stark.testing.nodes import CPU, correct, measurement
 
 
 @pytest.fixture(autouse=True)
@@ -111,17 +112,141 @@ def test_of_several_languages_it_is_the_one_that_the_device_can_run(
     assert ["cpp"] == [candidate.language for candidate in on_cpu.promoted]
 
 
-def test_a_language_that_the_judges_device_cannot_run_is_refused(
+def test_a_language_that_the_judges_device_cannot_run_is_unusable(
     stark: Stark, executor: FakeExecutor
 ) -> None:
     ended = stark("evaluate", "problem.py", "broken.py", "--language", "cuda")
 
-    assert (2, []) == (ended.code, executor.promoted)
-    assert (
-        f"error: broken.py is a candidate in cuda, which the judge's {CPU.name} cannot run; "
-        "choose another judge with --executor, or judge candidates in cpp\n"
-    ) == ended.err
+    assert (1, []) == (ended.code, executor.promoted)
+    assert f"written in cuda, which the judge's device ({CPU.name}) cannot run" in ended.out
     assert executor.closed
+
+
+def test_a_language_that_does_not_exist_is_refused(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark("evaluate", "problem.py", "broken.py", "--language", "rust")
+
+    assert 2 == ended.code
+    assert "choose one of cpp, triton, cuda" in ended.err
+
+
+def test_bad_files_in_a_folder_do_not_block_the_others(
+    stark: Stark, executor: FakeExecutor, workplace: Path
+) -> None:
+    (workplace / "kernels" / "empty.py").write_text("")
+    (workplace / "kernels" / "latin.py").write_bytes(b"# caf\xe9")
+    (workplace / "kernels" / "plain.py").write_text("class ModelNew: ...")
+
+    ended = stark("evaluate", "problem.py", "kernels", "--json")
+
+    found = {Path(c["file"]).name: c for c in ended.document["candidates"]}
+    statuses = {name: candidate["status"] for name, candidate in found.items()}
+    assert {
+        "a.py": "correct",
+        "b.py": "correct",
+        "empty.py": "unusable",
+        "latin.py": "unusable",
+        "plain.py": "unusable",
+    } == statuses
+    assert (1, 2) == (ended.code, len(executor.promoted))
+    no_model = "The file does not define a class ModelNew at its top level."
+    assert no_model == found["empty.py"]["evidence"]
+    assert "cannot be read as UTF-8 text" in found["latin.py"]["evidence"]
+    assert "not written in a supported kernel language" in found["plain.py"]["evidence"]
+    assert None is found["plain.py"]["language"]
+
+
+def test_a_file_that_does_not_exist_is_an_error(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark("evaluate", "problem.py", "kernels", "missing.py")
+
+    assert (2, "error: there is no file missing.py\n") == (ended.code, ended.err)
+
+
+# A required speedup.
+
+
+@pytest.mark.parametrize(("least", "code"), [("2.0", 0), ("2.1", 1)])
+def test_a_required_speedup_counts_the_lower_end(
+    stark: Stark, executor: FakeExecutor, least: str, code: int
+) -> None:
+    ended = stark("evaluate", "problem.py", "kernels", "--min-speedup", least)
+
+    assert code == ended.code
+    short = "kernels/a.py: 2.00x vs eager [2.00, 2.00]: the lower end is below the required 2.1x"
+    assert (code == 1) == (short in ended.out)
+    assert "kernels/b.py: 4.00x" not in ended.out
+
+
+def test_a_speedup_over_torch_compile_can_be_required(stark: Stark, executor: FakeExecutor) -> None:
+    against = ("--min-speedup", "2", "--against", "compile")
+
+    ended = stark("evaluate", "problem.py", "kernels", *against)
+
+    assert 1 == ended.code
+    assert "vs compile" in ended.out and "3.20x" in ended.out
+    assert "a.py: 1.60x vs compile [1.60, 1.60]: the lower end is below" in ended.out
+
+
+def test_what_was_not_measured_is_not_fast_enough(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only_eager = correct(0.5).model_copy(update={"references": {"eager": measurement(1.0)}})
+    executor = FakeExecutor(lambda _: only_eager, device=CPU)
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: executor)
+    against = ("--min-speedup", "1", "--against", "compile")
+
+    ended = stark("evaluate", "problem.py", "kernels", *against)
+
+    assert 1 == ended.code
+    assert "compile was not measured" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (("--against", "triton"), "--against is 'triton'; use eager or compile"),
+        (
+            ("--min-speedup", "1", "--against", "compile", "--effort", "search"),
+            "--effort search does not time torch.compile",
+        ),
+        (("--junit", "nowhere/report.xml"), "--junit cannot write nowhere/report.xml"),
+    ],
+)
+def test_demands_that_cannot_be_met_are_refused(
+    stark: Stark, executor: FakeExecutor, options: tuple[str, ...], fault: str
+) -> None:
+    ended = stark("evaluate", "problem.py", "kernels", *options)
+
+    assert 2 == ended.code
+    assert fault in ended.err
+
+
+def test_a_report_for_ci_is_written(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
+    ended = stark("evaluate", "problem.py", "kernels", "broken.py", "--junit", "report.xml")
+
+    assert 1 == ended.code
+    suite = ElementTree.parse(workplace / "report.xml").getroot()
+    assert ("3", "1") == (suite.get("tests"), suite.get("failures"))
+
+
+def test_a_notice_is_a_line_where_there_is_no_terminal(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*arguments: object) -> FakeExecutor:
+        on_notice = arguments[-1]
+        assert callable(on_notice)
+
+        def waited(candidate: Candidate) -> Evaluation:
+            on_notice("waiting for another judge on cpu")
+            on_notice("")
+            return verdict(candidate)
+
+        return FakeExecutor(waited, device=CPU)
+
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", opened)
+
+    ended = stark("evaluate", "problem.py", "broken.py")
+
+    assert "waiting for another judge on cpu" == ended.out.splitlines()[0]
 
 
 def test_an_effort_that_there_is_not(stark: Stark) -> None:

@@ -4,15 +4,18 @@ import pytest
 
 from stark.core.plan import Plan
 from stark.core.standing import Standing
-from stark.core.usage import Usage
+from stark.core.usage import Spent
 from stark.explain.run import idea, plan_name, price, standing_lines, tokens
 from stark.testing.nodes import working
 
 
-def test_what_is_unknown_is_said_to_be_unknown() -> None:
-    unknown = Usage(calls=1, input_tokens=None, output_tokens=3, dollars=None)
+def test_unknown_prices_and_estimates_are_marked() -> None:
+    known = Spent(calls=1, input_tokens=1200, dollars=0.5)
+    unknown = Spent(calls=1, output_tokens=3, estimated_calls=1, unpriced_calls=1)
 
-    assert ("price unknown", "tokens unknown") == (price(unknown), tokens(unknown))
+    assert ("$0.50", "1,200 tokens") == (price(known), tokens(known))
+    assert ("price unknown", "~3 tokens") == (price(unknown), tokens(unknown))
+    assert "$0.50 + ?" == price(known + unknown)
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_missing_key_is_refused_with_its_variables(provider: str) -> None:
 def test_a_damaged_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-séc\nret")
 
-    with pytest.raises(ModelRefused, match="OPENAI_API_KEY holds characters") as raised:
+    with pytest.raises(ModelRefused, match="OPENAI_API_KEY contains characters") as raised:
         open_model("openai:gpt-5")
 
     assert "ret" not in str(raised.value)

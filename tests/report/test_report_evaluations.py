@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from report_samples import CANDIDATE, reference
 from rich.console import Console
 
 from stark.core.candidate import Candidate
+from stark.core.evaluation import Correct
 from stark.core.problem import Problem
+from stark.evaluating import Judged
 from stark.report.document import evaluation_summary
-from stark.report.evaluations import Judged, judged_text
-from stark.testing.nodes import PROFILE, correct, failure
+from stark.report.evaluations import judged_text
+from stark.testing.nodes import PROFILE, correct, failure, measurement
 
 PROFILED = correct(0.5).model_copy(update={"profile": PROFILE})
 
 
 def judged(*names: str) -> str:
     candidate = Candidate(language="cpp", source=CANDIDATE)
-    files = [Judged(name, candidate, PROFILED) for name in names]
-    console = Console(width=200, markup=False)
-    with console.capture() as capture:
-        console.print(judged_text(Problem(name="linear", source=""), reference(), files))
-    return capture.get()
+    return table_of(Judged(file=name, candidate=candidate, evaluation=PROFILED) for name in names)
 
 
 def test_a_single_file_is_told_with_its_whole_profile() -> None:
@@ -43,3 +43,35 @@ def test_programs_get_the_bottleneck_by_its_kind() -> None:
     assert "latency" == summary["bottleneck"]["kind"]
     assert evaluation_summary(correct(0.5))["bottleneck"] is None
     assert evaluation_summary(failure("incorrect"))["bottleneck"] is None
+
+
+def test_an_interval_too_wide_to_rank_by_is_called_too_noisy() -> None:
+    doubtful = measurement(0.5).model_copy(update={"resolution_ms": 0.4})
+    noisy = PROFILED.model_copy(update={"candidate": doubtful})
+    assert noisy.speedup_vs("eager").too_noisy
+
+    assert "too noisy" in table(noisy)
+    assert "2.00x [2.00, 2.00]" in table(PROFILED)
+
+
+def test_torch_compile_has_a_column_where_it_was_timed() -> None:
+    eager_only = {"eager": PROFILED.references["eager"]}
+    without = PROFILED.model_copy(update={"references": eager_only})
+
+    assert "vs compile" not in table(without)
+    assert "1.60x [1.60, 1.60]" in table(PROFILED)
+    assert "not measured" in table(PROFILED, without)
+
+
+def table(*evaluations: Correct) -> str:
+    candidate = Candidate(language="cpp", source=CANDIDATE)
+    return table_of(
+        Judged(file="a.py", candidate=candidate, evaluation=each) for each in evaluations
+    )
+
+
+def table_of(files: Iterable[Judged]) -> str:
+    console = Console(width=200, markup=False)
+    with console.capture() as capture:
+        console.print(judged_text(Problem(name="linear", source=""), reference(), [*files]))
+    return capture.get()

@@ -13,15 +13,14 @@ from string import Template
 
 from stark.agents.window import ContextWindow
 from stark.core.call import Kept
-from stark.core.device import Device
 from stark.core.evaluation import Correct
 from stark.core.node import COMPILER, ROOT, Node
 from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
+from stark.explain.device import device_text
 from stark.explain.evaluation import evidence, explain
-from stark.explain.profile import profile_lines
 from stark.languages import Language
 from stark.languages.lessons import Lessons
 
@@ -74,54 +73,6 @@ def fill(name: str, facts: Mapping[str, str]) -> str:
 @lru_cache
 def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
-
-
-def device_text(device: Device) -> str:
-    """The device sheet."""
-    rates = ", ".join(f"{kind} {rate:.3g} TFLOP/s" for kind, rate in device.peak_tflop_s.items())
-    lines = [
-        f"{device.name} ({device.architecture}), {device.processors} "
-        + ("cores" if device.kind == "cpu" else "streaming multiprocessors"),
-        f"memory {device.memory_gb:g} GB, measured bandwidth {device.bandwidth_gb_s:.0f} GB/s (read plus written)",
-        f"last-level cache {device.last_level_cache_mb:.0f} MB",
-        f"measured peak of a matrix product: {rates}",
-    ]
-    if device.shared_memory_kb:
-        lines.append(f"shared memory per block at most {device.shared_memory_kb:.0f} KB")
-    if device.launch_us:
-        lines.append(f"launching a kernel from PyTorch costs about {device.launch_us:.1f} us")
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def reference_text(reference: Reference) -> str:
-    """How fast the reference is, how fast anything could be, and what the judge found odd in the problem."""
-    roofline = reference.roofline
-    latency = reference.eager.latency_ms
-    return "\n".join(
-        [
-            f"- eager PyTorch takes {latency:.4g} ms",
-            f"- least memory traffic {roofline.least_bytes / 1e6:.1f} MB: {roofline.memory_ms:.4g} ms at the measured bandwidth",
-            f"- {roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: "
-            f"{roofline.compute_ms:.4g} ms at the measured {roofline.arithmetic} peak",
-            f"- so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
-            f"{latency / roofline.floor_ms:.1f} times that"
-            if roofline.floor_ms
-            else "- no roofline is known",
-            *_profile_of(reference),
-            *(f"- note: {warning}" for warning in reference.warnings),
-        ]
-    )
-
-
-def _profile_of(reference: Reference) -> list[str]:
-    """Where eager's time goes, the steps as a list within the list."""
-    if reference.profiled is None:
-        return []
-    first, *lines = profile_lines(reference.profiled)
-    return [
-        f"- eager's {first}",
-        *(f"  {line}" if line.startswith("- ") else f"- {line}" for line in lines),
-    ]
 
 
 def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> str:

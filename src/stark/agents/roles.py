@@ -19,7 +19,6 @@ from stark.agents.briefing import (
     history_text,
     leaders_text,
     plan_text,
-    reference_text,
     start_text,
 )
 from stark.agents.fitting import Write, fitted
@@ -28,6 +27,7 @@ from stark.core.call import Fit, Message, Reply
 from stark.core.errors import ReplyError
 from stark.core.node import Node
 from stark.core.plan import Edit, Plan
+from stark.explain.device import reference_text
 
 Ask = Callable[[str, tuple[Message, ...], Fit], Awaitable[Reply]]
 """Asks the model of a role; how the prompt was fitted is for whoever keeps it."""

@@ -1,119 +1,206 @@
-"""`stark evaluate`: files that someone wrote, judged as a run's candidates are."""
+"""`stark evaluate`: judges candidate files, prints a table, and checks a required speedup for CI."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
+from rich.console import Console
 from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.requests import limits
 from stark.cli.settings import Settings
-from stark.core.candidate import Candidate
-from stark.core.device import Device
+from stark.configuration import limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
 from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors import open_executor
-from stark.explain.numbers import counted
-from stark.languages import LANGUAGES, Language, language
+from stark.evaluating import (
+    Judged,
+    Written,
+    evaluate_candidates,
+    fault_of,
+    read_candidate,
+    shortfall,
+)
+from stark.evaluator.executors import Executor, open_executor
+from stark.explain.numbers import counted, duration
+from stark.languages import language
+from stark.options import checked_options
 from stark.problems import load
 from stark.report.document import evaluation_summary
-from stark.report.evaluations import Judged, judged_text
+from stark.report.evaluations import judged_text
+from stark.report.junit import junit_xml
+
+REFERENCES: dict[str, tuple[Effort, ...]] = {
+    "eager": ("search", "promote"),
+    "compile": ("promote",),
+}
+"""What a speedup can be required against, and the efforts that measure it."""
 
 
-class Written(NamedTuple):
-    """A file that was read, and the languages that it may be in."""
+class Demand(NamedTuple):
+    """What CI asks for beyond correctness."""
 
-    path: Path
-    source: str
-    languages: list[Language]
+    speedup: float | None = None
+    """The least speedup of every candidate; None requires none."""
+
+    against: str = "eager"
+    junit: Path | None = None
+    """Where to write a JUnit report."""
 
 
 def evaluate(
     problem_spec: str,
     paths: Sequence[Path],
     settings: Settings,
-    tools: Tools,
     effort: str,
+    demand: Demand,
     as_json: bool,
 ) -> int:
-    """Judge every file; returns 0 if all are correct."""
-    chosen = _effort(effort)
-    if tools.sanitizer and chosen == "search":
-        raise UsageError(
-            "--sanitizer is the last gate of --effort promote; leave out one of the two"
-        )
+    """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
+    chosen, asked = _effort(effort), checked_options(settings.options)
+    limits, tools = limits_and_tools(asked)
+    _check(tools, chosen, demand)
+    if asked.language is not None:
+        language(asked.language)
     problem = load(problem_spec, settings.kernelbench)
-    written = [_written(path, settings) for path in _files(paths)]
-    reference, judged = run_interruptibly(
-        _judge(problem, written, settings, tools, chosen, as_json)
+    written = [read_candidate(path, asked.language) for path in _files(paths)]
+    _refuse_without_candidates(written)
+    progress = _Progress(
+        consoles.progress(as_json),
+        f"judging {counted(len(written), 'candidate')} for {problem.name}",
     )
+    executor = open_executor(asked.executor, limits, tools, progress.notify)
+    reference, judged = run_interruptibly(_judge(problem, written, executor, chosen, progress))
+    missed = _missed(judged, demand)
+    if demand.junit is not None:
+        _write(demand.junit, junit_xml(problem, judged, missed))
     if as_json:
-        consoles.print_json(
-            {
-                "problem": problem.name,
-                "reference": reference.model_dump(mode="json"),
-                "candidates": [
-                    {
-                        "file": each.file,
-                        "language": each.candidate.language,
-                        **evaluation_summary(each.evaluation),
-                        "evaluation": each.evaluation.model_dump(mode="json"),
-                    }
-                    for each in judged
-                ],
-            }
-        )
+        consoles.print_json(_document(problem, reference, judged, missed))
     else:
-        consoles.results().print(judged_text(problem, reference, judged))
-        held = [each.evaluation.sandbox for each in judged if each.evaluation.sandbox]
-        if held:
-            consoles.results().print(_confined(held), soft_wrap=True)
-    return 0 if all(each.evaluation.status == "correct" for each in judged) else 1
+        _print(problem, reference, judged, missed)
+    return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
 
 
 async def _judge(
     problem: Problem,
     written: Sequence[Written],
-    settings: Settings,
-    tools: Tools,
+    executor: Executor,
     effort: Effort,
-    as_json: bool,
+    progress: _Progress,
 ) -> tuple[Reference, list[Judged]]:
-    """The reference, then all candidates at once: the executor keeps their order on each device."""
-    console = consoles.progress(as_json)
-    executor = open_executor(settings.executor, limits(settings), tools)
+    """Judge all files at once and close the executor, which keeps their order on each device."""
 
-    async def judge(path: Path, candidate: Candidate) -> Judged:
-        evaluation = await executor.evaluate(problem, candidate, effort)
-        if len(written) > 1 and not console.is_terminal:
-            console.print(Text(f"{path}: {evaluation.status}"), soft_wrap=True)
-        return Judged(str(path), candidate, evaluation)
+    def on_reference(reference: Reference) -> None:
+        for warning in reference.warnings:
+            progress.print(Text(warning, "yellow"))
+
+    def on_judged(judged: Judged) -> None:
+        if len(written) > 1 and not progress.animated:
+            progress.print(Text(f"{judged.file}: {judged.evaluation.status}"))
 
     try:
-        with console.status(f"judging {counted(len(written), 'candidate')} for {problem.name}"):
-            reference = await executor.describe(problem)
-            candidates = [_candidate(each, reference.device) for each in written]
-            for warning in reference.warnings:
-                console.print(Text(warning, "yellow"), soft_wrap=True)
-            asked = (judge(each.path, c) for each, c in zip(written, candidates, strict=True))
-            judged = await asyncio.gather(*asked)
+        with progress.shown():
+            return await evaluate_candidates(
+                problem, written, executor, effort, on_judged, on_reference
+            )
     finally:
         await executor.close()
-    return reference, judged
 
 
-def _confined(held: Sequence[tuple[str, ...]]) -> Text:
-    """The layers around every program that ran; what they leave open is among the warnings."""
-    common = [layer for layer in held[0] if all(layer in layers for layers in held)]
-    return Text(f"sandbox: {', '.join(common)}", "dim")
+class _Progress:
+    """A spinner with the work beside it, or with what it waits for; without a terminal, lines."""
+
+    def __init__(self, console: Console, work: str) -> None:
+        self._console, self._work = console, work
+        self._notice, self._since = "", 0.0
+        self.animated = console.is_terminal and not console.is_dumb_terminal
+
+    def shown(self) -> AbstractContextManager[object]:
+        """Show the spinner, which renders this object anew several times a second."""
+        return self._console.status(self)
+
+    def print(self, text: Text) -> None:
+        """Print a line above the spinner."""
+        self._console.print(text, soft_wrap=True)
+
+    def notify(self, notice: str) -> None:
+        """Show a notice until the next one; an empty one shows the work again."""
+        self._notice, self._since = notice, time.monotonic()
+        if notice and not self.animated:
+            self.print(Text(notice))
+
+    def __rich__(self) -> Text:
+        if not self._notice:
+            return Text(self._work)
+        return Text(f"{self._notice} ({duration(time.monotonic() - self._since)})")
+
+
+def _missed(judged: Iterable[Judged], demand: Demand) -> dict[str, str]:
+    """How files miss the demanded speedup, by file."""
+    if demand.speedup is None:
+        return {}
+    found = ((j.file, shortfall(j.evaluation, demand.speedup, demand.against)) for j in judged)
+    return {file: fault for file, fault in found if fault is not None}
+
+
+def _document(
+    problem: Problem, reference: Reference, judged: Sequence[Judged], missed: dict[str, str]
+) -> dict[str, Any]:
+    return {
+        "problem": problem.name,
+        "reference": reference.model_dump(mode="json"),
+        "candidates": [
+            {
+                "file": each.file,
+                "language": each.candidate and each.candidate.language,
+                **evaluation_summary(each.evaluation),
+                "shortfall": missed.get(each.file),
+                "evaluation": each.evaluation.model_dump(mode="json"),
+            }
+            for each in judged
+        ],
+    }
+
+
+def _print(
+    problem: Problem, reference: Reference, judged: Sequence[Judged], missed: dict[str, str]
+) -> None:
+    console = consoles.results()
+    console.print(judged_text(problem, reference, judged))
+    for file, fault in missed.items():
+        console.print(Text(f"{file}: {fault}", "red"), soft_wrap=True)
+    sandboxes = [each.evaluation.sandbox for each in judged if each.evaluation.sandbox]
+    if sandboxes:
+        common = [layer for layer in sandboxes[0] if all(layer in one for one in sandboxes)]
+        console.print(Text(f"sandbox: {', '.join(common)}", "dim"), soft_wrap=True)
+
+
+def _check(tools: Tools, effort: Effort, demand: Demand) -> None:
+    """Raises UsageError for options that exclude each other."""
+    if tools.sanitizer and effort == "search":
+        raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
+    if demand.junit is not None and not demand.junit.absolute().parent.is_dir():
+        raise UsageError(f"--junit cannot write {demand.junit}: its folder does not exist")
+    if demand.against not in REFERENCES:
+        raise UsageError(f"--against is {demand.against!r}; use {' or '.join(REFERENCES)}")
+    if demand.speedup is not None and effort not in REFERENCES[demand.against]:
+        raise UsageError(
+            f"--effort {effort} does not time torch.compile; leave it out to use --against compile"
+        )
+
+
+def _refuse_without_candidates(written: Sequence[Written]) -> None:
+    """Raises UsageError if no file is a candidate, so that no judge is started for nothing."""
+    faults = {each.file: fault_of(each) for each in written}
+    if all(fault is not None for fault in faults.values()):
+        raise UsageError("; ".join(f"{file}: {fault}" for file, fault in faults.items()))
 
 
 def _effort(asked: str) -> Effort:
@@ -125,11 +212,11 @@ def _effort(asked: str) -> Effort:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and those in the folders named. Raises UsageError for one that is not there."""
+    """The files named, and those in the folders named. Raises UsageError for a path that does not exist."""
     try:
         return list(dict.fromkeys(file for path in paths for file in _files_at(path)))
-    except OSError as error:  # no right to look there, a name too long
-        raise UsageError(f"{error.filename} cannot be looked for: {error.strerror}") from error
+    except OSError as error:  # no permission, or a name that is too long
+        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _files_at(path: Path) -> list[Path]:
@@ -143,36 +230,8 @@ def _files_at(path: Path) -> list[Path]:
     return inside
 
 
-def _written(path: Path, settings: Settings) -> Written:
+def _write(path: Path, text: str) -> None:
     try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    return Written(path, source, _languages_of(path, source, settings))
-
-
-def _languages_of(path: Path, source: str, settings: Settings) -> list[Language]:
-    """The one that was asked for, else all that take this source."""
-    if settings.language is not None:
-        return [language(settings.language)]
-    faults = {name: entry.check(source) for name, entry in LANGUAGES.items()}
-    fitting = [LANGUAGES[name] for name, fault in faults.items() if fault is None]
-    if fitting:
-        return fitting
-    reasons = "; ".join(f"{name}: {fault}" for name, fault in faults.items())
-    raise UsageError(
-        f"{path} is a candidate of no language, so name one with --language ({reasons})"
-    )
-
-
-def _candidate(written: Written, device: Device) -> Candidate:
-    """In the first of its languages that the judge's device can run: only the judge knows what it has."""
-    for entry in written.languages:
-        if device.kind in entry.device_kinds:
-            return Candidate(language=entry.name, source=written.source)
-    names = " or ".join(entry.name for entry in written.languages)
-    fitting = " or ".join(n for n, entry in LANGUAGES.items() if device.kind in entry.device_kinds)
-    raise UsageError(
-        f"{written.path} is a candidate in {names}, which the judge's {device.name} cannot run; "
-        f"choose another judge with --executor, or judge candidates in {fitting}"
-    )
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--junit cannot write {path}: {error.strerror}") from error

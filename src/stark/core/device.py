@@ -17,7 +17,7 @@ class Device(Frozen):
     """`sm_90` for a GPU; the instruction set for a CPU."""
 
     processors: int
-    """Streaming multiprocessors, or cores."""
+    """Streaming multiprocessors, or the cores that the judge may use."""
 
     memory_gb: float
     last_level_cache_mb: float
@@ -32,6 +32,21 @@ class Device(Frozen):
 
     launch_us: float | None = None
     """Measured cost of launching one empty kernel from PyTorch; a CPU has none."""
+
+    features: tuple[str, ...] = ()
+    """Instruction sets of a CPU that kernels profit from, such as `AVX-512 BF16`; empty for a GPU."""
+
+    l1_kb: float | None = None
+    """Data cache of one CPU core; None for a GPU, or if the system does not report it."""
+
+    l2_kb: float | None = None
+    """Second-level cache of one CPU core; None for a GPU, or if the system does not report it."""
+
+    threads: int | None = None
+    """Threads that OpenMP starts in a candidate on a CPU; None for a GPU."""
+
+    blas: str | None = None
+    """Libraries behind PyTorch's matrix products on a CPU, such as `MKL and oneDNN`; None for a GPU."""
 
     @property
     def launch_ms(self) -> float:

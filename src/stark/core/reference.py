@@ -35,6 +35,10 @@ class Reference(Frozen):
     profile: Profile | None = None
     """Which operators or kernels take the time; None if there was no usable profile."""
 
+    error_budgets: tuple[float | None, ...] = ()
+    """Largest relative RMS error that passes on the problem's own inputs, for each output; None for an output that
+    must be equal. Empty if unknown."""
+
     @property
     def profiled(self) -> Profiled | None:
         """The profile with its time and the device, from which its bottleneck follows."""

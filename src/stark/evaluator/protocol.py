@@ -1,7 +1,7 @@
 """The messages between an executor and a judge: one JSON object per line, over any byte stream.
 
 Knows no torch and no transport. An executor sends requests, a judge answers each by its `id`,
-in any order. The judge speaks first, with `Hello`.
+in any order. The judge speaks first, with `Hello`; only a `Notice` may come before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Raised with every change that an older judge or executor would misread."""
 
 
@@ -69,6 +69,14 @@ class Hello(Frozen):
     versions: dict[str, str]
     sandbox: dict[str, str | None] = Field(default={})
     """Every layer with None if it is active there, or with why it is not."""
+
+
+class Notice(Frozen):
+    """Something to show to the user while no answer arrives. Sent at any time, also before `Hello`."""
+
+    kind: Literal["notice"] = "notice"
+    text: str
+    """For example `waiting for another judge on cuda:0`. Empty when the last notice no longer applies."""
 
 
 class Greeting(BaseModel):
@@ -135,6 +143,7 @@ class JudgeFailed(Frozen):
 
 Answer = Annotated[
     Hello
+    | Notice
     | Described
     | Evaluated
     | Compiled

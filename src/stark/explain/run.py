@@ -9,14 +9,12 @@ from stark.core.evaluation import beats_roofline
 from stark.core.node import COMPILER, Node
 from stark.core.plan import Plan
 from stark.core.reference import Reference
-from stark.core.run import Run
+from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, Spent
+from stark.estimate import Estimate
 from stark.explain.evaluation import faster_than
 from stark.explain.numbers import counted, first_line, listed, milliseconds, without_markup
-
-RECORDED = "recorded:"
-"""Prefix of a model's name in a run whose replies come from a recording."""
 
 LONGEST_NAME = 60
 
@@ -61,11 +59,6 @@ def models_line(run: Run) -> str:
     return "; ".join(f"{model} ({', '.join(names)})" for model, names in roles.items())
 
 
-def is_replay(run: Run) -> bool:
-    """Whether the run's replies come from a recording."""
-    return any(entry.model.startswith(RECORDED) for entry in run.config.models.values())
-
-
 def replay_line(run: Run) -> str:
     """What is recorded in a replay, and what is live."""
     models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
@@ -89,11 +82,34 @@ def reference_line(reference: Reference) -> str:
     return f"{eager}; at best {milliseconds(roof.floor_ms)} ({roof.bound}-bound roofline)"
 
 
-def price(usage: Usage) -> str:
-    """Dollars, or that the price is unknown."""
-    return "price unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
+def dollars(spent: Spent) -> str:
+    """The price; `+ ?` where a part of it is unknown."""
+    if spent.unpriced_calls and not spent.dollars:
+        return "unknown"
+    return f"${spent.dollars:,.2f}{' + ?' if spent.unpriced_calls else ''}"
 
 
-def tokens(usage: Usage) -> str:
+def price(spent: Spent) -> str:
+    """The price in a sentence."""
+    found = dollars(spent)
+    return "price unknown" if found == "unknown" else found
+
+
+def token_count(count: int, spent: Spent) -> str:
+    """A number of tokens; `~` marks one that contains estimates."""
+    return f"{'~' if spent.estimated_calls else ''}{count:,}"
+
+
+def tokens(spent: Spent) -> str:
     """Input and output tokens together."""
-    return "tokens unknown" if usage.tokens is None else f"{usage.tokens:,} tokens"
+    return f"{token_count(spent.tokens, spent)} tokens"
+
+
+def estimate_line(expected: Estimate, budget: Budget) -> str:
+    """What a run may cost and how long it may take, before it starts."""
+    cost = "price unknown" if expected.dollars is None else f"${expected.dollars:.2f}"
+    limits = budget_line(budget)
+    return (
+        f"estimate for {counted(expected.attempts, 'attempt')}: {counted(expected.calls, 'model call')}, "
+        f"{expected.tokens / 1e6:.2g} M tokens without thinking, {cost}, {expected.minutes:.0f} minutes; limits: {limits}"
+    )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from stark.core.call import spent_by_role
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.explain.evaluation import explain
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import plan_name
-from stark.report.spending import roles_of
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
@@ -28,7 +28,7 @@ def run_document(view: RunView) -> Document:
         "reference": None if reference is None else reference.model_dump(mode="json"),
         "reference_latency_ms": None if reference is None else reference.eager.latency_ms,
         "attempts": list(map(attempt_document, sorted(view.nodes, key=lambda node: node.id))),
-        "ended": view.ended,
+        "ended": None if view.ended is None else view.ended.model_dump(mode="json"),
         "best": standing.best,
         "group": standing.group,
         "confirmed": standing.confirmed,
@@ -38,8 +38,8 @@ def run_document(view: RunView) -> Document:
         "correct": sum(node.works for node in view.nodes),
         "failures_taken_up": failures,
         "failures_repaired": repaired,
-        "usage": view.usage.model_dump(mode="json"),
-        "roles": [role.model_dump(mode="json") for role in view.roles],
+        "spent": view.spent.model_dump(mode="json"),
+        "roles": {role: spent.model_dump(mode="json") for role, spent in view.roles.items()},
     }
 
 
@@ -54,7 +54,6 @@ def attempt_document(node: Node) -> Document:
         "strategy": node.plan.strategy if node.plan else None,
         "duplicate_of": node.duplicate_of,
         **evaluation_summary(node.evaluation),
-        "usage": node.usage.model_dump(mode="json"),
     }
 
 
@@ -65,7 +64,9 @@ def node_document(view: RunView, node: Node) -> Document:
         **attempt_document(node),
         "node": node.model_dump(mode="json"),
         "calls": [call.model_dump(mode="json") for call in calls],
-        "roles": [role.model_dump(mode="json") for role in roles_of(calls)],
+        "roles": {
+            role: spent.model_dump(mode="json") for role, spent in spent_by_role(calls).items()
+        },
     }
 
 

@@ -1,18 +1,17 @@
-"""Judged files side by side: status, time, speedup and evidence."""
+"""The table that `stark evaluate` prints: status, time, speedups and evidence of each file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.candidate import Candidate
-from stark.core.evaluation import Correct, Evaluation
+from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.evaluating import Judged
 from stark.explain.evaluation import evidence, speedup_cell, status
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
@@ -22,16 +21,8 @@ from stark.report.tables import STATUS_STYLES
 EVIDENCE_LINES = 12
 
 
-class Judged(NamedTuple):
-    """A file and what the judge decided about it."""
-
-    file: str
-    candidate: Candidate
-    evaluation: Evaluation
-
-
 def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]) -> RenderableType:
-    """The reference, a table, and below it what binds each, and the evidence of whatever failed or was warned about."""
+    """The reference and a table, then the bottleneck of each kernel, the evidence of failures, and warnings."""
     head = Text.assemble(
         (problem.name, "bold"), f" on {reference.device.name}: {reference_line(reference)}"
     )
@@ -42,24 +33,27 @@ def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]
 
 
 def _table(judged: Sequence[Judged]) -> Table:
+    """Its column for torch.compile appears only if torch.compile was timed beside a candidate."""
+    names = ["eager", *(["compile"] if any(map(_has_compile, judged)) else [])]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("file", overflow="fold")
     for name in ("language", "status"):
         table.add_column(name, no_wrap=True)
-    for name in ("latency", "speedup vs eager [95 %]", "roofline", "seconds"):
+    speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
+    for name in ("latency", *speedups, "roofline", "seconds"):
         table.add_column(name, no_wrap=True, justify="right")
     for each in judged:
         evaluation = each.evaluation
-        numbers = ("", "", "")
+        numbers = [""] * (len(names) + 2)
         if isinstance(evaluation, Correct):
-            numbers = (
+            numbers = [
                 milliseconds(evaluation.latency_ms),
-                speedup_cell(evaluation.speedup_vs("eager")),
+                *(_speedup(evaluation, name) for name in names),
                 f"{evaluation.roofline_fraction:.0%}",
-            )
+            ]
         table.add_row(
             each.file,
-            each.candidate.language,
+            each.candidate.language if each.candidate else "",
             Text(status(evaluation), STATUS_STYLES[evaluation.status]),
             *numbers,
             f"{sum(evaluation.seconds.values()):.1f}",
@@ -67,8 +61,18 @@ def _table(judged: Sequence[Judged]) -> Table:
     return table
 
 
+def _has_compile(each: Judged) -> bool:
+    return isinstance(each.evaluation, Correct) and "compile" in each.evaluation.references
+
+
+def _speedup(correct: Correct, name: str) -> str:
+    if name not in correct.references:
+        return "not measured"
+    return speedup_cell(correct.speedup_vs(name))
+
+
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
-    """What each correct one spends its time on; of several only what binds them."""
+    """The profile of a single file, or the bottleneck of each of several."""
     for each in judged:
         profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
         if profiled is not None:
@@ -77,7 +81,7 @@ def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
 
 
 def _remarks(each: Judged) -> Text:
-    """The evidence of a failure, shortened, and all warnings; empty where there is neither."""
+    """The evidence of a failure, shortened, and all warnings."""
     text = Text()
     if not isinstance(each.evaluation, Correct):
         lines = evidence(each.evaluation).strip().splitlines()

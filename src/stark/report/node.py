@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.call import Call
+from stark.core.call import Call, spent_by_role
 from stark.core.errors import UsageError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
@@ -26,7 +26,7 @@ from stark.explain.evaluation import (
 from stark.explain.numbers import milliseconds, without_markup
 from stark.explain.profile import profile_lines
 from stark.explain.run import idea
-from stark.report.spending import fit_line, roles_of, spending
+from stark.report.spending import fit_line, spending
 from stark.report.tables import STATUS_STYLES, facts
 from stark.report.view import RunView
 
@@ -143,7 +143,7 @@ def _calls(calls: list[Call]) -> Iterator[RenderableType]:
         if call.fit is not None and (line := fit_line(call.fit)):
             table.add_row("", line)
     yield table
-    yield from spending(roles_of(calls))
+    yield from spending(spent_by_role(calls))
 
 
 def python(source: str) -> Syntax:

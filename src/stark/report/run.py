@@ -11,20 +11,20 @@ from rich.text import Text
 
 from stark.core.evaluation import STATUSES, Correct, beats_roofline
 from stark.core.standing import standing_of
-from stark.core.usage import RoleUsage
+from stark.core.usage import Spent
 from stark.explain.evaluation import checked, faster_than, speedup_cell
 from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
     budget_line,
+    dollars,
     idea,
-    is_replay,
     models_line,
     reference_line,
     replay_line,
     standing_lines,
 )
-from stark.report.spending import dollars, in_all, spending, thousands
+from stark.report.spending import spending, thousands
 from stark.report.tables import STATUS_STYLES, columns, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
@@ -43,14 +43,14 @@ def run_text(view: RunView, width: int) -> RenderableType:
     parts += _leaders(view)
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
-    ended = () if view.ended is None else (Text(f"ended: {view.ended}"),)
+    ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
     return Group(*parts, "", _counts(view), *_spent(view), *ended)
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:
     """The models' usage, and how many prompts were cut."""
-    if is_replay(view.run):
-        yield Text(f"{view.usage.calls} recorded replies; no model was asked and nothing paid")
+    if view.run.is_replay:
+        yield Text(f"{view.spent.calls} recorded replies; no model was asked and nothing paid")
         return
     if not view.roles:
         yield Text("no model was asked")
@@ -71,7 +71,7 @@ def header(view: RunView) -> RenderableType:
     config = run.config
     table.add_row("strategy", f"{config.strategy.name}, in {config.language}, seed {config.seed}")
     table.add_row("models", models_line(run))
-    if is_replay(run):
+    if run.is_replay:
         table.add_row("replay", replay_line(run))
     table.add_row("budget", budget_line(config.budget))
     if view.reference is None:
@@ -87,12 +87,10 @@ def header(view: RunView) -> RenderableType:
     return table
 
 
-def runs_table(
-    summaries: Iterable[RunSummary], spent: Mapping[str, tuple[RoleUsage, ...]]
-) -> Table:
-    """One line per run, newest first; `spent` is the usage by role, by run."""
-    totals = {run_id: total for run_id, roles in spent.items() if (total := in_all(roles))}
-    priced = any(total.dollars is not None for total in totals.values())
+def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:
+    """One line per run, newest first; `spent` is the usage by run and role."""
+    totals = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
+    priced = any(total.dollars or not total.unpriced_calls for total in totals.values())
     numbers = ("attempts", "correct", "best", "speedup", "tokens", *(["price"] if priced else []))
     table = columns("run", "begun", "strategy", "language", numbers=numbers)
     table.add_column("ended")
@@ -107,10 +105,10 @@ def runs_table(
             f"{each.attempts}/{each.budget_attempts}",
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
-            "" if each.speedup_vs_eager is None else f"{each.speedup_vs_eager:.2f}x",
-            "" if total is None else thousands(total.input + total.output),
+            "" if each.speedup is None else f"{each.speedup.ratio:.2f}x",
+            "" if total is None else thousands(total),
             *price,
-            each.ended_reason or Text("not yet", "yellow"),
+            each.ended.detail if each.ended else Text("not yet", "yellow"),
         )
     return table
 

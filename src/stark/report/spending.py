@@ -5,15 +5,15 @@ A number of tokens that no model reported is an estimate, marked by `~`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from stark.core.call import Call, Fit, Kept
-from stark.core.usage import BYTES_PER_TOKEN, RoleUsage, Tokens, by_role, role_usage
-from stark.explain.numbers import duration
+from stark.core.call import Fit, Kept
+from stark.core.usage import BYTES_PER_TOKEN, Spent
+from stark.explain.numbers import counted, duration
+from stark.explain.run import dollars, token_count
 from stark.report.tables import columns
 
 ESTIMATED = (
@@ -23,46 +23,26 @@ ESTIMATED = (
 _LEFT: dict[Kept, str] = {"outcome": "no source of", "line": "one line of", "nothing": "nothing of"}
 
 
-def roles_of(calls: Iterable[Call]) -> tuple[RoleUsage, ...]:
-    """The usage of these calls, by role."""
-    return by_role(
-        role_usage(call.role, call.reply.usage, call.asked_bytes, call.answered_bytes)
-        for call in calls
-    )
-
-
-def in_all(roles: Sequence[RoleUsage]) -> RoleUsage | None:
-    """The sum over all roles; None if there are none."""
-    whole = by_role(role.model_copy(update={"role": "all"}) for role in roles)
-    return whole[0] if whole else None
-
-
-def spending(roles: Sequence[RoleUsage]) -> Iterator[RenderableType]:
+def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
     """A table with a line per role and a total, and the meaning of its marks."""
-    yield _table(roles)
-    if any(role.input.estimated or role.output.estimated for role in roles):
-        yield Text(ESTIMATED, "dim")
-
-
-def _table(roles: Sequence[RoleUsage]) -> Table:
+    total = sum(roles.values(), Spent())
     table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
-    whole = in_all(roles)
-    for each in (*roles, whole) if whole and len(roles) > 1 else roles:
-        tokens = str(each.input), str(each.output)
-        table.add_row(each.role, f"{each.calls:,}", *tokens, dollars(each), duration(each.seconds))
-    return table
+    for role, spent in ({**roles, "all": total} if len(roles) > 1 else roles).items():
+        tokens = (token_count(count, spent) for count in (spent.input_tokens, spent.output_tokens))
+        table.add_row(role, f"{spent.calls:,}", *tokens, dollars(spent), duration(spent.seconds))
+    yield table
+    if total.estimated_calls:
+        yield Text(ESTIMATED, "dim")
+    if total.lost_calls:
+        lost = f"{counted(total.lost_calls, 'call')} in flight when the process was killed"
+        yield Text(f"{lost}: cost unknown, charged as reserved", "dim")
 
 
-def dollars(usage: RoleUsage) -> str:
-    """The price, or `unknown` if a part of it is."""
-    return "unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
-
-
-def thousands(tokens: Tokens) -> str:
+def thousands(spent: Spent) -> str:
     """A number of tokens for a narrow column, such as `~312k`."""
-    count = tokens.told + tokens.estimated
+    count = spent.tokens
     short = f"{count / 1000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"
-    return f"{'~' if tokens.estimated else ''}{short if count >= 1000 else count}"
+    return f"{'~' if spent.estimated_calls else ''}{short if count >= 1000 else count}"
 
 
 def fit_line(fit: Fit) -> str | None:

@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stark.core.call import Call
+from stark.core.call import Call, Lost, spent_by_role
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.reference import Reference
-from stark.core.run import Run
+from stark.core.run import Ended, Run
 from stark.core.standing import Standing, best_node, standing_of
-from stark.core.usage import RoleUsage, Usage
+from stark.core.usage import Spent
 from stark.recording import Recording
-from stark.report.spending import roles_of
 from stark.search.tree import Tree
 from stark.store import Store
 
@@ -36,7 +35,10 @@ class RunView:
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """The final check's evaluations, by attempt."""
 
-    ended: str | None = None
+    lost: tuple[Lost, ...] = ()
+    """Calls whose process was killed before the reply arrived."""
+
+    ended: Ended | None = None
     """Why it ended; None while it is running, and for a recording."""
 
     @classmethod
@@ -49,7 +51,8 @@ class RunView:
             tuple(store.nodes(run.id)),
             tuple(store.calls(run.id)),
             store.promotions(run.id),
-            store.ended_reason(run.id),
+            tuple(store.lost_calls(run.id)),
+            store.ended(run.id),
         )
 
     @classmethod
@@ -85,11 +88,11 @@ class RunView:
         return self.best if self.standing.confirmed else None
 
     @cached_property
-    def usage(self) -> Usage:
-        """Total model usage so far."""
-        return sum((call.reply.usage for call in self.calls), Usage())
+    def roles(self) -> dict[str, Spent]:
+        """The cost of the model calls so far, by role."""
+        return spent_by_role((*self.calls, *self.lost))
 
-    @cached_property
-    def roles(self) -> tuple[RoleUsage, ...]:
-        """The same by role, with estimates for calls that reported no tokens."""
-        return roles_of(self.calls)
+    @property
+    def spent(self) -> Spent:
+        """The cost of all model calls so far."""
+        return sum(self.roles.values(), Spent())

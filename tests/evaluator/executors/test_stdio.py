@@ -14,7 +14,9 @@ from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.evaluator.executors import open_executor, open_judges
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated
+from stark.evaluator.judge.building.cache import locks_below
+from stark.evaluator.judge.lock import DeviceLock
+from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated, Notice
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
 
 
@@ -156,6 +158,41 @@ async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.Monkey
     with pytest.raises(JudgeUnavailable, match="the end"):
         await executor.describe(PROBLEM)
     await executor.close()
+
+
+async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> None:
+    notice = Notice(text="waiting for another judge on cpu").model_dump_json()
+    judge = f"{sys.executable} -m stark.testing.judge {tmp_path / 'notes'}"
+    told: list[str] = []
+    executor = StdioExecutor([["sh", "-c", f"echo '{notice}'; exec {judge}"]])
+    executor.on_notice = told.append
+
+    await executor.describe(PROBLEM)
+    first = list(told)
+    await executor.close()
+
+    assert ["waiting for another judge on cpu"] == first
+    assert [*first, ""] == told  # a judge that ended waits for nothing
+
+
+async def test_a_judge_says_that_it_waits_for_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("STARK_CACHE", str(tmp_path))
+    told: list[str] = []
+    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
+
+    with DeviceLock(locks_below(tmp_path), "cpu").turn():
+        described = asyncio.create_task(executor.describe(PROBLEM))
+        while not told:
+            assert not described.done()
+            await asyncio.sleep(0.05)
+    await described
+    first = list(told)
+    await executor.close()
+
+    assert ["waiting for another judge on cpu", ""] == first
 
 
 async def test_a_command_that_does_not_exist() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stark.evaluator.judge import lock
 from stark.evaluator.judge.lock import MOST_OVERTAKEN, DeviceLock
 
 
@@ -95,3 +96,42 @@ def test_an_error_gives_the_device_back(tmp_path: Path) -> None:
 
     _hold(queue)
     assert ["held"] == queue.order
+
+
+def test_a_long_wait_for_another_judge_is_announced_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "ANNOUNCED_AFTER_S", 0.05)
+    announced: list[bool] = []
+    ours = DeviceLock(tmp_path, "device", announced.append)
+    other = DeviceLock(tmp_path, "device")
+
+    def wait() -> None:
+        with ours.turn("a"):
+            announced_at_last.extend(announced)
+
+    announced_at_last: list[bool] = []
+    thread = threading.Thread(target=wait)
+    with other.turn("b"):
+        thread.start()
+        deadline = time.monotonic() + 10
+        while not announced and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert [True] == announced
+    thread.join()
+
+    assert [True, False] == announced_at_last
+
+
+def test_a_short_wait_is_not_announced(tmp_path: Path) -> None:
+    announced: list[bool] = []
+    ours, other = DeviceLock(tmp_path, "device", announced.append), Queue(tmp_path)
+    thread = threading.Thread(target=lambda: _hold(other))
+
+    with ours.turn("a"):
+        thread.start()
+    with ours.turn("a"):
+        pass
+    thread.join()
+
+    assert [] == announced

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
-from stark.evaluator.executors.base import Executor
+from stark.evaluator.executors.base import Executor, RequestingExecutor
 from stark.evaluator.executors.command import command
 from stark.evaluator.executors.folder import in_folder, require_requests, serve_folder
 from stark.evaluator.executors.local import local
@@ -21,7 +21,7 @@ JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
 }
 """Those that start judges themselves, and so can judge for others."""
 
-EXECUTORS: dict[str, Callable[[str, Limits, Tools], Executor]] = {
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     **JUDGES,
     "folder": in_folder,
 }
@@ -38,11 +38,20 @@ __all__ = [
 
 
 def open_executor(
-    notation: str, limits: Limits | None = None, tools: Tools | None = None
+    notation: str,
+    limits: Limits | None = None,
+    tools: Tools | None = None,
+    on_notice: Callable[[str], None] | None = None,
 ) -> Executor:
-    """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError."""
+    """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError.
+
+    `on_notice` gets what to show to the user while no answer arrives (see `RequestingExecutor`).
+    """
     name, rest = _parts(notation)
-    return EXECUTORS[name](rest, limits or Limits(), tools or Tools())
+    executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
+    if on_notice is not None:
+        executor.on_notice = on_notice
+    return executor
 
 
 def open_judges(notation: str) -> StdioExecutor:

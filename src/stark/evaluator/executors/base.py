@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
@@ -54,6 +55,10 @@ class RequestingExecutor(ABC):
     """An executor that puts each question into a request; how that is answered is left to its kinds."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
+        self.on_notice: Callable[[str], None] = lambda _: None
+        """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
+        text when it no longer applies. Set it to show notices; they are ignored otherwise."""
+
         self._limits = limits or Limits()
         self._tools = tools or Tools()
 
@@ -87,6 +92,10 @@ class RequestingExecutor(ABC):
             raise CompilerRefused(answer.reason)
         assert isinstance(answer, Compiled)
         return answer.candidate
+
+    @abstractmethod
+    async def close(self) -> None:
+        """See `Executor.close`."""
 
     @abstractmethod
     async def _ask(self, request: AnyRequest) -> Answer:

@@ -14,7 +14,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
@@ -26,6 +26,7 @@ from stark.evaluator.protocol import (
     Greeting,
     Hello,
     JudgeFailed,
+    Notice,
     answer_adapter,
 )
 
@@ -41,7 +42,7 @@ CLOSE_S = 10.0
 class JudgeProcess:
     """A judge that was started with `start_judge`."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, on_notice: Callable[[str], None] = lambda _: None) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -49,6 +50,7 @@ class JudgeProcess:
         self.alive = True
         """Whether it may be asked; false as soon as it said that it failed, or ended."""
 
+        self._on_notice = on_notice
         self._process = process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
@@ -89,6 +91,8 @@ class JudgeProcess:
     async def greeted(self) -> None:
         """Read up to the judge's first message; what a login shell or a queue prints before it is kept for `what_it_said`."""
         while line := await self._out.readline():
+            if line.startswith(b'{"kind":"notice"') and self._notified(line):
+                continue
             if not line.startswith(b'{"kind":"hello"'):
                 self._printed.append(line.decode(errors="replace").rstrip())
                 continue
@@ -96,6 +100,13 @@ class JudgeProcess:
             self._answers = asyncio.create_task(self._read_answers())
             return
         raise JudgeDied("it ended before it was ready")
+
+    def _notified(self, line: bytes) -> bool:
+        """Whether a line that came before `Hello` is a notice, which is passed on."""
+        with contextlib.suppress(ValidationError):
+            self._on_notice(Notice.model_validate_json(line).text)
+            return True
+        return False
 
     async def close(self) -> None:
         """Close its input, which ends it, and make sure that it ended."""
@@ -131,12 +142,16 @@ class JudgeProcess:
                 answer = answer_adapter.validate_json(line)
                 if isinstance(answer, Hello):
                     continue
+                if isinstance(answer, Notice):
+                    self._on_notice(answer.text)
+                    continue
                 if isinstance(answer, JudgeFailed):
                     self.alive = False  # it is about to end, and must not get the next request
                 future = self._waiting.get(answer.id)
                 if future is not None and not future.done():
                     future.set_result(answer)
         self.alive = False
+        self._on_notice("")
         self._kill()
         await self._ended()
         await asyncio.wait([self._errors], timeout=1.0)
@@ -174,9 +189,11 @@ def _check_hello(line: bytes) -> None:
     raise JudgeDied(f"{fault}: install the same version of STARK on both sides")
 
 
-async def start_judge(command: Sequence[str]) -> JudgeProcess:
+async def start_judge(
+    command: Sequence[str], on_notice: Callable[[str], None] = lambda _: None
+) -> JudgeProcess:
     """A judge that is ready. Raises JudgeUnavailable with its own words when it does not get that far."""
-    judge = JudgeProcess(await _spawned(command))
+    judge = JudgeProcess(await _spawned(command), on_notice)
     try:
         await asyncio.wait_for(judge.greeted(), START_S)
     except (JudgeDied, TimeoutError) as error:

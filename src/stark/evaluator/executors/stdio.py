@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
@@ -68,8 +68,14 @@ class Turnstile:
 class Judge:
     """The judge behind one command: started when first asked, and started anew after a death."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(
+        self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None
+    ) -> None:
         self.command = list(command)
+        self.notice = ""
+        """What it waits for, if anything."""
+
+        self._on_notice = on_notice
         self.requests = 0
         """How many wait for an answer; those that wait for it to start are among them."""
 
@@ -110,6 +116,11 @@ class Judge:
         ready = problem in self._problems or (alive and problem in self._ready)
         return self.requests + (0.0 if ready else PREPARING)
 
+    def _notified(self, text: str) -> None:
+        if text != self.notice:
+            self.notice = text
+            self._on_notice()
+
     def _note(self, problem: str) -> None:
         self._ready.pop(problem, None)
         self._ready[problem] = None
@@ -138,7 +149,7 @@ class Judge:
                 self.process = None
             if self.process is None:
                 self._ready.clear()
-                self.process = await start_judge(self.command)
+                self.process = await start_judge(self.command, self._notified)
             return self.process
 
 
@@ -156,7 +167,7 @@ class StdioExecutor(RequestingExecutor):
         tools: Tools | None = None,
     ) -> None:
         super().__init__(limits, tools)
-        self._judges = [Judge(command) for command in commands]
+        self._judges = [Judge(command, self._show_notices) for command in commands]
         self._count = itertools.count(1)
         self._asked = itertools.count(1)
 
@@ -186,6 +197,10 @@ class StdioExecutor(RequestingExecutor):
     async def close(self) -> None:
         """End all judges."""
         await asyncio.gather(*(judge.close() for judge in self._judges))
+
+    def _show_notices(self) -> None:
+        notices = dict.fromkeys(judge.notice for judge in self._judges if judge.notice)
+        self.on_notice("; ".join(notices))
 
     def _next(self) -> str:
         return str(next(self._count))

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import fcntl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 MOST_OVERTAKEN = 8
 """How many may go before who came earlier. Preparing a problem takes as long as judging a few candidates of it."""
+
+ANNOUNCED_AFTER_S = 2.0
+"""How long a judge waits for another one before it says so; most waits between two candidates are shorter."""
 
 
 @dataclass(eq=False)
@@ -32,7 +35,11 @@ class DeviceLock:
     that wait, those come first whose problem had the device last and so is prepared, each group in its order.
     """
 
-    def __init__(self, folder: Path, device_name: str) -> None:
+    def __init__(
+        self, folder: Path, device_name: str, on_wait: Callable[[bool], None] = lambda _: None
+    ) -> None:
+        """`on_wait` is called with True once it waits for another judge, and then with False when the wait ends."""
+        self._on_wait = on_wait
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"{device_name}.lock").open("w")
         self._changed = threading.Condition()
@@ -50,7 +57,7 @@ class DeviceLock:
         """Hold the device for work on a problem, or for work that prepares none."""
         self._wait(_Waiting(problem))
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            self._lock_file()
             try:
                 yield
             finally:
@@ -59,6 +66,29 @@ class DeviceLock:
             with self._changed:
                 self._held = False
                 self._changed.notify_all()
+
+    def _lock_file(self) -> None:
+        """Take the lock that all judges of this machine share, and announce a long wait for it."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            announced = threading.Event()
+
+        def announce() -> None:
+            announced.set()
+            self._on_wait(True)
+
+        timer = threading.Timer(ANNOUNCED_AFTER_S, announce)
+        timer.daemon = True
+        timer.start()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        finally:
+            timer.cancel()
+            timer.join()
+            if announced.is_set():
+                self._on_wait(False)
 
     def _wait(self, one: _Waiting) -> None:
         """Until it is this one's turn."""

@@ -283,6 +283,7 @@ class PreparedReference:
             roofline=self.roofline,
             warnings=(*self.trials.warnings, *self._doubts),
             profile=self._profile,
+            error_budgets=self.trials.error_budgets(),
         )
 
     def _timed(self, limits: Limits) -> tuple[Measurement, tuple[str, ...]]:

@@ -55,6 +55,7 @@ from stark.evaluator.protocol import (
     Hello,
     JudgeFailed,
     NotCompiled,
+    Notice,
     ProblemRefused,
     request_adapter,
 )
@@ -82,12 +83,12 @@ class Judge:
     ) -> None:
         self.device = device
         self.forkserver = forkserver
-        self._device_lock = DeviceLock(locks_below(cache), _identity(device))
+        self._out = out
+        self._out_lock = threading.Lock()
+        self._device_lock = DeviceLock(locks_below(cache), _identity(device), self._on_wait)
         with self._device_lock.turn():
             self.sheet = measure_device(device)
         self.versions = _versions(device)
-        self._out = out
-        self._out_lock = threading.Lock()
         self._build_slots = threading.Semaphore(builds)
         kept = BuildCache(builds_below(cache), most_gb * 1e9)
         self._builds = Builds(kept, self.sheet, forkserver)
@@ -272,6 +273,9 @@ class Judge:
             raise RuntimeError(
                 f"the device does not answer within {PROBE_S:g} s of a failed candidate"
             )
+
+    def _on_wait(self, waits: bool) -> None:
+        self._say(Notice(text=f"waiting for another judge on {self.device}" if waits else ""))
 
     def _say(self, answer: Answer) -> None:
         with self._out_lock:

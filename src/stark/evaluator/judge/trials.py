@@ -19,7 +19,14 @@ from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, ran_out, run_twin
 from stark.evaluator.judge.room import Room
-from stark.evaluator.judge.verify.oracle import ExpectedErrors, ExpectedTensor, chunks, expect
+from stark.evaluator.judge.verify.oracle import (
+    ExpectedErrors,
+    ExpectedTensor,
+    as_real,
+    chunks,
+    error_budget,
+    expect,
+)
 
 MORE_TRIALS, REPEATS = 3, 3
 """Fresh draws at `promote`, and how often each is run: a race shows on some calls only."""
@@ -162,6 +169,22 @@ class Trials:
             raise torch.OutOfMemoryError(f"{name}: no memory is left for the oracle")
         errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
         return [expect(*each) for each in zip(twin.outputs or eager, eager, errors, strict=True)]
+
+    def error_budgets(self) -> tuple[float | None, ...]:
+        """The error budget of each output on the problem's own inputs; None for an output that must be equal.
+
+        Of several trials the smallest counts. Empty before `expect_nominal`.
+        """
+        measured = [self._errors[trial] for trial in self.nominal if trial in self._errors]
+        if not measured:
+            return ()
+        budgets: list[float | None] = []
+        for spec, *found in zip(self._signature.outputs, *measured, strict=False):
+            compared = as_real(torch.empty(0, dtype=getattr(torch, spec.dtype)))
+            exact = not compared.is_floating_point()
+            least = min(error_budget(compared.dtype, errors.eager) for errors in found)
+            budgets.append(None if exact else least)
+        return tuple(budgets)
 
     @property
     def kept(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from stark.core.device import Device, Roofline
+from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
@@ -32,11 +34,16 @@ def measure_device(device: torch.device) -> Device:
             kind=kind,
             name=_processor_name(),
             architecture=platform.machine(),
-            processors=torch.get_num_threads(),
+            processors=len(os.sched_getaffinity(0)),
             memory_gb=_host_memory_gb(),
             last_level_cache_mb=_host_cache_mb(),
             bandwidth_gb_s=bandwidth,
             peak_tflop_s=peaks,
+            features=processor.features(),
+            l1_kb=processor.cache_kb(1),
+            l2_kb=processor.cache_kb(2),
+            threads=torch.get_num_threads(),
+            blas=processor.blas(),
         )
     found = torch.cuda.get_device_properties(device)
     peaks["tf32"] = _matrix_rate(device, torch.float32, tf32=True)

@@ -167,14 +167,19 @@ def measure(
     return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
 
 
+def error_budget(dtype: torch.dtype, reference: Errors) -> float:
+    """The largest relative RMS error that passes for an output of this type, given the reference's own errors."""
+    floor = FLOORS.get(dtype, FLOORS[torch.float32])
+    return max(REFERENCE_FACTOR * reference.relative_rms, floor)
+
+
 def compare(result: torch.Tensor, expected: ExpectedTensor, briefly: bool = False) -> Comparison:
     """Judge one output tensor of a call. `briefly` looks at it until it cannot pass any more; then its errors are too small."""
     result = as_real(result)
     if not result.is_floating_point():
         return _compare_exactly(result, expected.eager)
     allowed = expected.eager_errors
-    floor = FLOORS.get(result.dtype, FLOORS[torch.float32])
-    budget = max(REFERENCE_FACTOR * allowed.relative_rms, floor)
+    budget = error_budget(result.dtype, allowed)
     cap = max(REFERENCE_FACTOR * allowed.largest, LARGEST_FACTOR * budget)
     hopeless = budget if briefly else math.inf
     errors = measure(result, expected.oracle, expected.scale, cap, hopeless)

@@ -1,0 +1,101 @@
+"""The device and the reference in English: what a candidate runs on, and the time it has to beat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stark.core.device import Device, Roofline
+from stark.core.evaluation import beats_roofline
+from stark.core.reference import Reference
+from stark.explain.evaluation import faster_than
+from stark.explain.profile import profile_lines
+
+
+def device_text(device: Device) -> str:
+    """The device sheet, one fact a line."""
+    return "\n".join(f"- {fact}" for fact in _device_facts(device))
+
+
+def reference_text(reference: Reference) -> str:
+    """The reference's time, the roofline, the allowed error, where its time goes, and warnings."""
+    facts = [
+        f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms",
+        *_roofline_facts(reference.roofline, reference.eager.latency_ms),
+        *_error_facts(reference),
+    ]
+    return "\n".join(
+        [
+            *(f"- {fact}" for fact in facts),
+            *_profile_of(reference),
+            *(f"- note: {warning}" for warning in reference.warnings),
+        ]
+    )
+
+
+def _device_facts(device: Device) -> Iterator[str]:
+    processors = "cores" if device.kind == "cpu" else "streaming multiprocessors"
+    threads = f"; a candidate gets {device.threads} OpenMP threads" if device.threads else ""
+    yield f"{device.name} ({device.architecture}), {device.processors} {processors}{threads}"
+    if device.features:
+        yield f"instruction sets: {', '.join(device.features)}"
+    yield f"memory {device.memory_gb:g} GB, measured bandwidth {device.bandwidth_gb_s:.0f} GB/s (read plus written)"
+    yield ", ".join(_caches(device))
+    rates = ", ".join(f"{kind} {rate:.3g} TFLOP/s" for kind, rate in device.peak_tflop_s.items())
+    by = f" by {device.blas}" if device.blas else ""
+    yield f"measured peak of a matrix product{by}: {rates}"
+    if device.shared_memory_kb:
+        yield f"shared memory per block at most {device.shared_memory_kb:.0f} KB"
+    if device.launch_us:
+        yield f"launching a kernel from PyTorch costs about {device.launch_us:.1f} us"
+
+
+def _caches(device: Device) -> Iterator[str]:
+    if device.l1_kb:
+        yield f"L1 data cache {device.l1_kb:g} KB per core"
+    if device.l2_kb:
+        yield f"L2 cache {device.l2_kb:g} KB per core"
+    yield f"last-level cache {device.last_level_cache_mb:.0f} MB"
+
+
+def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
+    yield (
+        f"least memory traffic {roofline.least_bytes / 1e6:.1f} MB: {roofline.memory_ms:.4g} ms at the "
+        "measured bandwidth"
+    )
+    yield (
+        f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
+        f"at the measured {roofline.arithmetic} peak"
+    )
+    if not roofline.floor_ms:
+        yield "no roofline is known"
+        return
+    found = (
+        f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
+    )
+    if beats_roofline(roofline, eager_ms):
+        yield found + faster_than(roofline)
+    else:
+        yield f"{found}{eager_ms / roofline.floor_ms:.1f} times that"
+
+
+def _error_facts(reference: Reference) -> Iterator[str]:
+    """The allowed error of each output; equal ones are stated once."""
+    stated = [
+        f"the {spec.dtype} output must be equal"
+        if budget is None
+        else f"relative RMS error at most {budget:.2g} in {spec.dtype}"
+        for spec, budget in zip(reference.outputs, reference.error_budgets, strict=False)
+    ]
+    if stated:
+        yield f"accuracy against the reference in float64: {'; '.join(dict.fromkeys(stated))}"
+
+
+def _profile_of(reference: Reference) -> list[str]:
+    """Where eager's time goes, the steps as a list within the list."""
+    if reference.profiled is None:
+        return []
+    first, *lines = profile_lines(reference.profiled)
+    return [
+        f"- eager's {first}",
+        *(f"  {line}" if line.startswith("- ") else f"- {line}" for line in lines),
+    ]

@@ -1,0 +1,54 @@
+"""A JUnit XML report of judged files, one test case a file, for CI systems."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from xml.etree import ElementTree
+
+from stark.core.evaluation import Correct
+from stark.core.problem import Problem
+from stark.evaluating import Judged
+from stark.explain.evaluation import explain, reason, status
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML 1.0 cannot express even escaped, such as those of terminal colors."""
+
+
+def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, str]) -> str:
+    """The report. `missed` says, by file, how a correct candidate misses the required speedup."""
+    suite = ElementTree.Element("testsuite", name=_text(problem.name), tests=str(len(judged)))
+    failures = 0
+    for each in judged:
+        seconds = sum(each.evaluation.seconds.values())
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=_text(problem.name),
+            name=_text(each.file),
+            time=f"{seconds:.3f}",
+        )
+        message = _failure(each, missed)
+        whole = explain(each.evaluation)
+        if message is None:
+            ElementTree.SubElement(case, "system-out").text = _text(whole)
+            continue
+        failures += 1
+        failure = ElementTree.SubElement(
+            case, "failure", type=each.evaluation.status, message=_text(message)
+        )
+        failure.text = _text(whole)
+    suite.set("failures", str(failures))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _failure(each: Judged, missed: Mapping[str, str]) -> str | None:
+    """The failure's message, or None for a file that passes."""
+    if isinstance(each.evaluation, Correct):
+        return missed.get(each.file)
+    return f"{status(each.evaluation)}: {reason(each.evaluation)}"
+
+
+def _text(text: str) -> str:
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Evaluation
+from stark.core.problem import Problem
+from stark.evaluating import Judged, Written, evaluate_candidates, shortfall
+from stark.languages import language
+from stark.testing.executor import FakeExecutor
+from stark.testing.nodes import CPU, correct, failure
+
+PROBLEM = Problem(name="linear", source="class Model: ...")
+GOOD = language("cpp").example.candidate.source
+
+
+async def test_results_come_in_the_order_of_the_sources_and_each_is_told_as_it_arrives() -> None:
+    def evaluation(candidate: Candidate) -> Evaluation:
+        return correct(0.5)
+
+    sources = [
+        Written(file="one.py", source=GOOD),
+        Written(file="broken.py", source="class ("),
+        Written(file="two.py", source=GOOD, language="cpp"),
+    ]
+    told: list[Judged] = []
+
+    reference, judged = await evaluate_candidates(
+        PROBLEM, sources, FakeExecutor(evaluation, device=CPU), "search", told.append
+    )
+
+    assert CPU == reference.device
+    assert ["one.py", "broken.py", "two.py"] == [each.file for each in judged]
+    assert ["correct", "unusable", "correct"] == [each.evaluation.status for each in judged]
+    assert {each.file for each in judged} == {each.file for each in told}
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "least", "expected"),
+    [
+        (correct(0.5), 2.0, None),
+        (
+            correct(0.5),
+            2.5,
+            "2.00x vs eager [2.00, 2.00]: the lower end is below the required 2.5x",
+        ),
+        (failure("incorrect"), 2.0, None),
+    ],
+)
+def test_a_correct_candidate_falls_short_by_the_lower_end(
+    evaluation: Evaluation, least: float, expected: str | None
+) -> None:
+    assert expected == shortfall(evaluation, least, "eager")
