@@ -1,12 +1,12 @@
-"""Do models answer the prompts as they should? Recorded situations of each role, and checks of what comes back.
+"""Asks a model, or replays its recorded replies, in recorded situations of each role and checks the replies.
 
-    python benchmarks/prompts.py --model anthropic:NAME      # asks a live model, and costs what that costs
+    python benchmarks/prompts.py --model anthropic:NAME      # ask a live model; this costs money
     python benchmarks/prompts.py --model 'exec:my-agent -p' --role plan
-    python benchmarks/prompts.py                             # the replies that are recorded; asks nobody
-    python benchmarks/prompts.py --show debug_crashed        # what would be asked
-    python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # a new situation out of a recorded run
+    python benchmarks/prompts.py                             # check the recorded replies
+    python benchmarks/prompts.py --show debug_crashed        # print a prompt
+    python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # make a situation from a recorded run
 
-`docs/prompts.md` says what is checked. Exits 1 when a check fails.
+`docs/prompts.md` describes the checks. Exits 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask, check and print."""
     chosen = _parsed(arguments)
     if chosen.take:
         return _take(*chosen.take)
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     results = {name: (conversation, checks(conversation)) for name, conversation in held.items()}
-    _tell(results, chosen.json)
+    _print(results, chosen.json)
     return int(any(not check.passed for _, found in results.values() for check in found))
 
 
@@ -79,19 +78,19 @@ async def _ask_all(
 
 
 def recorded(situation: Situation) -> Ask:
-    """The recorded replies in order; whoever asks for more gets the last one again."""
+    """Answers with the recorded replies in order, and repeats the last one."""
     left = list(situation.replies)
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return ask
 
 
 def live(situation: Situation, model: Model) -> Ask:
-    """The model, at the role's usual temperature."""
+    """Asks the model at the role's usual temperature."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         reply = await model.ask(messages, TEMPERATURES[situation.role])
         return reply.model_copy(update={"text": plain(reply.text)})
 
@@ -99,10 +98,10 @@ def live(situation: Situation, model: Model) -> Ask:
 
 
 async def _prompt(situation: Situation) -> str:
-    """What the role would be asked."""
-    silent = Reply(text="", model="nobody")
+    """The role's prompt."""
+    silent = Reply(text="", model="none")
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         return silent
 
     held = await converse(situation, ask)
@@ -110,7 +109,7 @@ async def _prompt(situation: Situation) -> str:
 
 
 def spent(held: Conversation) -> RoleUsage:
-    """What the conversation took."""
+    """The tokens, time and price of the conversation."""
     parts = [
         role_usage(
             held.situation.role,
@@ -123,7 +122,7 @@ def spent(held: Conversation) -> RoleUsage:
     return sum(parts[1:], parts[0])
 
 
-def _tell(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
+def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
     if as_json:
         print(json.dumps([_document(name, *result) for name, result in results.items()], indent=1))
         return
@@ -159,9 +158,9 @@ def _document(name: str, held: Conversation, found: list[Check]) -> dict[str, An
 
 def _take(recording: str, attempt: str, role: RoleName, name: str) -> int:
     path = FOLDER / f"{name}.json"
-    taken = take(read_recording(Path(recording)), int(attempt), role, "What is to be seen here.")
+    taken = take(read_recording(Path(recording)), int(attempt), role, "")
     write(taken, path)
-    print(f"{path}: now say in it what it is about and what is expected")
+    print(f"{path}: now fill in `about` and `expected`")
     return 0
 
 
@@ -170,12 +169,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     roles, names = get_args(RoleName), sorted(path.stem for path in FOLDER.glob("*.json"))
-    parser.add_argument("--model", help="as for `stark optimize`; without it, the recorded replies")
-    parser.add_argument("--role", action="append", choices=roles, help="only these")
-    parser.add_argument("--situation", action="append", choices=names, help="only these")
+    parser.add_argument("--model", help="as for `stark optimize`; the recorded replies if omitted")
+    parser.add_argument("--role", action="append", choices=roles, help="only this role")
+    parser.add_argument("--situation", action="append", choices=names, help="only this situation")
     parser.add_argument("--parallel", type=int, default=4, help="questions at a time")
-    parser.add_argument("--json", action="store_true", help="with every reply")
-    parser.add_argument("--show", choices=names, help="print the prompt and ask nobody")
+    parser.add_argument("--json", action="store_true", help="print JSON with every reply")
+    parser.add_argument("--show", choices=names, help="print the prompt of this situation")
     parser.add_argument("--take", nargs=4, metavar=("RECORDING", "ATTEMPT", "ROLE", "NAME"))
     return parser.parse_args(arguments)
 
