@@ -115,6 +115,13 @@ def in_bold(plan: str) -> str:
         .replace("ENDS: }", "ENDS: `}`")
         .replace("ANCHOR: launch", "ANCHOR: `launch`")
         .replace("launch(x, y)", "`launch(x, y)`"),
+        PLAN.replace("ENDS: }", 'ENDS: "}"').replace("launch(x, y)", '"launch(x, y)"'),
+        PLAN.replace("BEGINS: launch(x, y)", "BEGINS: “launch(x, y)”"),
+        PLAN.replace("BEGINS: launch(x, y)", 'BEGINS: ""launch(x, y)""'),
+        PLAN.replace("ENDS: launch(x, y)", "ENDS: '`launch(x, y)`'"),
+        PLAN.replace("ENDS: launch(x, y)", "ENDS: ``launch(x, y)``"),
+        PLAN.replace("LINES: 18", "LINES: '18'").replace("5-7", '"5-7"'),
+        PLAN.replace("i += blockDim.x) {", 'i += b..."').replace("BEGINS: for", 'BEGINS: "for'),
         PLAN.replace("LINES: 18", "LINES: 18-18").replace("5-7", "5 \u2013 7"),
         PLAN.replace("i += blockDim.x) {", "i += blo...").replace("ENDS: }", "ENDS:    }"),
         PLAN.replace("i += blockDim.x) {", "i += b\u2026"),
@@ -212,7 +219,7 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
             "BEGINS of anchor first_loop is missing: LINES stands there.",
         ),
         (
-            PLAN.replace("ENDS: }", "ENDS: ``"),
+            PLAN.replace("ENDS: }", "ENDS:"),
             "ENDS of anchor first_loop is empty.",
         ),
         (
@@ -295,12 +302,59 @@ def test_quotes_that_do_not_match_are_refused_with_what_stands_there(
     assert all(text in message for text in standing)
 
 
-def test_well_quoted_span_that_splits_a_statement_is_refused_with_the_nearest_one() -> None:
+def test_a_span_that_splits_a_statement_is_widened() -> None:
+    reply = plan_of("5-6", TWIN.replace("2 * ", ""), "y[i] = x[i];")
+
+    assert (5, 7) == span_of(parse_plan(reply, SOURCE, False))
+
+
+def test_a_span_that_would_be_widened_too_far_is_refused_with_the_nearest_one() -> None:
     assert (
-        "Anchor spot (lines 5-6) splits the statement on lines 5-7, which begins "
-        "`for (int i = threadIdx.x; i < n; i += blockDim.x) {`. Name whole statements; "
-        "the nearest span is lines 5-7."
-    ) == plan_refusal(plan_of("5-6", TWIN.replace("2 * ", ""), "y[i] = x[i];"))
+        "Anchor spot (line 4) splits a statement. The nearest span of whole statements is "
+        "lines 4-11, which begins with `__global__ void scale(const float* x, float* y, int n) {`. "
+        "Name whole statements."
+    ) == plan_refusal(
+        plan_of("4", *["__global__ void scale(const float* x, float* y, int n) {"] * 2)
+    )
+
+
+def test_quotation_marks_that_belong_to_the_source_count() -> None:
+    source = 'A = """\nx\n"""\nB = (\n    "one"\n    "two"\n)\n'
+    anchor = "ANCHOR: {}\nLINES: {}\nBEGINS: {}\nENDS: {}\nINSTRUCTION: do it\n"
+    reply = "ACTION: edit\nSTRATEGY: x\n"
+    reply += anchor.format("a", "1-3", 'A = """', '"""') + anchor.format(
+        "b", "5-6", '"one"', '""two""'
+    )
+
+    plan = parse_plan(reply, source, False)
+
+    assert [(1, 3), (4, 7)] == [(each.first_line, each.last_line) for each in plan.anchors]
+
+
+# Titles.
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PLAN.replace("STRATEGY:", "TITLE: Wide loads\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "TITLE: **Wide loads.**\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "**TITLE:** “Wide loads”\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "Title:\n\nWide `loads`\nwith a second line\nStrategy:"),
+        "TITLE: Wide loads\n" + PLAN,
+        PLAN.replace("ANCHOR: first_loop", "TITLE: Wide loads\nANCHOR: first_loop"),
+    ],
+)
+def test_a_title_is_read_wherever_it_is(reply: str) -> None:
+    assert EXPECTED.model_copy(update={"title": "Wide loads"}) == parse_plan(reply, SOURCE, False)
+
+
+@pytest.mark.parametrize("title", ["", "**", "x" * 500, "word " * 100, "`", "LINES"])
+@pytest.mark.parametrize("reply", [PLAN, "ACTION: rewrite\nSTRATEGY: x"])
+def test_no_reply_is_refused_for_its_title(title: str, reply: str) -> None:
+    plan = parse_plan(reply.replace("STRATEGY:", f"TITLE: {title}\nSTRATEGY:"), SOURCE, False)
+
+    assert len(plan.title) <= 60
 
 
 CANDIDATE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"

@@ -31,6 +31,7 @@ _OPENING = {")": "(", "]": "[", "}": "{"}
 _ENDS = re.compile(r".*[;{}:]|[A-Z][A-Z0-9_]*\(.*\)")
 """A line of C++ after which a statement may begin; a macro in capitals needs no semicolon."""
 
+_DIRECTIVE = "#"
 _CONTINUES = re.compile(r"else\b|catch\b")
 
 
@@ -104,7 +105,8 @@ class _Embedded:
         self._code = {number: row.strip() for number, row in rows if row.strip()}
         self._numbers = list(self._code)
         self._pairs = list(_bracket_pairs(self._code))
-        self._has_semicolons = any(";" in row and "#" not in row for row in self._code.values())
+        has_semicolons = any(";" in row and _DIRECTIVE not in row for row in self._code.values())
+        self._ends = _ENDS if has_semicolons else re.compile(".*")
 
     def whole(self, first: int, last: int) -> Span | None:
         """The smallest span of whole statements that contains these lines; None if they hold no code."""
@@ -134,11 +136,16 @@ class _Embedded:
         return Span(first, last)
 
     def _divides(self, index: int) -> bool:
-        """Whether a statement ends, or a body begins, between this line of code and the next."""
-        if not self._has_semicolons:
-            return True
-        row, below = (self._code[number] for number in self._numbers[index : index + 2])
-        return bool(_ENDS.fullmatch(row)) and not _CONTINUES.match(below)
+        """Whether a statement ends, or a body begins, between this line of code and the next.
+
+        Directives do not end the statement above them: a pragma may follow the head of a loop.
+        """
+        if self._code[self._numbers[index]] == _DIRECTIVE:
+            return False
+        rows = [self._code[number] for number in self._numbers[: index + 2]]
+        below = rows.pop()
+        above = next((row for row in reversed(rows) if not row.startswith(_DIRECTIVE)), ";")
+        return bool(self._ends.fullmatch(above)) and not _CONTINUES.match(below)
 
 
 def multi_line_literals(source: str) -> Iterator[Literal]:
