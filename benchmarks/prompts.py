@@ -54,11 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = open_model(chosen.model) if chosen.model else None
         if model is None:
             asked = {name: situation for name, situation in asked.items() if situation.replies}
-        held = asyncio.run(_ask_all(asked, model, chosen.parallel))
+        answered = asyncio.run(_ask_all(asked, model, chosen.parallel))
     except StarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    results = {name: (conversation, checks(conversation)) for name, conversation in held.items()}
+    results = {name: (each, checks(each)) for name, each in answered.items()}
     _print(results, chosen.json)
     return int(any(not check.passed for _, found in results.values() for check in found))
 
@@ -104,20 +104,20 @@ async def _prompt(situation: Situation) -> str:
     async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         return silent
 
-    held = await converse(situation, ask)
-    return "\n".join(message.text for message in held.asked[0])
+    conversation = await converse(situation, ask)
+    return "\n".join(message.text for message in conversation.asked[0])
 
 
-def spent(held: Conversation) -> RoleUsage:
+def spent(conversation: Conversation) -> RoleUsage:
     """The tokens, time and price of the conversation."""
     parts = [
         role_usage(
-            held.situation.role,
+            conversation.situation.role,
             reply.usage,
             sum(utf8_bytes(message.text) for message in messages),
             utf8_bytes(reply.text),
         )
-        for messages, reply in zip(held.asked, held.replies, strict=True)
+        for messages, reply in zip(conversation.asked, conversation.replies, strict=True)
     ]
     return sum(parts[1:], parts[0])
 
@@ -129,12 +129,12 @@ def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) 
     print(
         f"{'situation':<30} {'role':<6} {'passed':>7} {'input':>9} {'output':>8} {'seconds':>8}  failed"
     )
-    for name, (held, found) in results.items():
-        took = spent(held)
+    for name, (conversation, found) in results.items():
+        took = spent(conversation)
         failed = ", ".join(check.name for check in found if not check.passed)
         passed = f"{sum(check.passed for check in found)}/{len(found)}"
         print(
-            f"{name:<30} {held.situation.role:<6} {passed:>7} {took.input!s:>9} {took.output!s:>8} "
+            f"{name:<30} {conversation.situation.role:<6} {passed:>7} {took.input!s:>9} {took.output!s:>8} "
             f"{took.seconds:>8.1f}  {failed}"
         )
     every = [check for _, found in results.values() for check in found]
@@ -145,14 +145,14 @@ def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) 
                 print(f"  {name}: {check.name}: {check.found}")
 
 
-def _document(name: str, held: Conversation, found: list[Check]) -> dict[str, Any]:
+def _document(name: str, conversation: Conversation, found: list[Check]) -> dict[str, Any]:
     return {
         "situation": name,
-        "role": held.situation.role,
-        "models": sorted({reply.model for reply in held.replies}),
+        "role": conversation.situation.role,
+        "models": sorted({reply.model for reply in conversation.replies}),
         "checks": [check._asdict() for check in found],
-        "usage": spent(held).model_dump(mode="json"),
-        "replies": [reply.text for reply in held.replies],
+        "usage": spent(conversation).model_dump(mode="json"),
+        "replies": [reply.text for reply in conversation.replies],
     }
 
 

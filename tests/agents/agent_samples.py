@@ -235,16 +235,16 @@ def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
 
 
-async def work(ask: Ask, role: RoleName, told: Brief, plan: Plan) -> None:
+async def work(ask: Ask, role: RoleName, given: Brief, plan: Plan) -> None:
     match role:
         case "plan":
-            await roles.plan(ask, told)
+            await roles.plan(ask, given)
         case "code":
-            await roles.code(ask, told, plan)
+            await roles.code(ask, given, plan)
         case "debug":
-            await roles.debug(ask, told)
+            await roles.debug(ask, given)
         case "solo":
-            await roles.solo(ask, told)
+            await roles.solo(ask, given)
 
 
 async def _cut_prompt() -> str:

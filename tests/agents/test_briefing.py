@@ -86,7 +86,7 @@ def test_a_cpu_has_cores_and_nothing_of_a_gpu() -> None:
     ("memory_ms", "compute_ms", "bound"),
     [(0.25, 0.1, "0.25 ms, memory-bound"), (0.1, 0.25, "0.25 ms, compute-bound")],
 )
-def test_the_reference_is_told_with_its_roofline(
+def test_the_reference_text_has_the_roofline(
     memory_ms: float, compute_ms: float, bound: str
 ) -> None:
     roofline = ROOFLINE.model_copy(
@@ -108,13 +108,13 @@ def test_a_reference_that_moves_and_computes_nothing_has_no_roofline() -> None:
     assert "no roofline is known" in text
 
 
-def test_what_the_judge_found_odd_in_the_problem_is_told() -> None:
+def test_the_reference_text_has_the_warnings() -> None:
     odd = samples.REFERENCE.model_copy(update={"warnings": ("the problem is degenerate",)})
 
     assert reference_text(odd).endswith("\n- note: the problem is degenerate")
 
 
-def test_the_reference_tells_where_its_time_goes() -> None:
+def test_the_reference_text_has_the_profile() -> None:
     text = reference_text(samples.REFERENCE.model_copy(update={"profile": PROFILE}))
 
     assert [
@@ -125,7 +125,7 @@ def test_the_reference_tells_where_its_time_goes() -> None:
     ] == text.splitlines()[-4:]
 
 
-def test_the_selected_node_is_told_with_its_profile_and_other_attempts_without() -> None:
+def test_only_the_selected_node_has_its_profile() -> None:
     node = samples.tree().node(1)
     profiled = correct(0.5).model_copy(update={"profile": PROFILE})
     node = node.model_copy(update={"evaluation": profiled})
@@ -164,14 +164,14 @@ def test_a_missing_last_newline_changes_no_numbers() -> None:
 def test_the_history_takes_a_line_an_attempt() -> None:
     tree = samples.tree()
     node, history = tree.node(5), tree.path(5)[:-1]
-    told = brief(node=node, history=history)
+    given = brief(node=node, history=history)
 
     line = "- attempt 2, from the reference: One block per row (incorrect: output 0: relative error"
-    assert f"\nAttempts that led to it:\n{line}" in start_text(told, True)
+    assert f"\nAttempts that led to it:\n{line}" in start_text(given, True)
     assert "led to it" not in start(node)
-    gone = start_text(replace(told, cuts={2: "nothing"}), True)
+    gone = start_text(replace(given, cuts={2: "nothing"}), True)
     assert "Attempts that led to it:\n(1 left out for length.)\n" in gone
-    assert start_text(told, True) == start_text(replace(told, cuts={2: "line"}), True)
+    assert start_text(given, True) == start_text(replace(given, cuts={2: "line"}), True)
 
 
 def test_the_start_has_the_outcome_the_plan_and_the_source() -> None:
@@ -244,7 +244,7 @@ def test_an_identical_source_and_its_result_are_not_repeated() -> None:
     assert "identical to attempt 4" in attempts(second, node=first)
 
 
-def test_no_attempts_are_told_in_words() -> None:
+def test_an_empty_list_says_so() -> None:
     assert "Nothing yet." == attempts(with_source=True)
     assert "None besides what is shown below." == leaders_text(brief(), with_source=True)
 
@@ -277,7 +277,7 @@ def test_an_attempt_that_left_no_source_is_listed_without_one() -> None:
 # Evidence.
 
 
-def test_a_status_is_said_once() -> None:
+def test_a_status_is_named_once() -> None:
     assert outcome_text(working(1)).startswith("correct, 0.5 ms")
     assert "unusable: the reply holds no code block" == outcome_text(unusable(1))
 

@@ -35,8 +35,8 @@ def attempt(id: int, lines: int = 60, works: bool = True, parent: int = ROOT) ->
 
 
 def brief(limit: int, **shown: object) -> Brief:
-    told = samples.brief("code", 1)
-    return replace(told, window=ContextWindow(**shown), window_tokens=limit)  # type: ignore[arg-type]
+    given = samples.brief("code", 1)
+    return replace(given, window=ContextWindow(**shown), window_tokens=limit)  # type: ignore[arg-type]
 
 
 REWRITE = samples.EDIT.model_copy(update={"action": "rewrite", "anchors": ()})
@@ -60,9 +60,9 @@ def test_what_fits_is_shown_whole() -> None:
 
 
 def test_instructions_count() -> None:
-    told = brief(100_000, **NEIGHBOURS)
+    given = brief(100_000, **NEIGHBOURS)
 
-    assert fitted(told, WRITE, "x" * 300)[1].tokens == fitted(told, WRITE)[1].tokens + 100
+    assert fitted(given, WRITE, "x" * 300)[1].tokens == fitted(given, WRITE)[1].tokens + 100
 
 
 def test_sources_go_first_those_of_failures_then_the_longest() -> None:
@@ -111,11 +111,11 @@ def test_the_history_is_a_line_from_the_start_and_left_out_like_the_others() -> 
 
 
 def test_a_plan_prompt_that_is_too_long_leaves_out_the_history() -> None:
-    told = samples.brief("plan", 5)
-    assert [2] == [node.id for node in told.window.history]
-    whole, _ = fitted(told, roles.plan_prompt)
+    given = samples.brief("plan", 5)
+    assert [2] == [node.id for node in given.window.history]
+    whole, _ = fitted(given, roles.plan_prompt)
 
-    text, fit = fitted(replace(told, window_tokens=TINY), roles.plan_prompt)
+    text, fit = fitted(replace(given, window_tokens=TINY), roles.plan_prompt)
 
     assert "- attempt 2, from the reference: One block per row (incorrect" in whole
     assert "Attempts that led to it:\n(1 left out for length.)" in text
@@ -177,9 +177,9 @@ def test_a_single_attempt_that_is_left_out() -> None:
 
 
 def test_a_prompt_that_leaves_out_all_children_says_so() -> None:
-    told = replace(samples.brief("plan", 1), window_tokens=TINY)
+    given = replace(samples.brief("plan", 1), window_tokens=TINY)
 
-    text, fit = fitted(told, roles.plan_prompt)
+    text, fit = fitted(given, roles.plan_prompt)
 
     tried = text.partition("# What was tried from here\n")[2].partition("\n\n#")[0]
     assert "(Attempts 3, 4 are left out for length.)" == tried
@@ -187,10 +187,10 @@ def test_a_prompt_that_leaves_out_all_children_says_so() -> None:
 
 
 def test_a_plan_prompt_without_sources_leaves_none_out() -> None:
-    told = samples.brief("plan", 1)
-    whole = fitted(told, roles.plan_prompt)[1].tokens
+    given = samples.brief("plan", 1)
+    whole = fitted(given, roles.plan_prompt)[1].tokens
 
-    text, fit = fitted(replace(told, window_tokens=whole - 1), roles.plan_prompt)
+    text, fit = fitted(replace(given, window_tokens=whole - 1), roles.plan_prompt)
 
     assert "outcome" not in {cut.kept for cut in fit.cuts}
     assert "(Its source" not in text
@@ -198,12 +198,12 @@ def test_a_plan_prompt_without_sources_leaves_none_out() -> None:
 
 def test_what_every_prompt_needs_stays_even_if_it_is_too_long() -> None:
     long = samples.PROBLEM.model_copy(update={"source": samples.PROBLEM.source + "# x\n" * 900})
-    told = replace(brief(TINY, **NEIGHBOURS), problem=long)
-    node = told.window.node
+    given = replace(brief(TINY, **NEIGHBOURS), problem=long)
+    node = given.window.node
     assert node is not None
     assert node.candidate is not None
 
-    text, fit = fitted(told, WRITE)
+    text, fit = fitted(given, WRITE)
 
     assert fit.over
     for necessary in (
@@ -242,11 +242,11 @@ def test_fitting_is_the_same_every_time_and_never_over_without_need(limit: int) 
         grown = random_tree(30, random.Random(seed))
         node_id = next(node.id for node in grown.nodes if node.works)
         shown = window(grown, node_id, "code", random.Random(seed))
-        told = replace(samples.brief("code", 1), window=shown, window_tokens=limit)
+        given = replace(samples.brief("code", 1), window=shown, window_tokens=limit)
 
-        text, fit = fitted(told, WRITE)
+        text, fit = fitted(given, WRITE)
 
-        assert (text, fit) == fitted(told, WRITE)
+        assert (text, fit) == fitted(given, WRITE)
         assert len(fit.cuts) <= LIMIT
         if fit.over:
             assert {"nothing"} >= {cut.kept for cut in fit.cuts}

@@ -165,16 +165,16 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ("", "ACTION of the plan is missing: the reply ends. Write `ACTION:` and its content."),
         (
             "Here is my plan.\n\n" + PLAN,
-            "Only keyword lines may stand before ACTION, but this was found: `Here is my plan.`. "
+            "Only keyword lines may come before ACTION, but the reply has `Here is my plan.`. "
             "Answer in the plan format alone, beginning with `ACTION:`.",
         ),
         (
             f"```\n{PLAN}```\nGood luck!",
-            "Only keyword lines may stand before ACTION, but this was found: `" + "```" + "`. ",
+            "Only keyword lines may come before ACTION, but the reply has `" + "```" + "`. ",
         ),
         (
             PLAN.replace("LINES: 5-7", "LINES: 5-7\nand a bit"),
-            "Only keyword lines may stand after LINES, but this was found: `and a bit`. ",
+            "Only keyword lines may come after LINES, but the reply has `and a bit`. ",
         ),
         (
             PLAN.replace("ACTION: edit", "ACTION: improve"),
@@ -182,7 +182,7 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ),
         (
             PLAN.removeprefix("ACTION: edit\n"),
-            "ACTION of the plan is missing: STRATEGY stands there.",
+            "ACTION of the plan is missing: STRATEGY comes instead.",
         ),
         (
             "ACTION: edit\nSTRATEGY:\n\nANCHOR: a",
@@ -208,15 +208,15 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ),
         (
             PLAN.replace("ANCHOR: launch\n", ""),
-            "ANCHOR of the plan is missing: LINES stands there. Write `ANCHOR:` and its content.",
+            "ANCHOR of the plan is missing: LINES comes instead. Write `ANCHOR:` and its content.",
         ),
         (
             PLAN.replace("LINES: 5-7\n", ""),
-            "LINES of anchor first_loop is missing: BEGINS stands there.",
+            "LINES of anchor first_loop is missing: BEGINS comes instead.",
         ),
         (
             PLAN.replace("LINES: 5-7", "LINES: 5-7\nLINES: 5-7"),
-            "BEGINS of anchor first_loop is missing: LINES stands there.",
+            "BEGINS of anchor first_loop is missing: LINES comes instead.",
         ),
         (
             PLAN.replace("ENDS: }", "ENDS:"),
@@ -292,7 +292,7 @@ def test_miscounted_lines_are_corrected_by_their_quotes(
         ("90-91", "launch(x, y)", "return y", ("line 90 is past the end",)),
     ],
 )
-def test_quotes_that_do_not_match_are_refused_with_what_stands_there(
+def test_quotes_that_do_not_match_are_refused_with_the_lines_found(
     lines: str, begins: str, ends: str, standing: tuple[str, ...]
 ) -> None:
     message = plan_refusal(plan_of(lines, begins, ends))
@@ -418,7 +418,7 @@ def test_longer_fence_may_hold_shorter_ones() -> None:
         ),
         (
             '```python\nSOURCE = """\nclass ModelNew: pass\n"""\n```',
-            "class ModelNew stands inside a string. Define it at the top level of the file.",
+            "class ModelNew is inside a string. Define it at the top level of the file.",
         ),
     ],
 )
@@ -500,8 +500,8 @@ def test_empty_block_is_an_empty_replacement() -> None:
         ),
         (
             REPLACEMENTS.replace("ANCHOR: first_loop\n", ""),
-            "A code block stands before any ANCHOR line. "
-            "Write `ANCHOR: name` on a line of its own before each block.",
+            "A code block comes before any ANCHOR line. "
+            "Write `ANCHOR: name` on its own line before each block.",
         ),
         (
             REPLACEMENTS.rstrip().removesuffix("```"),

@@ -52,7 +52,7 @@ async def test_no_prompt_has_an_unfilled_place() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> None:
+async def test_every_prompt_has_the_problem_and_the_device(role: RoleName) -> None:
     text = await samples.prompt(role, 6 if role == "debug" else 1)
 
     assert text.startswith(f"# Your role: {role}\n")
@@ -67,21 +67,19 @@ async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> 
     ("role", "shown"),
     [("plan", "lead"), ("code", "text"), ("debug", "traps"), ("solo", "text")],
 )
-async def test_every_role_is_shown_its_part_of_the_techniques_that_pay(
-    role: RoleName, shown: str
-) -> None:
+async def test_every_role_sees_its_part_of_the_techniques(role: RoleName, shown: str) -> None:
     triton = LANGUAGES["triton"]
-    told = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
-    (technique,) = told.lessons.techniques
+    given = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
+    (technique,) = given.lessons.techniques
     assert "triton/wide_access" == technique.name
     answers = Answers(samples.reply_of(role, 1, REWRITE))
 
-    await samples.work(answers.ask, role, told, REWRITE)
+    await samples.work(answers.ask, role, given, REWRITE)
 
     assert getattr(technique, shown) in answers.prompts[0]
 
 
-async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_device() -> None:
+async def test_plan_gets_the_numbered_source_the_attempts_and_the_roofline() -> None:
     text = await samples.prompt("plan", 1)
 
     assert numbered(source_of(1)) in text
@@ -134,7 +132,7 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert samples.LANGUAGE.guide in text
 
 
-async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
+async def test_debug_gets_the_instruction_of_each_anchor() -> None:
     grown = samples.tree()
     edited = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": samples.EDIT})
     grown.add(edited)
@@ -177,7 +175,7 @@ async def test_debug_of_a_node_without_a_plan_says_so() -> None:
         (6, "The attempt that you start from failed: repair it, or do better."),
     ],
 )
-async def test_solo_is_told_what_to_do_with_its_start(node: int, task: str) -> None:
+async def test_the_solo_prompt_says_what_to_do_with_its_start(node: int, task: str) -> None:
     text = await samples.prompt("solo", node)
 
     assert task in text
@@ -262,7 +260,7 @@ async def test_a_plan_for_a_kernel_may_ask_for_a_rewrite() -> None:
 @pytest.mark.parametrize(
     ("role", "node", "bad", "good", "reason"),
     [
-        ("plan", 1, "I cannot.", samples.REWRITE_REPLY, "Only keyword lines may stand before"),
+        ("plan", 1, "I cannot.", samples.REWRITE_REPLY, "Only keyword lines may come before"),
         (
             "plan",
             1,
@@ -301,7 +299,7 @@ async def test_a_malformed_reply_is_sent_back_once_with_the_exact_reason(
 async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> None:
     answers = Answers("no plan", "```python\nx = 1\n```", "never asked for")
 
-    with pytest.raises(ReplyError, match="Only keyword lines may stand before ACTION"):
+    with pytest.raises(ReplyError, match="Only keyword lines may come before ACTION"):
         await roles.plan(answers.ask, samples.brief("plan", 1))
 
     assert 2 == len(answers.asked)
@@ -342,9 +340,7 @@ async def test_a_reply_that_was_cut_off_is_asked_for_again_with_more_room(
     assert "it was cut off at the output limit" in answers.prompts[1]
 
 
-async def test_a_reply_cut_off_before_its_first_word_leaves_a_conversation_without_empty_messages() -> (
-    None
-):
+async def test_a_reply_cut_off_before_its_first_word_leaves_no_empty_message() -> None:
     answers = Answers(cut_off(" \n"), samples.REWRITE_REPLY)
 
     await roles.plan(answers.ask, samples.brief("plan", 1))

@@ -136,7 +136,7 @@ def parse_candidate(reply: str) -> str:
         ) from error
     if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
         raise ReplyError(
-            "class ModelNew stands inside a string. Define it at the top level of the file."
+            "class ModelNew is inside a string. Define it at the top level of the file."
         )
     return source
 
@@ -159,8 +159,8 @@ def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
                 found[current] = None
         elif current is None:
             raise ReplyError(
-                "A code block stands before any ANCHOR line. "
-                "Write `ANCHOR: name` on a line of its own before each block."
+                "A code block comes before any ANCHOR line. "
+                "Write `ANCHOR: name` on its own line before each block."
             )
         elif found[current] is not None:
             raise ReplyError(
@@ -249,7 +249,7 @@ def _fields(text: str) -> list[_Field]:
         elif line.strip():
             place = f"after {fields[-1].word}" if fields else "before ACTION"
             raise ReplyError(
-                f"Only keyword lines may stand {place}, but this was found: `{line.strip()[:80]}`. "
+                f"Only keyword lines may come {place}, but the reply has `{line.strip()[:80]}`. "
                 "Answer in the plan format alone, beginning with `ACTION:`."
             )
     return fields
@@ -258,7 +258,7 @@ def _fields(text: str) -> list[_Field]:
 def _taken(fields: list[_Field], word: str, owner: str) -> str:
     """Remove the next field, which must be `word` and not empty, and return its value."""
     if not fields or fields[0].word != word:
-        found = f"{fields[0].word} stands there" if fields else "the reply ends"
+        found = f"{fields[0].word} comes instead" if fields else "the reply ends"
         raise ReplyError(f"{word} of {owner} is missing: {found}. Write `{word}:` and its content.")
     value = fields.pop(0).value.strip()
     if word in ("ACTION", "ANCHOR", "LINES"):

@@ -27,7 +27,7 @@ _NO_CODE = re.compile(
 )
 """Strings, directives with their continuation lines, and comments of C++."""
 
-_OPENING = {")": "(", "]": "[", "}": "{"}
+_PARTNER = {")": "(", "]": "[", "}": "{"}
 _ENDS = re.compile(r".*[;{}:]|[A-Z][A-Z0-9_]*\(.*\)")
 """A line of C++ after which a statement may begin; a macro in capitals needs no semicolon."""
 
@@ -177,7 +177,7 @@ def multi_line_literals(source: str) -> Iterator[Literal]:
 
 
 def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
-    """The statements of each body that begins on a line of its own; those that share a line count as one."""
+    """The statements of each body that does not begin on the line of its head; those that share a line count as one."""
     for node in ast.walk(tree):
         for _, body in ast.iter_fields(node):
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
@@ -198,7 +198,7 @@ def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
 
 
 def _reduced(match: re.Match[str]) -> str:
-    """What stands for a string, a directive or a comment, with as many line ends."""
+    """A placeholder for a string, a directive or a comment, with as many line ends."""
     line_ends = "\n" * match[0].count("\n")
     if match["string"]:
         return f'"{line_ends}"'
@@ -210,7 +210,7 @@ def _bracket_pairs(code: dict[int, str]) -> Iterator[tuple[int, int]]:
     opened: list[tuple[str, int]] = []
     for number, row in code.items():
         for character in row:
-            if character in _OPENING.values():
+            if character in _PARTNER.values():
                 opened.append((character, number))
-            elif character in _OPENING and opened and opened[-1][0] == _OPENING[character]:
+            elif character in _PARTNER and opened and opened[-1][0] == _PARTNER[character]:
                 yield opened.pop()[1], number
