@@ -307,10 +307,13 @@ def test_what_a_correct_candidate_printed_is_no_evidence() -> None:
     assert "hello" not in evidence_text(samples.attempt(1, ROOT, quiet, "Try."))
 
 
-def test_the_evidence_says_that_an_attempt_repeated_its_source() -> None:
+def test_the_selected_node_is_said_to_repeat_a_source() -> None:
     repeated = samples.repeated().node(8)
 
-    assert evidence_text(repeated).startswith("This source repeats attempt 6 unchanged: ")
+    said = "Its source repeats attempt 6 unchanged; this time change the code.\n"
+    assert evidence_text(repeated).startswith(said)
+    assert said in start(repeated)
+    assert "repeats" not in start(samples.tree().node(6))
 
 
 def test_without_output_nothing_is_said_of_it() -> None:

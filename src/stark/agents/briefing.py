@@ -132,6 +132,7 @@ def start_text(brief: Brief, numbered_lines: bool) -> str:
     return "\n".join(
         [
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
+            *_repetition(node),
             *([f"Plan: {plan}"] if plan else []),
             *_little_left(node),
             *_history(brief),
@@ -151,6 +152,13 @@ def _little_left(node: Node) -> list[str]:
         f"It is within {found.percent_over_the_least} % of the least time possible: look for a last waste in it, and keep "
         "what it does well."
     ]
+
+
+def _repetition(node: Node) -> list[str]:
+    """A note on a node whose source is not new."""
+    if node.duplicate_of is None:
+        return []
+    return [f"Its source repeats attempt {node.duplicate_of} unchanged; this time change the code."]
 
 
 def _history(brief: Brief) -> list[str]:
@@ -201,12 +209,7 @@ def outcome_text(node: Node) -> str:
 def evidence_text(node: Node) -> str:
     """Everything known about a failure, for the role that repairs it."""
     evaluation = node.evaluation
-    lines = [_with_status(node, explain(evaluation))]
-    if node.duplicate_of is not None:
-        lines.insert(
-            0,
-            f"This source repeats attempt {node.duplicate_of} unchanged: change the code this time.",
-        )
+    lines = [*_repetition(node), _with_status(node, explain(evaluation))]
     if evaluation.output.strip() and not isinstance(evaluation, Correct):
         lines += ["It printed:", "```", evaluation.output.strip()[-4000:], "```"]
     return "\n".join(lines)
