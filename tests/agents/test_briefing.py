@@ -316,7 +316,7 @@ def test_the_selected_node_is_said_to_repeat_a_source() -> None:
     assert "repeats" not in start(samples.tree().node(6))
 
 
-def test_without_output_nothing_is_said_of_it() -> None:
+def test_no_output_is_not_mentioned() -> None:
     assert "printed" not in evidence_text(samples.attempt(1, ROOT, failure("incorrect"), "Try."))
 
 

@@ -24,7 +24,7 @@ TINY = 1
 
 
 def attempt(id: int, lines: int = 60, works: bool = True, parent: int = ROOT) -> Node:
-    """An attempt with so many lines of source."""
+    """An attempt with this many lines of source."""
     node = working(id, parent=parent) if works else samples.attempt(id, parent, samples.CRASH, "x")
     plan = samples.EDIT.model_copy(
         update={"strategy": LONG_PLAN, "action": "rewrite", "anchors": ()}
@@ -237,7 +237,7 @@ async def test_the_fit_is_passed_with_the_question() -> None:
 
 
 @pytest.mark.parametrize("limit", [300, 1_000, 3_000, 20_000])
-def test_fitting_is_the_same_every_time_and_never_over_without_need(limit: int) -> None:
+def test_fitting_is_deterministic_and_cuts_everything_before_it_gives_up(limit: int) -> None:
     for seed in range(8):
         grown = random_tree(30, random.Random(seed))
         node_id = next(node.id for node in grown.nodes if node.works)
@@ -258,7 +258,7 @@ def test_an_attempt_without_plan_or_source_can_be_cut() -> None:
     assert [{3: "outcome"}, {3: "line"}, {3: "nothing"}] == list(cutting_order(shown))
 
 
-def test_the_least_is_the_problem_and_the_guide() -> None:
+def test_the_shortest_prompt_is_the_problem_and_the_guide() -> None:
     size = len(samples.PROBLEM.source) + len(samples.LANGUAGE.guide)
 
     assert estimated_tokens(size) == least_tokens(samples.PROBLEM, samples.LANGUAGE)
