@@ -51,7 +51,7 @@ class Brief:
     @property
     def lessons(self) -> Lessons:
         """What is taught about the language for this problem on this device."""
-        return self.language.lessons(self.problem, self.reference)
+        return self.language.lessons(self.reference)
 
     def common(self) -> dict[str, str]:
         """What every prompt says."""

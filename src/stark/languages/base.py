@@ -77,9 +77,9 @@ class Language:
         """The guide's rules for every candidate: what a plan must not ask to break."""
         return section(self.guide, "The form")
 
-    def lessons(self, problem: Problem, reference: Reference) -> Lessons:
+    def lessons(self, reference: Reference) -> Lessons:
         """What the roles are taught for this problem: the guide, and the techniques that pay for it."""
-        chosen = choose(self.techniques, work_of(problem, reference)) if self.techniques else ()
+        chosen = choose(self.techniques, work_of(reference)) if self.techniques else ()
         return Lessons(self.form, self.guide, chosen)
 
     @property
