@@ -47,13 +47,8 @@ class Brief:
 
     @property
     def lessons(self) -> Lessons:
-<<<<<<< HEAD
-        """The guide to the language, with the techniques for this problem on this device."""
-        return self.language.lessons(self.problem, self.reference)
-=======
-        """What is taught about the language for this problem on this device."""
+        """The guide to the language, with the techniques that fit the reference's profile."""
         return self.language.lessons(self.reference)
->>>>>>> evaluate
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""
