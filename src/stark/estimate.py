@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stark.core.base import Frozen
 from stark.core.run import RunConfig
-from stark.core.usage import Price
+from stark.core.usage import Estimate, Price
 
 
 class _Usual(NamedTuple):
@@ -33,18 +32,6 @@ TOKENS_PER_S = 60.0
 
 JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0}
 """Mean time for which an attempt occupies the judge; for CUDA a guess, as nvcc takes most of it."""
-
-
-class Estimate(Frozen):
-    """An upper bound in attempts, with usual costs: a run may end earlier."""
-
-    attempts: int
-    calls: int
-    tokens: int
-    dollars: float | None
-    """None if a price is unknown."""
-
-    minutes: float
 
 
 def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:

@@ -12,7 +12,7 @@ from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Run
-from stark.estimate import Estimate
+from stark.core.usage import Estimate
 from stark.ledger import Ledger
 from stark.search.tree import Tree
 

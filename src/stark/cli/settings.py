@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Optional, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -61,7 +61,8 @@ def _optional(field: FieldInfo) -> Any:
     if Price in kinds:
         return str | None  # written as 3/15, which `RunOptions` reads
     inner = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
-    return Optional[Annotated[inner, *field.metadata] if field.metadata else inner]
+    bounded = Annotated[inner, *field.metadata] if field.metadata else inner
+    return bounded | None
 
 
 _FIELDS: Any = {name: (_optional(field), None) for name, field in RunOptions.model_fields.items()}

@@ -114,6 +114,18 @@ class Budget(Frozen):
     minutes: float | None = Field(default=None, gt=0)
 
 
+class Estimate(Frozen):
+    """An upper bound in attempts, with usual costs: a run may end earlier."""
+
+    attempts: int
+    calls: int
+    tokens: int
+    dollars: float | None
+    """None if a price is unknown."""
+
+    minutes: float
+
+
 def estimated_tokens(size: int) -> int:
     """About how many tokens `size` bytes of text are, rounded up."""
     return math.ceil(size / BYTES_PER_TOKEN)

@@ -11,8 +11,7 @@ from stark.core.plan import Plan
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
-from stark.core.usage import Budget, Spent
-from stark.estimate import Estimate
+from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than
 from stark.explain.numbers import counted, first_line, listed, milliseconds, without_markup
 

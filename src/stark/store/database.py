@@ -48,7 +48,7 @@ class Database:
         self._reader = _reader(self._engine)
         self._group: Group | None = None
         self.locks = _locks(parsed, self._engine)
-        found = self._schema()
+        found = self._schema() if exists(url) else None
         if found is None:
             self._create()
         elif found != SCHEMA:
