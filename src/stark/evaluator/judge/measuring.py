@@ -14,7 +14,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, ReferenceDied, RunningReference
-from stark.evaluator.judge.timing.program import Asked, Timed
+from stark.evaluator.judge.timing.program import Timed, TimedProcess
 from stark.evaluator.judge.timing.rounds import time_together
 from stark.evaluator.judge.trials import Expected
 from stark.evaluator.judge.verify.oracle import ExpectedTensor
@@ -32,7 +32,7 @@ def measure(
 
     limit_s = limits.time_s + prepared.slack_s
 
-    def timed(program: Asked) -> Timed:
+    def timed(program: TimedProcess) -> Timed:
         return Timed(program, kind, limit_s, prepared.slots)
 
     def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:

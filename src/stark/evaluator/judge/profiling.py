@@ -19,7 +19,7 @@ from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import ReferenceDied, RunningReference
-from stark.evaluator.judge.timing.program import Asked
+from stark.evaluator.judge.timing.program import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4
 """Approximate milliseconds for all profiled calls, and their largest number."""
@@ -82,7 +82,7 @@ def profile_limit_s(latency_ms: float) -> float:
 
 
 def take_profile(
-    child: Asked,
+    child: TimedProcess,
     kind: Literal["cpu", "cuda"],
     latency_ms: float,
     built: tuple[KernelResources, ...] = (),
