@@ -95,12 +95,12 @@ class Profiled(Frozen):
     def _counters(self) -> KernelCounters | None:
         """The longest step's, if it is also the longest under the counters, with more than half of their time."""
         first = next(iter(self.profile.counters), None)
-        longest = short_name(self.profile.steps[0].name)
-        leads = first is not None and first.share >= BINDING and short_name(first.name) == longest
+        longest = kernel_name(self.profile.steps[0].name)
+        leads = first is not None and first.share >= BINDING and kernel_name(first.name) == longest
         return first if leads else None
 
 
-def short_name(name: str) -> str:
+def kernel_name(name: str) -> str:
     """A kernel's name without its return type, template arguments and parameters."""
     plain, depth = "", 0
     for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
