@@ -21,7 +21,7 @@ COLUMNS = 118
 
 
 def main(recording: Path, picture: Path) -> None:
-    """Render and write."""
+    """Draw the recorded run and write it as SVG."""
     console = Console(
         record=True,
         width=COLUMNS,
