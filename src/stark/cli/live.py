@@ -182,7 +182,7 @@ class LiveScreen(Redrawn):
                 self._doing = (text, now) if text else None
 
     def screen(self) -> RenderableType:
-        """All that is on the screen now."""
+        """The current content of the screen."""
         run, started = self._run, self._started
         if run is None:
             return Text("starting", "dim")
