@@ -1,7 +1,7 @@
-"""Which search policy is best? Simulated runs on synthetic landscapes: `python benchmarks/policy_lab.py`.
+"""Compares search policies on simulated runs: `python benchmarks/policy_lab.py`.
 
-Real policies, tree and leaderboard; a landscape (`lab/landscapes.py`) in place of models, judge and
-device. `docs/search.md` says what was asked and what was learned.
+The policies, tree and leaderboard are the product's; a landscape (`lab/landscapes.py`) stands in for models, judge
+and device. Results are in `docs/notes/search.md`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lab.results import EARLY, Contest, Extreme, Overall, Row, compete, overall
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the contest that the arguments describe and prints its tables."""
+    """Run the contest that the arguments describe and print its tables."""
     chosen = _parsed(arguments)
     if chosen.fit:
         _print_fit()
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     _print_tables(contest, rows, total)
     print(
-        f"\n{contest.seeds} seeds a landscape, {contest.attempts} attempts, {contest.parallel} in flight;",
+        f"\n{contest.seeds} seeds per landscape, {contest.attempts} attempts, {contest.parallel} in flight;",
         end=" ",
     )
     print(
@@ -56,28 +56,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=2000, help="worlds a landscape")
+    parser.add_argument("--seeds", type=int, default=2000, help="worlds per landscape")
     parser.add_argument(
-        "--first-seed", type=int, default=0, help="tune on other worlds than you compare on"
+        "--first-seed",
+        type=int,
+        default=0,
+        help="to tune on other worlds than those of the comparison",
     )
-    parser.add_argument("--attempts", type=int, default=30, help="attempts a run")
+    parser.add_argument("--attempts", type=int, default=30, help="attempts per run")
     parser.add_argument("--parallel", type=int, default=1, help="attempts in flight")
     parser.add_argument(
         "--landscape", action="append", choices=NAMES, help="only this one; may be repeated"
     )
     parser.add_argument(
-        "--policy", action="append", choices=CONTESTANTS, help="only this one and the paper's"
+        "--policy",
+        action="append",
+        choices=CONTESTANTS,
+        help="only this one and the paper's; may be repeated",
     )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(
-        "--fit", action="store_true", help="only how the landscapes fit the recordings"
+        "--fit", action="store_true", help="only compare the landscapes with the recordings"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON document in place of tables")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     return parser.parse_args(arguments)
 
 
 def _processor_s() -> float:
-    """The processor time of this process and its workers, which a busy machine does not stretch."""
+    """The CPU time of this process and its workers, which is independent of other load."""
     used = os.times()
     return used.user + used.system + used.children_user + used.children_system
 
@@ -105,9 +111,7 @@ def _print_tables(contest: Contest, rows: Sequence[Row], total: Sequence[Overall
                 f"  {row.policy:<25}{math.exp(row.gain):>7.3f}x{_versus(row):>18}"
                 f"{math.exp(row.early_gain):>9.3f}x{row.correct:>9.1%}{row.attempts_to_most:>8.1f}"
             )
-    print(
-        "\nall landscapes, each counting the same: mean, worst against the paper, worst against the best"
-    )
+    print("\nall landscapes with equal weights: mean, worst vs the paper, worst vs the best policy")
     early = f"after {EARLY}"
     print(f"  {'policy':<25}{'vs paper':>17}{'worst':>18}{'regret':>18}{early:>11}{'worst':>18}")
     for one in total:
@@ -128,7 +132,7 @@ def _versus(found: Row | Overall) -> str:
 
 
 def _percent(gain: float) -> str:
-    """What a difference of logarithms is as a factor, in percent."""
+    """A difference of logarithms as a percentage."""
     return f"{100 * math.expm1(gain):+.1f} %"
 
 

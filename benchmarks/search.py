@@ -1,7 +1,7 @@
-"""How long a selection and its bookkeeping take at 1,000 attempts: `python benchmarks/search.py`.
+"""Measures how long a selection takes at 1,000 attempts: `python benchmarks/search.py`.
 
-Each round is what the loop does between two attempts: select, begin, add. Exits 1 when the worst
-round of any policy on any tree is over the limit. Knows no model and no device.
+A round is the loop's bookkeeping between two attempts: select, begin, add. Exits 1 if the slowest round of any
+registered policy on any tree exceeds the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMIT_MS = 5.0
 
 
 def grown_by(policy: Policy) -> Tree:
-    """The tree that this policy makes of random outcomes."""
+    """The tree that this policy grows from random outcomes."""
     rng = random.Random(0)
     tree = Tree(EAGER_MS)
     while len(tree.nodes) < ATTEMPTS:
@@ -34,12 +34,12 @@ def grown_by(policy: Policy) -> Tree:
 
 
 def grown_at_random(policy: Policy) -> Tree:
-    """A tree of any shape, whatever the policy."""
+    """A tree of random shape, independent of the policy."""
     return random_tree(ATTEMPTS, random.Random(0))
 
 
 def of_dead_ends(policy: Policy) -> Tree:
-    """The hardest to search for something expandable: all that works has failed three times."""
+    """The worst case for finding an expandable node: every correct node has three failed children."""
     rng = random.Random(0)
     tree = Tree(EAGER_MS)
     while len(tree.nodes) < ATTEMPTS:
@@ -60,10 +60,7 @@ SHAPES: dict[str, Callable[[Policy], Tree]] = {
 
 
 def round_times_ms(policy: Policy, tree: Tree) -> list[float]:
-    """The processor time of each round, which other programs do not stretch.
-
-    Making the node itself is the judge's and the team's work.
-    """
+    """The CPU time of each round in milliseconds, without making the node itself."""
     rng = random.Random(1)
     times = []
     gc.collect()
@@ -83,7 +80,7 @@ def round_times_ms(policy: Policy, tree: Tree) -> list[float]:
 
 
 def main() -> int:
-    """Measures every registered policy on every shape of tree; the exit code."""
+    """Measure every registered policy on every shape of tree; returns the exit code."""
     sys.stdout.write(f"{'policy':<16}{'tree':<12}{'median ms':>10}{'worst ms':>10}\n")
     worst = 0.0
     for name, make in POLICIES.items():
@@ -104,7 +101,7 @@ def _attempt(tree: Tree, policy: Policy, rng: random.Random) -> Node:
 def _selected(tree: Tree, policy: Policy, rng: random.Random) -> Selection:
     selection = policy.select(tree, rng)
     if selection is None:
-        raise RuntimeError(f"{policy.name} found nothing to do with nothing in flight")
+        raise RuntimeError(f"{policy.name} waits with nothing in flight")
     return selection
 
 

@@ -1,8 +1,9 @@
-"""How often judges prepare a problem: as requests came and one kept ready, and as they are steered and kept now.
+"""Counts how often judges prepare a problem, with and without steering requests to judges that have it ready.
 
     python benchmarks/steering.py [--candidates 10] [--thinking-s 0.05]
 
-Each search has one problem and asks for `--candidates` evaluations, one after the other, with a pause between.
+Without steering, requests go to the least busy judge, which keeps one problem ready and answers in order. Each search
+has one problem and asks for `--candidates` evaluations, one after the other, with a pause between.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SIZES = ((1, 2), (2, 2), (4, 1), (4, 2), (8, 1), (8, 4))
 
 
 def main() -> None:
-    """Print a table."""
+    """Measure all sizes and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--candidates", type=int, default=10)
     parser.add_argument("--thinking-s", type=float, default=0.05)
@@ -47,7 +48,7 @@ def main() -> None:
 async def _searches(
     problems: int, judges: int, candidates: int, thinking_s: float, weight: float
 ) -> tuple[int, float]:
-    """Preparations and seconds; without a weight, requests go to the least busy judge and run there as they came."""
+    """The preparations and seconds of these searches; a weight of 0 turns steering off."""
     stdio.PREPARING = weight
     options = [] if weight else ["--overtaking", "0", "--keeping", "1"]
     chance = random.Random(1)

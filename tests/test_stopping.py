@@ -36,7 +36,8 @@ def tree_of(latencies_ms: list[float | None]) -> Tree:
     ("share", "said"),
     [
         (1.04, "within 4 % of the roofline"),
-        (0.9, "within 0 % of the roofline"),
+        (0.96, "within 0 % of the roofline"),
+        (0.9, None),  # faster than the roofline allows, which is then no bound
         (1.06, None),
     ],
 )
@@ -60,7 +61,7 @@ def test_without_any_roofline_nothing_is_near_it() -> None:
     assert isinstance(found, Correct)
     device = found.device.model_copy(update={"launch_us": None})
 
-    assert not found.model_copy(update={"roofline": none, "device": device}).near_the_least
+    assert not found.model_copy(update={"roofline": none, "device": device}).near_roofline
 
 
 @pytest.mark.parametrize(

@@ -9,35 +9,51 @@ import loop_samples as samples
 from stark.agents.window import RoleName
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
+from stark.core.run import Strategy
 from stark.optimize import optimize
 from stark.search.policies import POLICIES
+from stark.search.policies.best_first import BestFirst
+from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.store import Store
-from stark.strategies import STRATEGIES, strategy
+from stark.strategies import STRATEGIES, policy_of, split_strategies, strategy, team_of
 from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 
 
 def test_the_method_its_baselines_and_its_ablations_are_there() -> None:
     assert ["stark", "sampling", "reflexion", "search-only", "team-only"] == list(STRATEGIES)
-    assert "stark" == next(iter(STRATEGIES)), "the first is what a list shows first"
+
+
+def test_stark_is_the_papers_method_with_the_papers_parameters() -> None:
+    found = strategy("stark")
+
+    assert ("epsilon-greedy", "plan-code-debug", True) == (found.policy, found.team, found.memory)
+    assert {"epsilon": 0.3, "n_root": 5, "n_child": 3} == found.parameters
+
+
+def test_the_ablations_change_one_part_each() -> None:
+    method, search, team = (strategy(name) for name in ("stark", "search-only", "team-only"))
+
+    assert (method.policy, method.parameters) == (search.policy, search.parameters)
+    assert ("solo", True) == (search.team, search.memory)
+    assert ("always-root", method.team, False) == (team.policy, team.team, team.memory)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_is_made_of_registered_parts(name: str) -> None:
-    found = strategy(name)
+    found, (_, summary) = strategy(name), STRATEGIES[name]
 
     assert name == found.name
-    assert found.policy == POLICIES[found.policy.name]()
-    assert found.team.roles
-    assert set(found.team.roles) <= set(get_args(RoleName))
-    assert found.summary
-    assert "\n" not in found.summary
+    assert policy_of(found) == POLICIES[found.policy]()
+    assert set(team_of(found).roles) <= set(get_args(RoleName))
+    assert summary
+    assert "\n" not in summary
 
 
 def test_every_role_of_a_strategy_has_a_prompt() -> None:
     prompts = {prompt.name for prompt in files("stark.agents").joinpath("prompts").iterdir()}
 
-    for role in {role for entry in STRATEGIES.values() for role in entry.team.roles}:
+    for role in {role for entry, _ in STRATEGIES.values() for role in team_of(entry).roles}:
         assert any(name.split(".")[0].split("_")[0] == role for name in prompts)
 
 
@@ -49,12 +65,12 @@ def test_an_unknown_strategy_is_refused_with_the_names_there_are() -> None:
 
 
 def test_a_strategys_team_works_under_another_policy() -> None:
-    papers = strategy("stark:epsilon-greedy")
+    ours = strategy("stark:best-first")
 
-    assert "stark:epsilon-greedy" == papers.name
-    assert POLICIES["epsilon-greedy"]() == papers.policy
-    assert strategy("stark").team is papers.team
-    assert POLICIES["ucb"]() == strategy("search-only:ucb").policy
+    assert "stark:best-first" == ours.name
+    assert BestFirst() == policy_of(ours)
+    assert strategy("stark").team == ours.team
+    assert BestFirst() == policy_of(strategy("search-only:best-first"))
 
 
 @pytest.mark.parametrize("name", ["stark:best", "stark:"])
@@ -65,8 +81,67 @@ def test_an_unknown_policy_is_refused_with_the_names_there_are(name: str) -> Non
     assert all(policy in str(caught.value) for policy in POLICIES)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("stark", {"epsilon": 0.2, "n_root": 8}),
+        ("stark(epsilon=0.2,n_root=8)", {}),
+        ("stark:epsilon-greedy(epsilon=0.2, n_root=8)", {}),
+        ("stark(epsilon=0.9,n_root=8)", {"epsilon": 0.2}),
+    ],
+)
+def test_parameters_are_given_in_the_name_or_beside_it(
+    name: str, parameters: dict[str, float]
+) -> None:
+    found = strategy(name, parameters)
+
+    assert {"epsilon": 0.2, "n_root": 8, "n_child": 3} == found.parameters
+    assert EpsilonGreedy(epsilon=0.2, n_root=8) == policy_of(found)
+
+
+def test_a_whole_number_will_do_for_a_share() -> None:
+    """The same parameters are stored alike, since runs are named by their content."""
+    assert repr(strategy("stark(epsilon=1.0)").parameters) == repr(
+        strategy("stark(epsilon=1)").parameters
+    )
+
+
+def test_every_parameter_is_stored_and_survives_json() -> None:
+    found = strategy("stark:best-first(width=5)")
+
+    assert found == Strategy.model_validate_json(found.model_dump_json())
+    assert BestFirst(width=5) == policy_of(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("stark(eps=0.2)", "'eps'; its parameters are epsilon, n_root, n_child"),
+        ("sampling(epsilon=0.2)", "'epsilon'; it has none"),
+        ("stark(epsilon=2)", "a probability from 0 to 1, not 2"),
+        ("stark(n_root=2.5)", "n_root of the search policy epsilon-greedy is a whole number"),
+        ("stark(epsilon=high)", "'epsilon=high' is not a parameter; write name=number"),
+        ("stark(epsilon)", "write name=number"),
+        ("stark(epsilon=0.2", "write NAME, NAME:POLICY or NAME:POLICY(parameter=value,...)"),
+        ("stark:best-first:ucb", "write NAME, NAME:POLICY"),
+    ],
+)
+def test_wrong_parameters_are_refused_with_what_would_be_right(name: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        strategy(name)
+
+    assert words in str(caught.value)
+
+
+def test_a_list_of_strategies_is_split_outside_of_parentheses() -> None:
+    text = "stark, sampling,stark:epsilon-greedy(epsilon=0.2,n_root=8),,stark"
+
+    expected = ["stark", "sampling", "stark:epsilon-greedy(epsilon=0.2,n_root=8)"]
+    assert expected == split_strategies(text)
+
+
 async def tree_of(name: str) -> tuple[tuple[Node, ...], ScriptedModel]:
-    """What a strategy makes of twelve attempts, and the model that was asked."""
+    """The nodes of a run of twelve attempts, and the model that was asked."""
     replies, model = samples.scripted()
     run = samples.run(name)
     with Store.open("sqlite://") as store:
@@ -83,9 +158,8 @@ async def test_sampling_makes_independent_tries_that_see_nothing_of_each_other()
     assert 1 == len({asked.messages for asked in model.asked})
 
 
-@pytest.mark.parametrize("name", ["reflexion", "team-only"])
-async def test_a_line_has_each_attempt_start_from_the_one_before(name: str) -> None:
-    nodes, _ = await tree_of(name)
+async def test_reflexion_starts_each_attempt_from_the_one_before() -> None:
+    nodes, _ = await tree_of("reflexion")
 
     assert [node.id - 1 for node in nodes] == [node.parent for node in nodes]
 
@@ -99,11 +173,12 @@ async def test_reflexion_sees_its_last_try_alone() -> None:
         assert ([attempt - 1] if attempt > 1 else []) == shown
 
 
-async def test_a_team_without_a_tree_sees_no_other_attempt() -> None:
-    _, model = await tree_of("team-only")
+async def test_team_only_makes_independent_attempts_with_the_team() -> None:
+    nodes, model = await tree_of("team-only")
 
+    assert {ROOT} == {node.parent for node in nodes}
     texts = [asked.messages[1].text for asked in model.asked]
-    assert {"plan", "code", "debug"} == {text.splitlines()[0].split()[-1] for text in texts}
+    assert {"plan", "code"} == {text.splitlines()[0].split()[-1] for text in texts}
     assert not any("- Attempt " in text for text in texts)
 
 

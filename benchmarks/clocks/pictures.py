@@ -8,7 +8,7 @@ from statistics import median
 
 from clocks.findings import Findings
 from clocks.programs import sizes
-from stark.bench.svg import COLOURS, LETTER, Axis, Picture, powers
+from clocks.svg import COLOURS, LETTER, Axis, Picture, powers
 
 GREY = "#6b7280"
 

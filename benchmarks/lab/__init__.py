@@ -1,1 +1,1 @@
-"""The policy lab: landscapes of attempts on which search policies are compared without a model or a device."""
+"""The policy lab: compares search policies on simulated runs, without a model or a device."""

@@ -1,8 +1,8 @@
-"""How far the fitted landscapes are from the recorded runs: the same figures of both, side by side.
+"""Compares the fitted landscapes with the recorded runs that they are fitted to.
 
-A simulated run has the recorded ones' shape: the paper's policy, ten attempts, three in flight. A
-dozen attempts a recording is little, so what agrees is the size of things and no more. Failures
-are left out: the landscapes have published rates (`landscapes.py` says why).
+The simulated runs are made like the recorded ones: the paper's policy, ten attempts, three in flight. With a
+dozen attempts per recording, only orders of magnitude can agree. Failures are left out: the landscapes use
+published failure rates (see `landscapes.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lab.contestants import CONTESTANTS, PAPER
 from lab.landscapes import world_of
 from lab.runs import grown
 from stark.core.node import ROOT, Node
+from stark.core.standing import vs_eager
 from stark.recording import read_recording
 
 RECORDINGS: dict[str, tuple[str, ...]] = {
@@ -30,29 +31,29 @@ _FOLDER = Path(__file__).resolve().parents[2] / "examples" / "recordings"
 
 @dataclass(frozen=True)
 class Figures:
-    """What a set of runs shows, as measured. Gains are natural logarithms."""
+    """Statistics of a set of runs, as measured. Gains are natural logarithms."""
 
     starts: float
-    """The mean of first versions' share of the gain at the roofline."""
+    """Mean gain of first versions, as a share of the gain at the roofline."""
 
     faster: float
-    """The share of edits of a working kernel that were measured as faster than it."""
+    """Share of edits of a correct kernel that were measured as faster than it."""
 
     rise: float
-    """The mean gain of those."""
+    """Mean gain of the faster edits."""
 
     fall: float
-    """The mean loss of the others."""
+    """Mean loss of the slower edits."""
 
     interval: float
-    """The median distance from a measured gain to its interval's lower end."""
+    """Median distance from a measured gain to the lower end of its interval."""
 
     edits: int
-    """How many edits this is of."""
+    """Number of edits of correct kernels."""
 
 
 def recorded(landscape: str) -> Figures:
-    """Of the recordings that this landscape is fitted to."""
+    """The figures of the recordings that this landscape is fitted to."""
     runs = []
     for name in RECORDINGS[landscape]:
         nodes = read_recording(_FOLDER / f"{name}.json").nodes
@@ -61,7 +62,7 @@ def recorded(landscape: str) -> Figures:
 
 
 def simulated(landscape: str, runs: int = 500) -> Figures:
-    """Of as many simulated runs on it."""
+    """The figures of this many simulated runs on it."""
     policy = CONTESTANTS[PAPER]()
     worlds = [(seed, world_of(landscape, seed)) for seed in range(runs)]
     return _figures(
@@ -72,13 +73,13 @@ def simulated(landscape: str, runs: int = 500) -> Figures:
 def _figures(runs: Sequence[tuple[float, Sequence[Node]]]) -> Figures:
     starts, steps, intervals = [], [], []
     for ceiling, nodes in runs:
-        gains = {
-            node.id: math.log(node.speedup_vs_eager) for node in nodes if node.speedup_vs_eager
-        }
+        speedups = {node.id: vs_eager(node.evaluation) for node in nodes}
+        gains = {id: math.log(speedup.ratio) for id, speedup in speedups.items() if speedup}
         for node in nodes:
-            if node.id not in gains:
+            speedup = speedups[node.id]
+            if speedup is None:
                 continue
-            intervals.append(gains[node.id] - math.log(node.assured_speedup or math.nan))
+            intervals.append(gains[node.id] - math.log(speedup.low))
             if node.parent == ROOT:
                 starts.append(gains[node.id] / ceiling)
             elif node.parent in gains:
@@ -96,7 +97,7 @@ def _figures(runs: Sequence[tuple[float, Sequence[Node]]]) -> Figures:
 
 
 def _ceilings(nodes: Sequence[Node]) -> Iterator[float]:
-    """The gain at the roofline, as each working attempt's evaluation has it."""
+    """The gain at the roofline according to each correct attempt's evaluation."""
     for node in nodes:
         evaluation = node.evaluation
         if evaluation.status == "correct":

@@ -1,10 +1,9 @@
-"""A landscape: what comes of an attempt, as a few rates; and a world: one problem drawn from it.
+"""A landscape is a set of rates that determine how attempts end; a world is one problem drawn from it.
 
-A world is an endless tree that exists before anyone looks. The k-th attempt from a place always ends
-the same, whoever asks and whenever, so policies on one seed are compared on the same luck. Places
-are drawn when first asked for and then kept.
+A world is an infinite tree of places, determined by its seed. The k-th attempt from a place always ends the same,
+so two policies on one seed face the same luck. Places are drawn on first use and then kept.
 
-Gains are natural logarithms of true speedups against the reference, which stands at 0. Knows no policy.
+Gains are natural logarithms of true speedups against the reference, whose gain is 0.
 """
 
 from __future__ import annotations
@@ -19,112 +18,117 @@ from stark.core.measurement import Measurement
 
 EAGER_MS = 1.0
 Range = tuple[float, float]
-"""A uniform draw between two values."""
+"""The bounds of a uniform draw."""
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """The rates of a kind of problem. `landscapes.py` has those that the lab uses, and says why."""
+    """The rates of a kind of problem; `landscapes.py` defines those that the lab uses."""
 
     name: str
 
-    # What a problem and its designs offer.
+    # The problem and its designs.
     ceiling: Range
-    """The gain at the roofline, one draw a problem."""
+    """The gain at the roofline, drawn per problem."""
     reach: Range
-    """The share of the ceiling that an ordinary design can reach, one draw a problem."""
+    """The share of the ceiling that an ordinary design can reach, drawn per problem."""
     spread: float
-    """How far designs differ: a design's reach falls short by the size of a normal draw, as a share."""
+    """How much designs differ: the standard deviation of the share by which a design's reach falls short."""
     start: Range
-    """The share of its design's reach that a first version has."""
+    """The gain of a first version, as a share of its design's reach."""
     breakthrough: float = 0.0
     """The chance that a fresh design can reach 95 % of the ceiling."""
     dead: float = 0.0
     """The chance that a fresh design is a dead end: no edit makes it faster."""
     dead_fails: float = 0.0
-    """The chance that an edit of a dead end fails, where that is more than `edit_fails`."""
+    """The chance that an edit of a dead end fails, if larger than `edit_fails`."""
 
-    # What fails, and what a repair can do.
+    # Failures and repairs.
     start_fails: float = 0.0
     edit_fails: float = 0.0
     boldness: float = 0.0
-    """How far edits differ in courage, 0 to 1: the bold fail more often and gain more."""
+    """How much edits differ in risk, 0 to 1: riskier ones fail more often and gain more."""
     unusable: float = 0.01
-    mendable: float = 1.0
-    """The share of failures that a repair can mend at all."""
+    repairable: float = 1.0
+    """The share of failures that can be repaired at all."""
     repair: float = 0.65
-    """The chance that the first repair of a mendable failure works."""
-    tiring: float = 0.85
-    """What each failed repair leaves of that chance, whether beside or below it."""
+    """The chance that the first repair of a repairable failure works."""
+    repair_decay: float = 0.85
+    """The factor by which each failed repair reduces that chance, as a sibling or as a parent."""
 
-    # What an edit of a working kernel does.
+    # Edits of a correct kernel.
     hit: float = 0.5
     """The chance that it is faster."""
     stride: float = 0.5
     """The mean share of the gap to its design's reach that a hit closes."""
     slip: float = 0.05
-    """The mean gain that a miss loses."""
+    """The mean loss of an edit that is not faster."""
     memory: float = 1.0
-    """What each earlier attempt from the same place makes of that chance: below 1 ideas run out,
-    above 1 the team learns from what it tried."""
+    """The factor by which each earlier attempt from the same place changes `hit`: below 1, ideas run out; above 1, the
+    team learns from its attempts."""
     rewrite: float = 0.0
-    """The chance that it is another design altogether, drawn as a fresh one."""
+    """The chance that an edit is a new design, drawn like a fresh start."""
     steps: int = 1
-    """How many hits in a row of descendants one improvement takes."""
+    """The number of successive hits down a branch that one improvement takes."""
     valley: float = 0.0
-    """The gain that is lost until the last of these steps pays it back."""
+    """The gain that is lost at the first of these steps and recovered at the last."""
 
-    # What a measurement sees.
+    # Measurements.
     noise: float = 0.002
     """The standard deviation of a measured gain around the true one."""
     interval: float = 0.004
-    """The typical distance of the interval's lower end from the measured gain."""
+    """The typical distance from the measured gain to the interval's lower end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a program would be if it were right, and what its design still has in it."""
+    """The gain that a program has if it is correct, and the potential of its design."""
 
     gain: float
     reach: float
     dead: bool = False
     steps_left: int = 0
-    """Hits until the improvement under way pays."""
+    """Hits until the current improvement is complete."""
     promise: float = 0.0
-    """The gain once it has paid."""
+    """The gain once it is complete."""
 
 
 class Place:
-    """One outcome in a world; `attempt(k)` is what comes of the k-th attempt from here, from 0."""
+    """The outcome of one attempt in a world."""
 
-    __slots__ = ("_children", "_key", "_world", "code", "duration", "evaluation", "mend")
+    __slots__ = ("_children", "_key", "_world", "code", "duration", "evaluation", "repair_chance")
 
     def __init__(
-        self, world: World, rng: random.Random, code: Code | None, mend: float | None = None
+        self,
+        world: World,
+        rng: random.Random,
+        code: Code | None,
+        repair_chance: float | None = None,
     ) -> None:
         self._world = world
         self._key = rng.getrandbits(62)
         self._children: list[Place] = []
         self.code = code
-        """None for an unusable reply, which left none."""
-        self.mend = mend
-        """The chance that a repair works; None where nothing needs one."""
+        """None for an unusable reply."""
+        self.repair_chance = repair_chance
+        """The chance that a repair works; None if it is correct."""
         self.duration = rng.lognormvariate(0.0, 0.5)
-        """Of the attempt that led here; the unit is a typical attempt."""
-        self.evaluation = world.judged(self, rng)
+        """How long the attempt took, relative to a typical one."""
+        self.evaluation = world.evaluate(self, rng)
 
     @property
     def works(self) -> bool:
-        return self.code is not None and self.mend is None
+        return self.code is not None and self.repair_chance is None
 
     @property
     def gain(self) -> float:
-        """The true gain of what works. Raises ValueError for what does not."""
-        if self.code is None or self.mend is not None:
-            raise ValueError("only what works has a gain")
+        """The true gain. Raises ValueError unless it is correct."""
+        if self.code is None or self.repair_chance is not None:
+            raise ValueError("only a correct place has a gain")
         return self.code.gain
 
     def attempt(self, k: int) -> Place:
+        """The outcome of the k-th attempt from here, counted from 0."""
         while len(self._children) <= k:
             rng = random.Random(self._key + len(self._children))
             self._children.append(self._world.grow(self, len(self._children), rng))
@@ -132,7 +136,7 @@ class Place:
 
 
 class World:
-    """One problem of a landscape, by its seed."""
+    """The problem of a landscape that belongs to a seed."""
 
     def __init__(self, landscape: Landscape, seed: int) -> None:
         self._rates = landscape
@@ -142,23 +146,23 @@ class World:
         self.root = Place(self, rng, Code(gain=0.0, reach=0.0))
 
     def grow(self, place: Place, k: int, rng: random.Random) -> Place:
-        """What comes of the k-th attempt from a place."""
+        """Draw the outcome of the k-th attempt from a place."""
         rates = self._rates
         if place.code is None:
-            raise ValueError("an unusable reply is no place to start from")
+            raise ValueError("nothing can start from an unusable reply")
         if rng.random() < rates.unusable:
             return Place(self, rng, None)
-        if place.mend is not None:
-            return self._repaired(place.code, place.mend * rates.tiring**k, rng)
+        if place.repair_chance is not None:
+            return self._repaired(place.code, place.repair_chance * rates.repair_decay**k, rng)
         if place is self.root or rng.random() < rates.rewrite:
             return self._tried(self._design(rng), rates.start_fails, rng)
         return self._edited(place.code, k, rng)
 
-    def judged(self, place: Place, rng: random.Random) -> Evaluation:
-        """What the judge makes of it: measured with noise where it works."""
+    def evaluate(self, place: Place, rng: random.Random) -> Evaluation:
+        """The judge's evaluation, measured with noise if the place is correct."""
         if place.code is None:
             return _UNUSABLE
-        if place.mend is not None:
+        if place.repair_chance is not None:
             return _INCORRECT
         measured = place.code.gain + rng.gauss(0.0, self._rates.noise)
         below = self._rates.interval * rng.lognormvariate(0.0, 0.5)
@@ -174,11 +178,11 @@ class World:
 
     def _edited(self, code: Code, k: int, rng: random.Random) -> Place:
         rates = self._rates
-        courage = 1.0 + rates.boldness * rng.uniform(-1.0, 1.0)
-        fails = rates.edit_fails * courage
+        risk = 1.0 + rates.boldness * rng.uniform(-1.0, 1.0)
+        fails = rates.edit_fails * risk
         if code.dead:
             fails = max(fails, rates.dead_fails)
-        stride = min(1.0, rates.stride * courage * rng.uniform(0.5, 1.5))
+        stride = min(1.0, rates.stride * risk * rng.uniform(0.5, 1.5))
         if rng.random() < rates.hit * rates.memory**k and not code.dead:
             return self._tried(self._advanced(code, stride), fails, rng)
         lost = rng.expovariate(1.0 / rates.slip) if rates.slip else 0.0
@@ -186,7 +190,7 @@ class World:
         return self._tried(slower, fails, rng)
 
     def _advanced(self, code: Code, stride: float) -> Code:
-        """After a hit: one step nearer to what pays, or paid."""
+        """The code after a hit: the next step of an improvement, or the completed one."""
         rates = self._rates
         if code.steps_left == 1:
             return Code(code.promise, code.reach)
@@ -200,17 +204,17 @@ class World:
     def _tried(self, code: Code, fails: float, rng: random.Random) -> Place:
         if rng.random() >= fails:
             return Place(self, rng, code)
-        mendable = rng.random() < self._rates.mendable
-        return Place(self, rng, code, mend=self._rates.repair if mendable else 0.0)
+        repairable = rng.random() < self._rates.repairable
+        return Place(self, rng, code, repair_chance=self._rates.repair if repairable else 0.0)
 
     def _repaired(self, code: Code, chance: float, rng: random.Random) -> Place:
         if rng.random() < chance:
             return Place(self, rng, code)
-        return Place(self, rng, code, mend=chance * self._rates.tiring)
+        return Place(self, rng, code, repair_chance=chance * self._rates.repair_decay)
 
 
 def measured_as(gain: float, below: float) -> Correct:
-    """The evaluation of a measured gain whose interval begins this far below it."""
+    """The evaluation of a measured gain whose interval's lower end is `below` it."""
     latency_ms = EAGER_MS * math.exp(-gain)
     return Correct.model_construct(
         accuracy=_ACCURACY,

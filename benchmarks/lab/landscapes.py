@@ -1,14 +1,13 @@
-"""The landscapes that the lab uses, each with what it stands for and where its rates come from.
+"""The landscapes of the lab, what each stands for, and where its rates come from.
 
-Two are fitted to the runs in `examples/recordings` (`fit.py` sets their figures beside the landscapes'
-own). The others are caricatures: each has one difficulty, larger than life. In the last one every
-world draws its own rates, so nothing can be tuned to it.
+Two are fitted to the runs in `examples/recordings` (`fit.py` compares them). The others each exaggerate one
+difficulty. In the last one every world draws its own rates, so no policy can be tuned to it.
 
-Rates of failure. The recorded runs hardly fail (no attempt of 40, by one strong model), which would make
-repairs a matter of no importance. Published rates are higher: AKG's agents solve 97 % of KernelBench's
-first level in Triton within four tries and 59 % in CUDA C, which is 58 % and 20 % a try if tries were
-independent; STARK's paper has 89 % of bugs resolved by its debug agent. A first repair that works
-with 0.65, each further one with 0.85 of that, mends 92 % of what can be mended in three.
+Failure rates are published ones. The recorded runs have next to no failures (none in 40 attempts, by one strong
+model), so repairs would not matter. AKG's agents solve 97 % of KernelBench's level 1 in Triton within four tries
+and 59 % in CUDA C, which is 58 % and 20 % per try if tries are independent. STARK's paper reports that its debug
+agent resolved 89 % of the bugs, as published summaries describe it; here, a first repair works with a chance of
+0.65 and each further one with 0.85 of that, which repairs 92 % of the repairable failures in three.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ RECORDED = Landscape(
     start=(0.85, 1.0),
     start_fails=0.42,
     edit_fails=0.3,
-    mendable=0.97,
+    repairable=0.97,
     hit=0.62,
     stride=0.7,
     slip=0.008,
@@ -34,10 +33,9 @@ RECORDED = Landscape(
     noise=0.002,
     interval=0.004,
 )
-"""Triton kernels on an H200, as recorded: first versions within 15 % of what their design can reach, which
-is 70 to 87 % of the (logarithmic) way to the roofline; most edits make them faster, by most of the
-little that is left; measurements are good to 0.4 %. Failures are the published ones for Triton. There
-is little to win here, for anyone."""
+"""Triton kernels on an H200, as recorded: first versions are within 15 % of their design's reach, which is 70 to
+87 % of the (logarithmic) way to the roofline. Most edits gain most of the little that is left. Measurements are
+accurate to 0.4 %. Failure rates are the published ones for Triton. No policy can gain much here."""
 
 NOISY = Landscape(
     name="noisy",
@@ -53,9 +51,9 @@ NOISY = Landscape(
     noise=0.12,
     interval=0.13,
 )
-"""C++ kernels on two cores of a busy machine, as recorded: measurements off by 12 %, a quarter of the edits
-faster, the others much slower, next to no failures, and a roofline whose bandwidth was measured so
-cautiously that kernels pass it. The measured best is often just lucky."""
+"""C++ kernels on two cores of a busy machine, as recorded: measurements off by 12 %, a quarter of the edits faster
+and the others much slower, next to no failures. The measured roofline is an underestimate, so kernels exceed it.
+The measured best is often just lucky."""
 
 BUGGY = Landscape(
     name="buggy",
@@ -66,15 +64,15 @@ BUGGY = Landscape(
     start_fails=0.8,
     edit_fails=0.5,
     boldness=0.7,
-    mendable=0.97,
+    repairable=0.97,
     hit=0.45,
     stride=0.4,
     slip=0.1,
     noise=0.01,
     interval=0.015,
 )
-"""CUDA C by a weaker model: four first versions in five fail and half of the edits, the bold ones, which
-would gain most, more often. Nearly every failure can be mended, so whoever does not repair loses."""
+"""CUDA C by a weaker model: four first versions in five fail and half of the edits, risky ones (which would gain
+most) more often. Nearly every failure can be repaired, so policies that do not repair lose."""
 
 HOPELESS = Landscape(
     name="hopeless",
@@ -84,16 +82,16 @@ HOPELESS = Landscape(
     start=(0.3, 0.8),
     start_fails=0.6,
     edit_fails=0.5,
-    mendable=0.3,
+    repairable=0.3,
     repair=0.4,
-    tiring=0.6,
+    repair_decay=0.6,
     hit=0.45,
     stride=0.4,
     slip=0.1,
     noise=0.01,
     interval=0.015,
 )
-"""As many failures, but most come of plans that cannot work: whoever repairs them loses."""
+"""Many failures, most of which come from plans that cannot work, so policies that repair them lose."""
 
 TRAPS = Landscape(
     name="traps",
@@ -111,8 +109,8 @@ TRAPS = Landscape(
     noise=0.01,
     interval=0.015,
 )
-"""Dead ends: half of the designs are as fast as the others at first, but no edit makes them faster and most
-edits break them. Designs differ much in what they can reach."""
+"""Dead ends: half of the designs start as fast as the others, but no edit makes them faster and most edits break
+them. Designs differ a lot in their reach."""
 
 PLATEAU = Landscape(
     name="plateau",
@@ -130,8 +128,8 @@ PLATEAU = Landscape(
     noise=0.01,
     interval=0.015,
 )
-"""A broad plateau: nearly every design soon stops at half the way, whatever is edited; one fresh start
-in twelve finds the design that does not."""
+"""A broad plateau: nearly every design stops at half the way to the roofline; one fresh start in twelve finds a
+design that does not."""
 
 CHAINS = Landscape(
     name="chains",
@@ -149,8 +147,8 @@ CHAINS = Landscape(
     noise=0.01,
     interval=0.015,
 )
-"""Deep chains: every improvement takes three successful edits in a line, of which the first makes the kernel
-15 % slower and the last pays for all. Whoever goes back to the fastest never gets there."""
+"""Deep chains: every improvement takes three successful edits in a row. The first makes the kernel 15 % slower and
+only the last makes it faster, so policies that always return to the fastest node never get there."""
 
 LADDER = Landscape(
     name="ladder",
@@ -166,26 +164,26 @@ LADDER = Landscape(
     noise=0.01,
     interval=0.015,
 )
-"""Many small rungs: first versions are poor, most edits work and each gains a little. Every attempt
-that is not spent on the leader is lost."""
+"""Many small steps: first versions are poor, and most edits work and gain a little. Every attempt that is not spent
+on the leader is wasted."""
 
 LANDSCAPES: Mapping[str, Landscape] = {
     each.name: each for each in (RECORDED, NOISY, BUGGY, HOPELESS, TRAPS, PLATEAU, CHAINS, LADDER)
 }
 
 ANY = "any"
-"""Every world of this one draws its own rates, from everything between the others and a little beyond."""
+"""The landscape whose worlds each draw their own rates, from the range of all others and a little beyond."""
 
 NAMES = (*LANDSCAPES, ANY)
 
 
 def world_of(name: str, seed: int) -> World:
-    """The problem of this seed in the landscape of this name."""
+    """The world with this seed in the landscape with this name."""
     return World(any_landscape(seed) if name == ANY else LANDSCAPES[name], seed)
 
 
 def any_landscape(seed: int) -> Landscape:
-    """Rates of this seed's own."""
+    """The rates that the world with this seed draws."""
     rng = random.Random(f"{ANY}/{seed}")
     reach, start = rng.uniform(0.4, 1.0), rng.uniform(0.1, 1.0)
     noise = 10 ** rng.uniform(-2.7, -0.9)
@@ -201,9 +199,9 @@ def any_landscape(seed: int) -> Landscape:
         start_fails=rng.uniform(0.0, 0.8),
         edit_fails=rng.uniform(0.0, 0.6),
         boldness=rng.uniform(0.0, 0.7),
-        mendable=rng.uniform(0.3, 1.0),
+        repairable=rng.uniform(0.3, 1.0),
         repair=rng.uniform(0.3, 0.9),
-        tiring=rng.uniform(0.5, 1.0),
+        repair_decay=rng.uniform(0.5, 1.0),
         hit=rng.uniform(0.2, 0.7),
         stride=rng.uniform(0.1, 0.7),
         slip=rng.uniform(0.01, 0.3),

@@ -1,4 +1,4 @@
-"""Many runs, and what they say: means, paired intervals, regrets. Knows nothing of how it is printed."""
+"""Runs many simulations and summarizes them: means, paired intervals and regrets."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from lab.landscapes import world_of
 from lab.runs import play
 
 EARLY = 10
-"""After how many attempts a run is looked at for the first time."""
+"""The number of attempts after which the early gain is taken."""
 
 _CHUNK = 25
-"""Seeds of one task: they share a process, and a world's places are drawn once for all policies."""
+"""Seeds per task. A task runs in one process and draws a world's places once for all policies."""
 
 
 @dataclass(frozen=True)
 class Contest:
-    """Who is compared where, and under what conditions."""
+    """What is compared, and under which conditions."""
 
     landscapes: tuple[str, ...]
     policies: tuple[str, ...]
-    """The paper's always among them."""
+    """Always includes the paper's."""
     seeds: int
     attempts: int
     parallel: int
     first_seed: int = 0
-    """Policies are tuned on other seeds than they are compared on."""
+    """Policies are tuned and compared on different seeds."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one policy on one landscape, over all seeds. Gains are natural logarithms."""
+    """The result of one policy on one landscape, over all seeds. Gains are natural logarithms."""
 
     landscape: str
     policy: str
     gain: float
     early_gain: float
     versus_paper: float
-    """The mean difference of gains to the paper's policy on the same worlds."""
+    """Mean difference in gain to the paper's policy on the same worlds."""
     margin: float
-    """Half of that difference's 95 % interval."""
+    """Half-width of that difference's 95 % interval."""
     early_versus_paper: float
     correct: float
-    """The share of runs with anything correct."""
+    """Share of runs with a correct attempt."""
     attempts_to_most: float
     ceiling: float
-    """The mean gain at the roofline."""
+    """Mean gain at the roofline."""
 
 
 class Extreme(NamedTuple):
-    """The worst of a policy's landscapes."""
+    """A policy's worst landscape."""
 
     gain: float
     landscape: str
@@ -63,26 +63,26 @@ class Extreme(NamedTuple):
 
 @dataclass(frozen=True)
 class Overall:
-    """One policy over all landscapes, each counting the same. All differences are of gains."""
+    """One policy over all landscapes with equal weights. All differences are in gain."""
 
     policy: str
     versus_paper: float
     margin: float
     worst: Extreme
-    """Where it does worst against the paper's policy."""
+    """Where it does worst compared with the paper's policy."""
     early_versus_paper: float
     early_worst: Extreme
     regret: Extreme
-    """Where it is farthest behind the best policy there, and how far: 0 or less."""
+    """Where it is farthest behind the best policy, and how far (0 or less)."""
 
 
 _Task = tuple[Contest, str, range]
 _Seed = dict[str, tuple[float, float, bool, int, float]]
-"""By policy: the gain, the early gain, whether anything was correct, attempts to most of it, the ceiling."""
+"""By policy: the gain, the early gain, whether an attempt was correct, `attempts_to_most`, the ceiling."""
 
 
 def compete(contest: Contest, processes: int = 2) -> list[Row]:
-    """The rows of every landscape and policy, in their order. The same contest gives the same rows."""
+    """The rows of every landscape and policy, in order; reproducible."""
     end = contest.first_seed + contest.seeds
     tasks = [
         (contest, name, range(first, min(first + _CHUNK, end)))
@@ -96,7 +96,7 @@ def compete(contest: Contest, processes: int = 2) -> list[Row]:
 
 
 def overall(rows: Sequence[Row]) -> list[Overall]:
-    """Every policy over all landscapes, the best first."""
+    """Every policy over all landscapes, best first."""
     best: dict[str, float] = {}
     by_policy: dict[str, list[Row]] = {}
     for row in rows:
@@ -165,7 +165,7 @@ def _rows(contest: Contest, landscape: str, seeds: Sequence[_Seed]) -> Iterator[
 
 
 def _margin(values: Sequence[float]) -> float:
-    """Half of the mean's 95 % interval; the normal one, which with thousands of seeds is Student's."""
+    """Half-width of the mean's 95 % interval, by the normal approximation."""
     if len(values) < 2:
         return math.inf
     return 1.96 * stdev(values) / math.sqrt(len(values))

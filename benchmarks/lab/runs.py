@@ -1,6 +1,6 @@
-"""One simulated run: the loop's own tree and leaderboard and a real policy; a world in place of the team.
+"""One simulated run: the product's tree, leaderboard and policy, with a world in place of the team and the judge.
 
-As in the loop, up to `parallel` attempts are in flight, and each finish is told to the tree at once.
+As in the product's loop, up to `parallel` attempts are in flight, and each is added to the tree as it finishes.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 
 REPAIR_DURATION = 0.6
-"""Of an improvement's: a repair asks one role and an improvement two, plan and code."""
+"""Relative to an improvement, which asks two roles (plan and code) where a repair asks one."""
 
 _CANDIDATE = Candidate(language="triton", source="class ModelNew: ...\n")
 
 
 @dataclass(frozen=True)
 class Played:
-    """How a run went, attempt by attempt in the order in which they finished."""
+    """The course of a run, in the order in which its attempts finished."""
 
     gains: tuple[float, ...]
-    """The true gain of what the user would take away after each: the leaderboard's first, or the
-    reference (0) where that is not measured as faster."""
+    """After each attempt, the true gain of the run's result: the fastest kernel, or the reference (0) if
+    no kernel is measurably faster."""
 
     first_correct: int | None
-    """After how many attempts something was correct."""
+    """The position of the first correct attempt, from 1; None if there was none."""
 
     @property
     def attempts_to_most(self) -> int:
-        """After how many attempts 90 % of the final gain was there for good."""
+        """The number of attempts after which the gain stayed at 90 % of the final one or more."""
         enough = 0.9 * self.gains[-1]
         missing = [done for done, gain in enumerate(self.gains, start=1) if gain < enough]
         return missing[-1] + 1 if missing else 1
 
 
 def play(world: World, policy: Policy, attempts: int, parallel: int, seed: int) -> Played:
-    """A run of this policy in this world. Raises RuntimeError for a policy that is stuck."""
+    """Run this policy in this world. Raises RuntimeError if the policy waits with nothing in flight."""
     gains: list[float] = []
     gain, first_correct = 0.0, None
     for tree, places in _grow(world, policy, attempts, parallel, seed):
         if tree.nodes[-1].works:
-            gain = _taken_away(tree, places)
+            gain = _gain_of_result(tree, places)
             first_correct = first_correct or len(gains) + 1
         gains.append(gain)
     return Played(tuple(gains), first_correct)
 
 
 def grown(world: World, policy: Policy, attempts: int, parallel: int, seed: int) -> Tree:
-    """The tree that such a run ends with."""
+    """The final tree of such a run."""
     *_, (tree, _) = _grow(world, policy, attempts, parallel, seed)
     return tree
 
@@ -63,14 +63,14 @@ def grown(world: World, policy: Policy, attempts: int, parallel: int, seed: int)
 def _grow(
     world: World, policy: Policy, attempts: int, parallel: int, seed: int
 ) -> Iterator[tuple[Tree, dict[int, Place]]]:
-    """The tree and what stands at its ids, after each attempt that finished."""
+    """Yields the tree and the place of each of its ids after each finished attempt."""
     rng = random.Random(seed)
     tree = Tree(EAGER_MS)
     places = {ROOT: world.root}
-    flying: list[tuple[float, int]] = []
+    in_flight: list[tuple[float, int]] = []
     now = 0.0
     for finished in range(attempts):
-        while len(flying) < min(parallel, attempts - finished):
+        while len(in_flight) < min(parallel, attempts - finished):
             selection = policy.select(tree, rng)
             if selection is None:
                 break
@@ -78,16 +78,16 @@ def _grow(
             place = _next(tree, places, selection.parent)
             places[attempt] = place
             tree.begin(attempt, selection)
-            heappush(flying, (now + _duration(selection, place), attempt))
-        if not flying:
-            raise RuntimeError(f"{policy.name} found nothing to do with nothing in flight")
-        now, attempt = heappop(flying)
+            heappush(in_flight, (now + _duration(selection, place), attempt))
+        if not in_flight:
+            raise RuntimeError(f"{policy.name} waits with nothing in flight")
+        now, attempt = heappop(in_flight)
         tree.add(_node(attempt, tree.pending[attempt], places[attempt]))
         yield tree, places
 
 
 def _next(tree: Tree, places: dict[int, Place], parent: int) -> Place:
-    """What the next attempt from here will be: those in flight have their turn before it."""
+    """The place of the next attempt from `parent`; attempts in flight come before it."""
     return places[parent].attempt(len(tree.children(parent)) + tree.pending_children(parent))
 
 
@@ -106,8 +106,9 @@ def _node(attempt: int, selection: Selection, place: Place) -> Node:
     )
 
 
-def _taken_away(tree: Tree, places: dict[int, Place]) -> float:
+def _gain_of_result(tree: Tree, places: dict[int, Place]) -> float:
     for best in leaderboard(tree, 1):
-        if (tree.assured_speedup(best.id) or 0.0) > 1.0:
+        speedup = tree.speedup(best.id)
+        if speedup is not None and speedup.low > 1.0:
             return places[best.id].gain
     return 0.0

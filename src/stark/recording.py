@@ -7,20 +7,22 @@ import json
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
-from stark.core.call import Call
+from stark.core.call import Call, Message, Reply
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, RecordingError, UsageError
+from stark.core.errors import CompilerRefused, PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import COMPILER, Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RoleModel, Run, RunConfig
+from stark.core.usage import Cost
 from stark.evaluator.executors import Executor
 from stark.store import Store
 
@@ -53,7 +55,8 @@ class Recording(Frozen):
     def unusable(self) -> dict[int, str]:
         """The attempts of which no candidate came, with the reason."""
         evaluations = {node.id: node.evaluation for node in self.nodes}
-        return {
+        unfinished = set(self.selections) - set(evaluations)
+        return dict.fromkeys(unfinished, "the recorded run did not finish this attempt") | {
             id: found.reason for id, found in evaluations.items() if isinstance(found, Unusable)
         }
 
@@ -96,6 +99,42 @@ class Recording(Frozen):
         )
 
 
+class RecordedReplies:
+    """Gives the replies of a recorded run; nothing is asked and nothing paid.
+
+    A role gets its last recorded reply of the attempt: earlier ones were refused and asked again, and a later version of
+    STARK may refuse others.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._calls = {(call.attempt, call.role): call for call in recording.calls}
+        self._unusable = recording.unusable
+        self.turn = nullcontext()
+
+    def model(self, role: str) -> str:
+        """See `Replies.model`."""
+        return "recorded"
+
+    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+        """Nothing is paid."""
+        return Cost()
+
+    async def reply(
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+    ) -> Reply:
+        """The recorded reply, with its tokens and a price of $0. Raises RecordingError if there is none."""
+        call = self._calls.get((attempt, role))
+        if call is None and attempt in self._unusable:
+            raise PromptRefused(self._unusable[attempt])
+        if call is None:
+            raise RecordingError(
+                f"the recording has no reply of the {role} role for attempt {attempt}; "
+                "it was made by another version, so record the run again"
+            )
+        usage = call.reply.usage.model_copy(update={"dollars": 0.0, "seconds": 0.0})
+        return call.reply.model_copy(update={"usage": usage})
+
+
 class RecordedCompiler:
     """An executor whose compiler answers as it did in a recorded run, whose later attempts may have gone on from that."""
 
@@ -122,26 +161,20 @@ class RecordedCompiler:
 def record(store: Store, run: Run) -> Recording:
     """The recording of a stored run.
 
-    Raises UsageError for one that has no finished attempt, or that left one unfinished before others:
-    nobody could follow it across the gap.
+    An attempt that was begun and not finished is recorded with the replies that it has, and a replay finds it unusable.
+    Raises UsageError for a run without a finished attempt.
     """
     reference, nodes = store.reference(run.id), store.nodes(run.id)
     if reference is None or not nodes:
         raise UsageError(f"run {run.id} has no finished attempt to record")
-    finished = {node.id for node in nodes}
+    last = max(node.id for node in nodes)
     begun = store.selections(run.id)
-    for attempt in store.unfinished(run.id):
-        if attempt < max(finished):
-            raise UsageError(
-                f"run {run.id} was stopped during attempt {attempt}; finish it with "
-                f"`stark resume {run.id}`, then record it"
-            )
     return Recording(
         run=run.model_copy(update={"config": _without_paths(run.config)}),
         reference=reference,
-        selections={attempt: chosen for attempt, chosen in begun.items() if attempt in finished},
+        selections={attempt: chosen for attempt, chosen in begun.items() if attempt <= last},
         nodes=tuple(nodes),
-        calls=tuple(call for call in store.calls(run.id) if call.attempt in finished),
+        calls=tuple(call for call in store.calls(run.id) if call.attempt <= last),
         promotions=store.promotions(run.id),
     )
 

@@ -9,6 +9,7 @@ to cost as much again as all before it.
 from __future__ import annotations
 
 from stark.core.evaluation import Correct
+from stark.core.run import Ended
 from stark.search.leaderboard import leaderboard
 from stark.search.tree import Tree
 
@@ -19,18 +20,20 @@ GAIN = 0.01
 """Relative; less is within what measurements of one program differ by."""
 
 
-def enough(tree: Tree) -> str | None:
-    """Why the run need not go on, in words, or None."""
+def enough(tree: Tree) -> Ended | None:
+    """Why the run need not go on, if so."""
     best = next(iter(leaderboard(tree, 1)), None)
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others
     if best.evaluation.near_roofline:
-        return f"within {best.evaluation.headroom_percent} % of {_least(best.evaluation)}"
+        detail = f"within {best.evaluation.headroom_percent} % of {_least(best.evaluation)}"
+        return Ended(kind="converged", detail=detail)
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last
     if without >= max(PATIENCE, last):
-        return f"{without} attempts without a gain after {last} that led to the best"
+        detail = f"{without} attempts without a gain after {last} that led to the best"
+        return Ended(kind="converged", detail=detail)
     return None
 
 
@@ -38,7 +41,7 @@ def last_gain(tree: Tree) -> int:
     """How many attempts had finished when the best last improved; 0 while nothing works."""
     best, last = 0.0, 0
     for count, node in enumerate(tree.nodes, start=1):
-        speedup = node.assured_speedup or 0.0
+        speedup = node.speedup_vs_eager or 0.0
         if speedup > best * (1 + GAIN):
             best, last = speedup, count
     return last

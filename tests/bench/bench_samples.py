@@ -18,11 +18,12 @@ from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.core.run import RoleModel
+from stark.core.standing import standing
 from stark.core.usage import Budget, RoleUsage, Usage
 from stark.evaluator.executors import Executor
 from stark.search.tree import Tree
 from stark.store import Attempted, Outcome, Store
-from stark.strategies import strategy
+from stark.strategies import strategy, team_of
 from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 from stark.testing.nodes import EAGER_MS, correct, measurement
@@ -32,7 +33,7 @@ STRATEGIES = ("stark", "sampling", "search-only")
 
 
 def kernel(speedup: float, **others: float) -> Correct:
-    """A correct evaluation with these speedups against eager and other references, all by the median of pairs."""
+    """A correct evaluation with these speedups against eager and other references."""
     latency_ms = EAGER_MS / speedup
     references = {"eager": EAGER_MS} | {
         name.replace("_", "-"): latency_ms * value for name, value in others.items()
@@ -74,14 +75,13 @@ def result(
         run_id=f"{problem}-{strategy}-{seed}",
     )
     usage = usage or Usage()
-    working = [tried for tried in attempts if tried.assured_speedup is not None]
-    leader = max(working, key=lambda one: (one.assured_speedup or 0, -one.id), default=None)
+    leader = standing({tried.id: tried.speedup for tried in attempts}, {}).best
     outcome = Outcome(
         "0.1.0",
         ended,
         attempts,
         best,
-        None if leader is None or best is None else leader.id,
+        None if best is None else leader,
         True,
         frozenset(),
         usage,
@@ -94,7 +94,7 @@ def result(
 
 def terms(attempts: int, **changes: Any) -> Terms:
     models = {
-        name: {role: RoleModel(model="exec:scripted") for role in strategy(name).team.roles}
+        name: {role: RoleModel(model="exec:scripted") for role in team_of(strategy(name)).roles}
         for name in STRATEGIES
     }
     values: dict[str, Any] = {
@@ -163,7 +163,7 @@ class Quiet:
 
 
 def timeless(report: Report) -> dict[str, Any]:
-    """All that a report says but for when and how long."""
+    """A report without times and durations."""
     document = report_document(report)
     document["bench"].pop("created")
     for one in document["summaries"]:

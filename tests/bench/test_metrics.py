@@ -70,14 +70,14 @@ def test_the_curve_steps_down_at_each_speedup() -> None:
     )
 
 
-def test_assured_fast_1_wants_the_whole_interval_above_1() -> None:
+def test_clearly_faster_needs_the_whole_interval_above_1() -> None:
     unsure = kernel(1.02)
     noisy = unsure.candidate.model_copy(update={"resolution_ms": 0.1})
     unsure = unsure.model_copy(update={"candidate": noisy})
     both = metrics.against([result("a", kernel(4.0)), result("b", unsure)], "eager")
 
     assert both is not None
-    assert (1.0, 0.5) == (both.fast[1.0], both.assured_fast_1)
+    assert (1.0, 0.5) == (both.fast[1.0], both.clearly_faster)
 
 
 def test_spreads_over_correct_kernels_and_over_all_with_failed_as_1() -> None:
@@ -99,10 +99,26 @@ def test_another_reference_has_the_same_numbers_of_its_own() -> None:
     assert (1 / 4, 0.0) == (COMPILE.fast[1.0], COMPILE.fast[2.0])
 
 
-def test_a_reference_that_some_kernel_was_not_measured_against_is_not_measured() -> None:
+def test_a_reference_without_a_measured_kernel_is_not_reported_on() -> None:
     assert SUMMARY.against["max-autotune"] is None
-    mixed = [result("a", kernel(2.0, compile=1.5)), result("b", kernel(2.0))]
-    assert metrics.against(mixed, "compile") is None
+    assert metrics.against([result("a", None)], "compile") is None
+
+
+def test_one_kernel_without_a_reference_does_not_blank_the_others() -> None:
+    """The run without a kernel still counts as failed; the one that was not measured counts nowhere."""
+    mixed = [
+        result("a", kernel(4.0, compile=3.0)),
+        result("b", kernel(4.0)),
+        result("c", kernel(4.0, compile=0.5)),
+        result("d", None),
+    ]
+    found = metrics.against(mixed, "compile")
+
+    assert found is not None and found.of_correct is not None
+    assert (2, 3) == (found.measured, found.kernels)
+    assert (2 / 3, 1 / 3, 1 / 3) == (found.fast[0.0], found.fast[1.0], found.clearly_faster)
+    assert pytest.approx(1.75) == found.of_correct.mean
+    assert pytest.approx(4.5 / 3) == found.of_all.mean
 
 
 def test_any_other_reference_is_reported_on_too() -> None:
@@ -125,7 +141,7 @@ def test_correct_attempts_count_against_all_finished_ones() -> None:
 
 
 def test_repaired_is_the_share_of_the_failures_that_debugging_took_up() -> None:
-    # Attempt 1 of a was taken up and mended, attempt 1 of d taken up in vain; others were left alone.
+    # Attempt 1 of a was taken up and repaired, attempt 1 of d taken up without success; others were left alone.
     assert (2, 1, 0.5) == (
         SUMMARY.failures_taken_up,
         SUMMARY.failures_repaired,
@@ -140,7 +156,7 @@ def test_attempts_to_best_are_counted_in_the_order_of_finishing() -> None:
     assert metrics.attempts_to_best([RESULTS[3]]) is None
 
 
-def test_the_best_is_by_assured_speedup_and_the_older_on_ties() -> None:
+def test_the_best_is_by_measured_speedup_then_age_and_a_noisy_one_comes_last() -> None:
     lucky = attempt(2, 3.0)._replace(assured_speedup=1.0)
     tried = (lucky, attempt(3, 2.0), attempt(1, 2.0))
 
@@ -150,7 +166,7 @@ def test_the_best_is_by_assured_speedup_and_the_older_on_ties() -> None:
     )
 
 
-def test_what_did_not_hold_in_the_final_check_is_no_progress() -> None:
+def test_an_attempt_that_failed_the_final_check_is_no_progress() -> None:
     found = result("a", kernel(2.0), (attempt(1, 50.0), attempt(2, 2.0)))
     checked = found.outcome._replace(best_attempt=2, refuted=frozenset({1}))
 
@@ -180,7 +196,7 @@ def test_cost_is_added_up_and_unknown_when_a_part_is() -> None:
     assert (13, None, None) == (summary.calls, summary.tokens, summary.dollars)
 
 
-def test_cost_by_role_keeps_what_was_told_and_what_is_estimated_apart() -> None:
+def test_cost_by_role_keeps_reported_and_estimated_tokens_apart() -> None:
     plan = role_usage("plan", Usage(calls=1, input_tokens=70, output_tokens=9, dollars=0.5), 0, 0)
     untold = role_usage(
         "plan", Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None), 301, 9

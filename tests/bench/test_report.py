@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from types import ModuleType
 
 import bench_samples as samples
 import pytest
@@ -48,7 +47,7 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
         runs = [cell.run_id for cell in bench.cells if cell.strategy == one.strategy]
         trees = [store.nodes(run) for run in runs]
         best = [
-            max(works, key=lambda node: node.assured_speedup or 0.0)
+            max(works, key=lambda node: node.speedup_vs_eager or 0.0)
             for nodes in trees
             if (works := [node for node in nodes if node.works])
         ]
@@ -67,7 +66,7 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
         nodes = [node for tree in trees for node in tree]
         assert sum(node.works for node in nodes) / 128 == one.correct_share
         repairs = [failures_repaired(tree) for tree in trees]
-        assert (sum(taken for taken, _ in repairs), sum(mended for _, mended in repairs)) == (
+        assert (sum(taken for taken, _ in repairs), sum(fixed for _, fixed in repairs)) == (
             one.failures_taken_up,
             one.failures_repaired,
         )
@@ -91,7 +90,8 @@ async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Stor
     ended = len(report.ended)
     assert 0 < ended < 24
     assert f"{ended} of 24 runs have ended; the others do not count" == report.notes[0]
-    assert ended == sum(one.runs for one in report.summaries)
+    assert len(report.compared) == sum(one.runs for one in report.summaries)
+    assert ended == sum(one.runs for one in report.own_summaries or report.summaries)
 
 
 async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
@@ -103,7 +103,7 @@ async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
         await samples.work(store, bench)
         notes.append(make_report(store, bench).notes[0])
 
-    assert ["its run has ended", "all 2 runs have ended"] == notes
+    assert ["the run has ended", "all 2 runs have ended"] == notes
 
 
 def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first() -> None:
@@ -118,6 +118,39 @@ def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first
     assert {("stark", "sampling", 1)} == {
         (one.strategy, one.other, one.problems) for one in report.differences
     }
+
+
+def test_strategies_are_compared_on_what_all_of_them_finished() -> None:
+    """A total limit stops strategies at different problems; an easy one must not count for one of them alone."""
+    report = by_hand(
+        result("easy", kernel(9.0), strategy="stark"),
+        result("easy", None, strategy="sampling", ended=None),
+        result("hard", kernel(1.5), strategy="stark"),
+        result("hard", kernel(1.25), strategy="sampling"),
+    )
+
+    assert [("stark", 1), ("sampling", 1)] == [(one.strategy, one.runs) for one in report.summaries]
+    stark = report.summaries[0].against["eager"]
+    assert stark is not None and pytest.approx(1.5) == stark.of_all.mean
+    assert [("stark", 2), ("sampling", 1)] == [
+        (one.strategy, one.runs) for one in report.own_summaries
+    ]
+    assert (
+        "strategies are compared on the 1 of 2 problem and seed pairs that all of them finished"
+        in report.notes
+    )
+    (sheet,) = (sheet for sheet in sheets(report) if sheet.title == "Every finished run")
+    assert [("level1", "stark", "2", "2", "100.0 %", "100.0 %", "3.67x")] == sheet.rows[:1]
+
+
+def test_nothing_is_compared_before_all_strategies_finished_a_problem() -> None:
+    report = by_hand(
+        result("a", kernel(9.0), strategy="stark"),
+        result("a", None, strategy="sampling", ended=None),
+    )
+
+    assert ((), ()) == (report.summaries, report.differences)
+    assert ["stark"] == [one.strategy for one in report.own_summaries]
 
 
 async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None:
@@ -135,7 +168,8 @@ async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None
 async def test_nothing_has_ended_yet(store: Store, tmp_path: Path) -> None:
     report = make_report(store, samples.new_bench(store))
 
-    assert (() == report.summaries) and ({} == plots(report))
+    assert () == report.summaries == report.own_summaries
+    assert not plots(report)
     write_report(report, tmp_path)
     assert "0 of 24 runs have ended" in (tmp_path / "report.md").read_text()
 
@@ -185,6 +219,30 @@ def test_tables_have_a_row_for_each_level_and_strategy_and_for_all_levels() -> N
     } == rows("Kernels")
 
 
+def test_the_papers_three_means_stand_in_one_table() -> None:
+    found = rows("Mean speedups")
+
+    assert ("2", "100.0 %", "100.0 %", "3.00x", "not measured", "not measured") == found[
+        "level1", "stark"
+    ]
+    assert ("2", "50.0 %", "0.0 %", "1.00x", "not measured", "not measured") == found[
+        "level1", "sampling"
+    ]
+
+
+def test_a_mean_says_how_many_kernels_were_measured() -> None:
+    partial = by_hand(result("a", kernel(4.0, compile=2.0)), result("b", kernel(2.0)))
+    (sheet,) = (sheet for sheet in sheets(partial) if sheet.title == "Mean speedups")
+
+    assert ("3.00x", "2.00x (1 of 2 measured)", "not measured") == sheet.rows[0][-3:]
+
+
+def test_few_problems_have_no_interval() -> None:
+    (sheet,) = (sheet for sheet in sheets(REPORT) if sheet.title == "Differences")
+
+    assert {"fewer than 6 problems: no interval"} == {row[5] for row in sheet.rows}
+
+
 def test_search_and_cost_say_what_is_unknown() -> None:
     found = rows("Search and cost")
     assert ("3", "66.7 %", "100.0 % of 1", "1.5", "0", "0", "$0.00", "1.00") == found[
@@ -229,29 +287,29 @@ def test_files_hold_the_same_numbers_unrounded(tmp_path: Path) -> None:
 
 
 def test_pictures_are_svg_with_every_strategy_and_problem() -> None:
+    pytest.importorskip("matplotlib")
     found = plots(REPORT)
 
+    assert found is not None
     assert {"level1", "level2", "all"} == {name.split("-")[1][:-4] for name in found}
-    for name, text in found.items():
-        root = ElementTree.fromstring(text)
+    for name, image in found.items():
+        root = ElementTree.fromstring(image)
         words = [element.text for element in root.iter() if element.text]
         assert "stark" in words, name
-    dots = found["problems-level1.svg"]
-    assert 3 == dots.count("<circle"), "a run without a kernel has no dot"
-    assert "c: sampling, seed 1: 1.00x" in dots
-    assert "a|b: the roofline is 100.00x" in dots
+    words = found["problems-level1.svg"].decode()
+    assert all(f">{word}<" in words for word in ("a|b", "c", "sampling", "roofline"))
+    assert found == plots(REPORT), "the same report gives the same files"
 
 
-def test_pictures_are_png_too_where_the_library_is_there(
+def test_without_matplotlib_the_report_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = ModuleType("cairosvg")
-    library.svg2png = lambda bytestring, scale: b"PNG of " + bytestring[:4]  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cairosvg", library)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
 
     write_report(REPORT, tmp_path)
 
-    assert b"PNG of <svg" == (tmp_path / "progress-level1.png").read_bytes()
+    assert 'pip install "stark-kernels[plots]"' in (tmp_path / "report.md").read_text()
+    assert not list(tmp_path.glob("*.svg"))
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

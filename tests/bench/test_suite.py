@@ -69,7 +69,7 @@ def test_a_problem_that_is_the_same_in_two_folders_is_refused(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "relu.py").write_text(PROBLEM)
 
-    with pytest.raises(UsageError, match="relu is the same in 2 folders; name it once"):
+    with pytest.raises(UsageError, match="relu is the same in 2 folders; list it once"):
         folders([tmp_path / "one", tmp_path / "two"])
 
 
@@ -92,8 +92,8 @@ def test_folders_and_files_are_of_their_folders_level(checkout: Path) -> None:
     ]
 
 
-def test_a_problem_is_named_once(checkout: Path) -> None:
+def test_a_problem_is_listed_once(checkout: Path) -> None:
     folder = checkout / "KernelBench" / "level1"
 
-    with pytest.raises(UsageError, match="level1/1_a of level1 is named 2 times"):
+    with pytest.raises(UsageError, match="level1/1_a of level1 is listed 2 times"):
         folders([folder, folder / "1_a.py"])

@@ -18,7 +18,7 @@ def line(world: World, length: int) -> list[Place]:
 
 
 def looks(place: Place) -> tuple[object, ...]:
-    return place.code, place.mend, place.duration, place.evaluation
+    return place.code, place.repair_chance, place.duration, place.evaluation
 
 
 def test_gains_as_computed_by_hand() -> None:
@@ -47,21 +47,21 @@ def test_a_repair_uncovers_what_was_hidden() -> None:
         place.evaluation.status for place in (first, second, third)
     ]
     assert [0.5, 1.0] == [second.gain, third.gain]
-    with pytest.raises(ValueError, match="only what works"):
+    with pytest.raises(ValueError, match="only a correct place"):
         _ = first.gain
 
 
-def test_each_failed_repair_leaves_less_hope() -> None:
-    rates = replace(CERTAIN, start_fails=1.0, repair=1e-9, tiring=0.5)
+def test_each_failed_repair_lowers_the_chance_of_the_next() -> None:
+    rates = replace(CERTAIN, start_fails=1.0, repair=1e-9, repair_decay=0.5)
     first, second = line(World(rates, 0), 2)
 
-    assert 1e-9 == first.mend
-    assert 0.5e-9 == pytest.approx(second.mend)
-    assert 0.25e-9 == pytest.approx(first.attempt(1).mend)
+    assert 1e-9 == first.repair_chance
+    assert 0.5e-9 == pytest.approx(second.repair_chance)
+    assert 0.25e-9 == pytest.approx(first.attempt(1).repair_chance)
 
 
-def test_a_hopeless_failure_is_never_mended() -> None:
-    rates = replace(CERTAIN, start_fails=1.0, mendable=0.0, repair=1.0)
+def test_a_failure_that_is_not_repairable_stays_one() -> None:
+    rates = replace(CERTAIN, start_fails=1.0, repairable=0.0, repair=1.0)
 
     assert {"incorrect"} == {place.evaluation.status for place in line(World(rates, 0), 20)}
 
@@ -70,7 +70,7 @@ def test_an_unusable_reply_leaves_nothing_to_start_from() -> None:
     (place,) = line(World(replace(CERTAIN, unusable=1.0), 0), 1)
 
     assert "unusable" == place.evaluation.status
-    with pytest.raises(ValueError, match="no place to start from"):
+    with pytest.raises(ValueError, match="nothing can start"):
         place.attempt(0)
 
 
@@ -89,7 +89,7 @@ def test_the_judge_sees_the_gain_through_its_noise() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_world_is_the_same_whoever_looks_first(name: str) -> None:
+def test_a_world_is_the_same_in_any_order(name: str) -> None:
     forwards, backwards = world_of(name, 3), world_of(name, 3)
     there = [looks(forwards.root.attempt(k)) for k in range(6)]
     back = [looks(backwards.root.attempt(k)) for k in reversed(range(6))]

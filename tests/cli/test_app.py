@@ -109,7 +109,7 @@ def test_a_flag_takes_no_value_in_help(stark: Stark) -> None:
         ("optimize problem.py --model gpt", "error: 'gpt' names no model"),
         ("optimize problem.py --plan-model exec:cat", "error: the code role has no model"),
         ("optimize problem.py --model exec:cat --strategy luck", "error: There is no strategy"),
-        ("optimize problem.py --model exec:cat --executor moon", "error: 'moon' is no executor"),
+        ("optimize problem.py --model exec:cat --executor moon", "error: 'moon' is not an executor"),
         ("optimize problem.py --model exec:cat --language basic", "error: there is no language"),
         ("optimize problem.py --model exec:cat --dollars -1", "error: --dollars is -1.0"),
         ("evaluate problem.py nope.py", "error: there is no file nope.py"),

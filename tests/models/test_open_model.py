@@ -5,9 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServer
 
+from stark.core.call import Message
 from stark.core.errors import ModelRefused, UsageError
+from stark.core.usage import Price
 from stark.models import FORMS, PROVIDERS, key_variables, open_model
+
+PRICE = Price(input_per_million=2, output_per_million=8)
+QUESTION = (Message(speaker="user", text="say hello"),)
 
 
 @pytest.mark.parametrize(
@@ -31,13 +37,16 @@ def test_every_form_opens_the_model_it_names(
     for variables in key_variables().values():
         monkeypatch.setenv(variables[-1], "secret")
 
-    assert name == open_model(spec).name
+    model = open_model(spec)
+    assert name == model.name
+    assert model.max_output_tokens > 0
+    assert PRICE == open_model(spec, PRICE).price
 
 
 @pytest.mark.parametrize(
     "spec", ["", "claude", "mistral:large", "openai:", "exec:  ", "exec[]:cat", ":x"]
 )
-def test_what_cannot_be_read_is_answered_with_the_forms(spec: str) -> None:
+def test_an_unknown_form_is_answered_with_the_known_ones(spec: str) -> None:
     with pytest.raises(UsageError) as raised:
         open_model(spec)
 
@@ -58,18 +67,18 @@ def test_a_missing_or_broken_address_is_wrong_use(spec: str) -> None:
         open_model(spec)
 
 
-def test_the_path_of_no_program_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_program_is_wrong_use(tmp_path: Path) -> None:
     for spec in ("exec:/no/such --fast", f"exec[mine]:KEY=1 {tmp_path}/file", f"exec:{tmp_path}/"):
         (tmp_path / "file").touch(mode=0o644)
-        with pytest.raises(UsageError, match="which is no program; correct the path"):
+        with pytest.raises(UsageError, match=r"cannot find the program .*: correct the path"):
             open_model(spec)
 
     (tmp_path / "file").chmod(0o755)
     assert "exec:file" == open_model(f"exec:{tmp_path}/file").name
 
 
-def test_a_name_that_the_shell_does_not_know_is_refused() -> None:
-    with pytest.raises(UsageError, match="names no-such, which is no program; install it"):
+def test_a_program_that_the_shell_does_not_find_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="cannot find the program no-such: install it"):
         open_model("exec:no-such --fast")
 
     for known in ("cat", "if", "eval", '"$AGENT"'):
@@ -87,6 +96,29 @@ def test_a_missing_key_is_refused_with_its_variables(provider: str) -> None:
         open_model(f"{provider}:some/model")
 
     assert all(variable in str(raised.value) for variable in key_variables()[provider])
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [
+        ("openai-compatible", "OPENAI_COMPATIBLE_API_KEY"),
+        ("vllm", "VLLM_API_KEY"),
+        ("ollama", "OLLAMA_API_KEY"),
+        ("llamacpp", "LLAMA_API_KEY"),
+    ],
+)
+async def test_a_server_gets_its_own_key_and_never_openais(
+    provider: str, variable: str, chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    spec = f"{provider}:tiny@{chat_server.url}"
+
+    await open_model(spec).ask(QUESTION, None)
+    monkeypatch.setenv(variable, "its-secret")
+    await open_model(spec).ask(QUESTION, None)
+
+    assert "openai-secret" not in str(chat_server.headers)
+    assert "Bearer its-secret" == chat_server.keys[1]
 
 
 def test_a_damaged_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,13 @@ def test_the_older_wins_a_tie() -> None:
     assert [1, 2] == ids(Tree.replay(1.0, nodes))
 
 
+def test_a_kernel_is_listed_once_however_often_it_was_written() -> None:
+    again = working(2, latency_ms=0.3).model_copy(update={"duplicate_of": 1})
+    nodes = [working(1, latency_ms=0.3), again, working(3, latency_ms=0.5)]
+
+    assert [1, 3] == ids(Tree.replay(1.0, nodes))
+
+
 def test_drift_between_windows_does_not_decide() -> None:
     """The machine ran at half its speed while 1 was measured, its reference included."""
     throttled = working(1).model_copy(update={"evaluation": correct(0.8, eager_ms=2.0)})

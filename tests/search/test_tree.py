@@ -5,7 +5,7 @@ import random
 import pytest
 
 from stark.core.evaluation import Correct
-from stark.core.node import ROOT, Selection
+from stark.core.node import ROOT, Node, Selection
 from stark.search.tree import Tree
 from stark.testing.nodes import correct, failing, random_tree, unusable, working
 from stark.testing.policies import view
@@ -59,8 +59,6 @@ def test_relations(family: Tree) -> None:
 def test_what_works_and_how_fast(family: Tree) -> None:
     assert [True, False, False] == [family.works(id) for id in (1, 2, 4)]
     assert [True, False] == [family.has_source(id) for id in (2, 4)]
-    assert [1.0, None] == [family.assured_speedup(id) for id in (ROOT, 2)]
-    assert family.node(1).assured_speedup == family.assured_speedup(1)
     assert [5, 1, ROOT, 3] == list(family.fastest_first())
     assert family.node(5) == family.best
 
@@ -137,8 +135,8 @@ def test_pending_is_read_only() -> None:
         (2, ROOT, "already in the tree"),
         (6, ROOT, "already in flight"),
         (7, 9, "later"),
-        (9, 7, "no finished attempt"),
-        (9, 6, "no finished attempt"),
+        (9, 7, "is not finished"),
+        (9, 6, "is not finished"),
         (9, 4, "unusable"),
     ],
 )
@@ -155,10 +153,10 @@ def test_begin_refuses(family: Tree, attempt: int, parent: int, why: str) -> Non
     ("node", "why"),
     [
         (working(5), "already in the tree"),
-        (working(8, 7), "no finished attempt"),
+        (working(8, 7), "is not finished"),
         (working(8, 4), "unusable"),
-        (working(6, 1), "as another than it began"),
-        (working(6, 3, action="debug"), "as another than it began"),
+        (working(6, 1), "differently than it began"),
+        (working(6, 3, action="debug"), "differently than it began"),
     ],
 )
 def test_add_refuses(family: Tree, node: object, why: str) -> None:
@@ -202,17 +200,38 @@ def test_the_indexes_agree_with_the_nodes(seed: int) -> None:
     assert [node.id for node in fastest] == [id for id in tree.fastest_first() if id != ROOT]
 
 
-def test_a_noisy_measurement_does_not_win_by_luck() -> None:
-    sure = working(1, latency_ms=0.5)
-    lucky = working(2, latency_ms=0.4)
-    assert isinstance(lucky.evaluation, Correct)
-    samples = (0.9, 0.2, 0.9, 0.2, 0.4, 0.9, 0.2, 0.9, 0.2)
-    scattered = lucky.evaluation.candidate.model_copy(update={"samples_ms": samples})
-    noisy = lucky.model_copy(
-        update={"evaluation": lucky.evaluation.model_copy(update={"candidate": scattered})}
-    )
+def measured(id: int, latency_ms: float, samples_ms: tuple[float, ...]) -> Node:
+    """A correct node with these samples of the candidate."""
+    node = working(id, latency_ms=latency_ms)
+    assert isinstance(node.evaluation, Correct)
+    candidate = node.evaluation.candidate.model_copy(update={"samples_ms": samples_ms})
+    evaluation = node.evaluation.model_copy(update={"candidate": candidate})
+    return node.model_copy(update={"evaluation": evaluation})
 
-    tree = Tree.replay(1.0, [sure, noisy])
 
-    assert (noisy.speedup_vs_eager or 0) > (sure.speedup_vs_eager or 0)
-    assert sure == tree.best
+def test_nodes_are_ranked_by_their_measured_speedup_not_by_their_intervals_lower_end() -> None:
+    exact = working(1, latency_ms=0.5)
+    wide = measured(2, 0.4, (0.4, 0.4, 0.55, 0.55, 0.4, 0.4, 0.4, 0.4, 0.4))
+    tree = Tree.replay(1.0, [exact, wide])
+    first, second = tree.speedup(2), tree.speedup(1)
+
+    assert first and second and first.ratio > second.ratio and first.low < second.low
+    assert not first.too_noisy
+    assert [2, 1, ROOT] == list(tree.fastest_first())
+
+
+def test_a_measurement_that_is_too_noisy_comes_after_all_others() -> None:
+    slow = working(1, latency_ms=2.0)
+    noisy = measured(2, 0.4, (0.9, 0.2, 0.9, 0.2, 0.4, 0.9, 0.2, 0.9, 0.2))
+    tree = Tree.replay(1.0, [noisy, slow])
+
+    assert (speedup := tree.speedup(2)) and speedup.too_noisy
+    assert [ROOT, 1, 2] == list(tree.fastest_first())
+    assert slow == tree.best
+
+
+def test_the_root_has_a_speedup_of_exactly_1(family: Tree) -> None:
+    root, failed = family.speedup(ROOT), family.speedup(2)
+
+    assert root is not None and failed is None
+    assert (1.0, 1.0, 1.0) == (root.low, root.ratio, root.high)

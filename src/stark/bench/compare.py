@@ -1,8 +1,7 @@
-"""By how much two strategies differ on the same problems, with intervals from a paired bootstrap.
+"""The differences between two strategies on the same problems, with intervals from a paired bootstrap.
 
-Problems differ far more from each other than strategies do. So the strategies are compared problem by
-problem, and what is drawn again and again is the problems: each with all its seeds, since the runs of a
-problem are not independent.
+Problems differ far more from each other than strategies do, so strategies are compared problem by problem.
+The bootstrap resamples problems, each with all its seeds, since the runs of one problem are not independent.
 """
 
 from __future__ import annotations
@@ -21,48 +20,49 @@ from stark.core.base import Frozen
 RESAMPLES = 2000
 LEVEL = 0.95
 
-ENOUGH = 6
-"""With fewer problems nothing is assured: that five all point one way is chance more often than once in twenty."""
+MIN_PROBLEMS = 6
+"""With fewer problems there is no interval: that all five of five point the same way happens by chance more often
+than once in twenty."""
 
 
 class Difference(Frozen):
-    """One number of a strategy less that of another, with a 95 % interval."""
+    """A metric of one strategy minus that of another, with a 95 % interval."""
 
     level: str
     strategy: str
     other: str
     problems: int
-    """On which both have runs of the same seeds."""
+    """Problems on which both have runs of the same seeds."""
 
     metric: str
-    """`success`, `fast_1`, `fast_2`, `correct_share` as differences; `geomean` (failed as 1) as a ratio."""
+    """`success`, `fast_1`, `fast_2` and `correct_share` are differences; `geomean` (over all runs) is a ratio."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
+    """The interval; None with fewer than `MIN_PROBLEMS` problems."""
 
     @property
-    def assured(self) -> bool:
-        """Whether the interval leaves out no difference, on enough problems to believe it."""
+    def significant(self) -> bool:
+        """Whether the interval excludes "no difference"."""
         none = 1.0 if self.metric == "geomean" else 0.0
-        return self.problems >= ENOUGH and not self.low <= none <= self.high
+        return self.low is not None and self.high is not None and not self.low <= none <= self.high
 
 
 def compare(
     level: str, strategy: str, results: Sequence[Result], other: str, others: Sequence[Result]
 ) -> list[Difference]:
-    """The differences in every metric; none where the two share no run of a problem and seed.
+    """The differences in every metric; empty if the two share no problem and seed.
 
-    Each metric is a mean over problems of a problem's mean over seeds, of the geometric mean the
-    logarithm. Its interval is from the 2.5th to the 97.5th percentile of that mean over problems drawn
-    with replacement (Efron's percentile bootstrap), the same draws for all metrics. The draws follow
-    from a fixed seed, so the same results give the same intervals.
+    Each metric is a mean over problems of the mean over a problem's seeds; for `geomean`, of logarithms. The
+    interval is Efron's percentile bootstrap: from the 2.5th to the 97.5th percentile of that mean over problems
+    drawn with replacement. All metrics use the same draws, and a fixed seed makes them reproducible.
     """
     pairs = _paired(results, others)
     if not pairs:
         return []
     differences = [
-        [fmean(column) for column in zip(*(_less(a, b) for a, b in seeds), strict=True)]
+        [fmean(column) for column in zip(*(_minus(a, b) for a, b in seeds), strict=True)]
         for seeds in pairs
     ]
     columns = list(zip(*differences, strict=True))
@@ -75,10 +75,10 @@ def compare(
             problems=len(pairs),
             metric=metric,
             value=finish(fmean(column)),
-            low=finish(low),
-            high=finish(high),
+            low=None if interval is None else finish(interval[0]),
+            high=None if interval is None else finish(interval[1]),
         )
-        for (metric, finish), column, (low, high) in zip(
+        for (metric, finish), column, interval in zip(
             _FINISH.items(), columns, intervals, strict=True
         )
     ]
@@ -91,11 +91,11 @@ _FINISH = {
     "correct_share": float,
     "geomean": math.exp,
 }
-"""Each metric, and what makes a mean difference of `_values` into what is reported."""
+"""Each metric, and the function that turns a mean difference of `_values` into the reported value."""
 
 
 def _values(result: Result) -> tuple[float, ...]:
-    """One run's part in each metric."""
+    """One run's contribution to each metric, in the order of `_FINISH`."""
     speedup, attempts = result.speedup("eager"), result.outcome.attempts
     return (
         float(speedup is not None),
@@ -106,7 +106,7 @@ def _values(result: Result) -> tuple[float, ...]:
     )
 
 
-def _less(a: Result, b: Result) -> tuple[float, ...]:
+def _minus(a: Result, b: Result) -> tuple[float, ...]:
     return tuple(left - right for left, right in zip(_values(a), _values(b), strict=True))
 
 
@@ -124,12 +124,12 @@ def _paired(
     return list(problems.values())
 
 
-def _intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
-    """For each column the interval of its mean, over rows drawn with replacement."""
+def _intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float] | None]:
+    """The interval of each column's mean, over rows drawn with replacement; None with too few rows."""
     count = len(columns[0])
-    if count == 1:
-        return [(column[0], column[0]) for column in columns]
-    found = []
+    found: list[tuple[float, float] | None] = []
+    if count < MIN_PROBLEMS:
+        return [None] * len(columns)
     for column in columns:
         means = [sum(drawn(column)) / count for drawn in _draws(count)]
         found.append((_percentile(means, (1 - LEVEL) / 2), _percentile(means, (1 + LEVEL) / 2)))
@@ -138,13 +138,13 @@ def _intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
 
 @lru_cache(maxsize=8)
 def _draws(count: int) -> list[Callable[[Sequence[float]], tuple[float, ...]]]:
-    """What takes each resample's rows from a column; the same for all columns of a length."""
+    """One getter per resample, which takes its rows from a column of this length."""
     rng = random.Random(0)
     return [itemgetter(*rng.choices(range(count), k=count)) for _ in range(RESAMPLES)]
 
 
 def _percentile(values: Sequence[float], share: float) -> float:
-    """Linear between the neighbours."""
+    """The percentile by linear interpolation."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     below = math.floor(place)

@@ -1,6 +1,6 @@
-"""The report as plain data for programs: one JSON document, and rows for CSV files.
+"""The report as a JSON document and as rows for CSV files.
 
-Numbers are not rounded. What is unknown or was not measured is null, and an empty field in CSV.
+Numbers are not rounded. Values that are unknown or not measured are null in JSON and empty in CSV.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 from stark.bench.metrics import Spread, Summary
 from stark.bench.report import Report
 from stark.bench.results import Result
+from stark.core.usage import Spent
 
 Row = dict[str, Any]
 
 
 def report_document(report: Report) -> Row:
-    """Everything: what was asked, the summaries, the differences, and every run."""
+    """The whole report: the request, the summaries, the differences and every run."""
     return {
         "bench": report.bench.model_dump(mode="json", exclude={"cells"}),
         "notes": report.notes,
-        "summaries": [
-            one.model_dump(mode="json") | {"repaired_share": one.repaired_share}
-            for one in report.summaries
-        ],
+        "compared_runs": [result.cell.run_id for result in report.compared],
+        "summaries": [_summary(one) for one in report.summaries],
+        "own_summaries": [_summary(one) for one in report.own_summaries],
         "differences": [one.model_dump(mode="json") for one in report.differences],
         "best_by_attempt": [
             {"level": level, "strategy": strategy, "geomean_all": course}
@@ -36,35 +36,36 @@ def report_document(report: Report) -> Row:
 
 
 def run_row(result: Result) -> Row:
-    """One run in a row: its place, how far it came, and its best kernel."""
+    """One run: its cell, its progress and its best kernel."""
     cell, outcome, best = result.cell, result.outcome, result.best
     references = best.references if best else ()
     return {
         **cell.model_dump(mode="json"),
-        "ended": outcome.ended_reason,
+        "ended": result.ended_reason,
         "attempts": len(outcome.attempts),
         "correct": sum(attempt.works for attempt in outcome.attempts),
         "latency_ms": best.latency_ms if best else None,
         **{f"speedup_vs_{name}": result.speedup(name) for name in references},
-        "assured_speedup": best.speedup_vs("eager").low if best else None,
+        "speedup_vs_eager_low": best.speedup_vs("eager").low if best else None,
         "roofline_fraction": best.roofline_fraction if best else None,
-        "calls": outcome.usage.calls,
-        "tokens": outcome.usage.tokens,
-        "dollars": outcome.usage.dollars,
+        **_cost(outcome.spent),
         "active_s": outcome.elapsed_s,
     }
 
 
 def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
-    """One row for each level, strategy and reference."""
+    """One row per level, strategy and reference."""
     rows = []
     for one in summaries:
-        whole = one.model_dump(mode="json", exclude={"against", "roles"})
+        whole = one.model_dump(mode="json", exclude={"against", "roles", "spent"}) | _cost(
+            one.spent
+        )
         for name, against in one.against.items():
             row: Row = {**whole, "repaired_share": one.repaired_share, "reference": name}
             if against is not None:
                 row |= {f"fast_{p:g}": share for p, share in against.fast.items()}
-                row |= {"assured_fast_1": against.assured_fast_1}
+                row |= {"measured": against.measured, "kernels": against.kernels}
+                row |= {"clearly_faster": against.clearly_faster}
                 row |= _spread_columns("all", against.of_all)
                 row |= _spread_columns("correct", against.of_correct)
             rows.append(row)
@@ -72,33 +73,40 @@ def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
 
 
 def role_rows(summaries: Sequence[Summary]) -> list[Row]:
-    """One row for each level, strategy and role; told and estimated tokens in columns of their own."""
+    """One row per level, strategy and role."""
     return [
         {
             "level": one.level,
             "strategy": one.strategy,
-            "role": role.role,
-            "calls": role.calls,
-            "input_tokens": role.input.told,
-            "estimated_input_tokens": role.input.estimated,
-            "output_tokens": role.output.told,
-            "estimated_output_tokens": role.output.estimated,
-            "dollars": role.dollars,
-            "seconds": role.seconds,
+            "role": role,
+            **spent.model_dump(mode="json"),
         }
         for one in summaries
-        for role in one.roles
+        for role, spent in one.roles.items()
     ]
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Rows under all the columns that any of them has, in the order of first use."""
+    """CSV with the columns of all rows, in the order of first use."""
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
+
+
+def _summary(one: Summary) -> Row:
+    return one.model_dump(mode="json") | {"repaired_share": one.repaired_share}
+
+
+def _cost(spent: Spent) -> Row:
+    """Dollars are null where the price of a call is unknown."""
+    return {
+        "calls": spent.calls,
+        "tokens": spent.tokens,
+        "dollars": None if spent.unpriced_calls else spent.dollars,
+    }
 
 
 def _spread_columns(over: str, spread: Spread | None) -> Row:

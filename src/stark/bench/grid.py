@@ -7,50 +7,26 @@ again finds its runs in the store, and two benches share the runs that they have
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from stark import __version__, strategies
+from stark import __version__
 from stark.bench.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError
-from stark.core.judging import Limits, Tools
-from stark.core.run import WINDOW_TOKENS, RoleModel, Run, RunConfig, Start
+from stark.core.run import Run, RunConfig
 from stark.core.usage import Budget
 from stark.store import Store
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What all runs of a bench have in common."""
-
-    language: str
-    models: Mapping[str, Mapping[str, RoleModel]]
-    """By strategy, then by role. Its keys are the strategies of the bench, in order."""
-
-    executor: str
-    budget: Budget
-    """Of each run."""
-
-    parallel: int = 1
-    """Attempts in flight in each run."""
-
-    start: Start = "reference"
-    window_tokens: int = WINDOW_TOKENS
-    limits: Limits = field(default_factory=Limits)
-    tools: Tools = field(default_factory=Tools)
 
 
 def lay_out(
     suite: Suite,
     seeds: Sequence[int],
-    terms: Terms,
+    configs: Mapping[str, RunConfig],
     name: str | None = None,
-    budget: Budget | None = None,
 ) -> tuple[Bench, list[Run]]:
-    """The bench and its runs; the default name follows from the runs, the default budget from theirs.
+    """The bench and its runs, given the configuration of each strategy by name; the default name follows from the runs.
 
     All runs of a problem stand next to each other, since a judge keeps a prepared problem for a while.
     Raises UsageError for a name that cannot name a folder.
@@ -59,8 +35,10 @@ def lay_out(
         _check_name(name)
     now = datetime.now(UTC)
     placed = [
-        (member, _run(member, strategy, seed, terms, now))
-        for member, strategy, seed in _places(suite, terms, seeds)
+        (member, _run(member, config.model_copy(update={"seed": seed}), now))
+        for member in suite.members
+        for config in configs.values()
+        for seed in seeds
     ]
     cells = tuple(
         Cell(
@@ -72,12 +50,13 @@ def lay_out(
         )
         for member, run in placed
     )
+    attempts = placed[0][1].config.budget.attempts
     bench = Bench(
         name=name or f"{_plain(suite.name)}-{digest(*(cell.run_id for cell in cells))[:4]}",
         created=now,
         cells=cells,
-        attempts=terms.budget.attempts,
-        budget=budget or Budget(attempts=len(cells) * terms.budget.attempts),
+        attempts=attempts,
+        budget=Budget(attempts=len(cells) * attempts),
     )
     return bench, [run for _, run in placed]
 
@@ -113,32 +92,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _places(suite: Suite, terms: Terms, seeds: Sequence[int]) -> Iterator[tuple[Member, str, int]]:
-    for member in suite.members:
-        for strategy in terms.models:
-            for seed in seeds:
-                yield member, strategy, seed
-
-
-def _run(member: Member, strategy: str, seed: int, terms: Terms, now: datetime) -> Run:
-    run = Run(
-        id="",
-        created=now,
-        problem=member.problem,
-        config=RunConfig(
-            strategy=strategies.strategy(strategy),
-            models=dict(terms.models[strategy]),
-            language=terms.language,
-            executor=terms.executor,
-            budget=terms.budget,
-            seed=seed,
-            parallel=terms.parallel,
-            start=terms.start,
-            window_tokens=terms.window_tokens,
-            limits=terms.limits,
-            tools=terms.tools,
-        ),
-        version=__version__,
-    )
+def _run(member: Member, config: RunConfig, now: datetime) -> Run:
+    run = Run(id="", created=now, problem=member.problem, config=config, version=__version__)
     content = digest(run.model_dump_json(exclude={"id", "created", "version"}))[:8]
-    return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{seed}-{content}"})
+    strategy = re.sub(r"[^\w:-]+", "-", config.strategy.name).strip("-")
+    return run.model_copy(update={"id": f"{run.problem.slug}-{strategy}-{config.seed}-{content}"})

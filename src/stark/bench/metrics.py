@@ -1,10 +1,9 @@
-"""From results to numbers: pure functions, each with its definition and where it comes from.
+"""The metrics of a report: pure functions over results, each with its definition and source.
 
-A speedup here is `Correct.speedup_vs`: the median over pairs of samples taken next to each other. Of
-a run it is that of its best kernel, which is the one with the highest lower end of the interval
-against eager, as in the tree. A run without a correct kernel has no speedup (None): it is not fast
-at any p, and counts as 1 in the numbers labelled "failed as 1", since its user keeps the reference.
-With several seeds every run counts by itself.
+A run's speedup is that of its best kernel (`core.standing`): the median ratio over pairs of samples taken
+next to each other (`Correct.speedup_vs`). A run without a correct kernel has no speedup: it is not fast at any
+p, and counts as 1 in metrics over all runs, since its user keeps the reference. With several seeds, each run
+counts once.
 """
 
 from __future__ import annotations
@@ -15,22 +14,23 @@ from statistics import fmean, median
 
 from stark.bench.results import Result
 from stark.core.base import Frozen
-from stark.core.usage import RoleUsage, Usage, by_role
+from stark.core.measurement import Speedup
+from stark.core.standing import rank_key
+from stark.core.usage import Spent
 from stark.search.repairs import failures_repaired
-from stark.store import Attempted, Outcome
 
 REFERENCES = ("eager", "compile", "max-autotune")
-"""Those that are always reported on, measured or not."""
+"""Always reported on, measured or not."""
 
 FAST_PS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""Where the curve of fast_p is tabulated: KernelBench's six values of p and a few higher ones."""
+"""The values of p in the fast_p table: KernelBench's six and a few higher ones."""
 
 FAILED = 1.0
-"""The speedup of a run without a correct kernel, where such runs count."""
+"""The speedup of a run without a correct kernel, in metrics over all runs."""
 
 
 class Spread(Frozen):
-    """Some speedups in four numbers."""
+    """A summary of several speedups."""
 
     geomean: float
     mean: float
@@ -39,24 +39,34 @@ class Spread(Frozen):
 
 
 class Against(Frozen):
-    """The best kernels against one reference."""
+    """The best kernels against one reference.
+
+    Kernels that were not measured against it are left out, so everything here is over the runs with a measured
+    kernel and those without a correct one.
+    """
 
     reference: str
+    measured: int
+    """Kernels measured against this reference."""
+
+    kernels: int
+    """All best kernels."""
+
     fast: dict[float, float]
     """fast_p by p."""
 
-    assured_fast_1: float
-    """As fast_1, with the lower end of the interval above 1 in place of the median."""
+    clearly_faster: float
+    """As fast_1, but the whole 95 % interval lies above 1."""
 
     of_correct: Spread | None
-    """Over the runs with a correct kernel; None when there is none."""
+    """Over runs with a measured kernel; None if there is none."""
 
     of_all: Spread
-    """Over all runs, failed ones as 1."""
+    """Over all runs; those without a correct kernel count as 1."""
 
 
 class Summary(Frozen):
-    """All numbers of one strategy on one level."""
+    """The metrics of one strategy on one level."""
 
     level: str
     strategy: str
@@ -64,36 +74,35 @@ class Summary(Frozen):
     runs: int
     success: float
     against: dict[str, Against | None]
-    """By reference; None where not every kernel was measured against it."""
+    """By reference; None if no kernel was measured against it."""
 
     roofline: float | None
-    """Median share of the roofline's speed; None without a correct kernel."""
+    """Median fraction of the roofline's speed; None without a correct kernel."""
 
     attempts: int
     correct_share: float | None
     failures_taken_up: int
     failures_repaired: int
     attempts_to_best: float | None
-    calls: int
-    tokens: int | None
-    """In all; None when some were not told. The same holds for dollars."""
-
-    dollars: float | None
-    roles: tuple[RoleUsage, ...]
-    """The same by role, in which estimates stand in, marked, for tokens that were not told."""
+    roles: dict[str, Spent]
+    """What the model calls cost, by role."""
 
     active_hours: float
-    """The runs' active times added up, waiting for models and judges included."""
+    """Sum of the runs' active times, including waiting for models and judges."""
+
+    @property
+    def spent(self) -> Spent:
+        """All roles together."""
+        return sum(self.roles.values(), Spent())
 
     @property
     def repaired_share(self) -> float | None:
-        """Share of the failures taken up by debugging that it made work (the paper's share of resolved bugs)."""
+        """Repaired share of the failures that debugging worked on (the paper's share of resolved bugs)."""
         return self.failures_repaired / self.failures_taken_up if self.failures_taken_up else None
 
 
 def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
-    """The numbers of these results, of which there is at least one."""
-    usage = sum((result.outcome.usage for result in results), Usage())
+    """The metrics of these results; at least one is needed."""
     repairs = [failures_repaired(result.outcome.attempts) for result in results]
     return Summary(
         level=level,
@@ -106,14 +115,19 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         attempts=sum(len(result.outcome.attempts) for result in results),
         correct_share=correct_share(results),
         failures_taken_up=sum(taken for taken, _ in repairs),
-        failures_repaired=sum(mended for _, mended in repairs),
+        failures_repaired=sum(repaired for _, repaired in repairs),
         attempts_to_best=attempts_to_best(results),
-        calls=usage.calls,
-        tokens=usage.tokens,
-        dollars=usage.dollars,
-        roles=by_role(role for result in results for role in result.outcome.roles),
+        roles=_roles(results),
         active_hours=sum(result.outcome.elapsed_s for result in results) / 3600,
     )
+
+
+def _roles(results: Sequence[Result]) -> dict[str, Spent]:
+    roles: dict[str, Spent] = {}
+    for result in results:
+        for role, spent in result.outcome.roles.items():
+            roles[role] = roles.get(role, Spent()) + spent
+    return roles
 
 
 def success(results: Sequence[Result]) -> float:
@@ -122,56 +136,54 @@ def success(results: Sequence[Result]) -> float:
 
 
 def references(results: Sequence[Result]) -> list[str]:
-    """The references to report on: the usual ones, then others that some kernel was measured against."""
+    """The references to report on: `REFERENCES`, then any others that a kernel was measured against."""
     measured = {name for result in results if result.best for name in result.best.references}
     return [*REFERENCES, *sorted(measured - set(REFERENCES))]
 
 
 def against(results: Sequence[Result], reference: str) -> Against | None:
-    """All that is said of one reference; None unless every kernel was measured against it, and there is one.
+    """The comparison with one reference; None if no kernel was measured against it.
 
-    With a few missing, the numbers would be of other problems than those of the other references.
+    Without any kernel there is still a comparison with eager, in which all runs count as 1.
     """
-    kernels = [result.best for result in results if result.best is not None]
-    if any(reference not in kernel.references for kernel in kernels):
+    kernels = sum(result.best is not None for result in results)
+    counted = [one for one in results if one.best is None or reference in one.best.references]
+    measured = [one.best.speedup_vs(reference) for one in counted if one.best is not None]
+    if not measured and (kernels or reference != "eager"):
         return None
-    if not kernels and reference != "eager":
-        return None
-    speedups = [result.speedup(reference) for result in results]
-    assured = [
-        kernel.speedup_vs(reference).low if kernel else None
-        for kernel in (result.best for result in results)
-    ]
+    ratios = [speedup.ratio for speedup in measured]
+    failed = len(counted) - len(measured)
     return Against(
         reference=reference,
-        fast={p: fast_p(speedups, p) for p in FAST_PS},
-        assured_fast_1=fast_p(assured, 1.0),
-        of_correct=spread([value for value in speedups if value is not None]) if kernels else None,
-        of_all=spread([FAILED if value is None else value for value in speedups]),
+        measured=len(measured),
+        kernels=kernels,
+        fast={p: fast_p([*ratios, *[None] * failed], p) for p in FAST_PS},
+        clearly_faster=sum(speedup.low > 1 for speedup in measured) / len(counted),
+        of_correct=spread(ratios) if ratios else None,
+        of_all=spread([*ratios, *[FAILED] * failed]),
     )
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float:
     """Share of all runs that are correct with a speedup greater than p; KernelBench's `fastp`.
 
-    KernelBench (`score.py`) takes one sample for each problem and divides by the number of all problems,
-    failed ones included; the inequality is strict, so fast_0 is the share of correct ones. Its speedup is
-    a ratio of mean times, where ours is a median of paired ratios.
+    KernelBench (`score.py`) takes one sample per problem and divides by the number of all problems, failed
+    ones included. The inequality is strict, so fast_0 is the share of correct kernels. Its speedup is a ratio of
+    mean times; ours is the median of paired ratios.
     """
     return sum(value is not None and value > p for value in speedups) / len(speedups)
 
 
 def fast_p_curve(speedups: Sequence[float | None]) -> list[tuple[float, float]]:
-    """fast_p as a function of p: the points (p, share) at which it steps down, from p = 0 on."""
+    """fast_p as a step function: the points (p, share) at which it drops, starting at p = 0."""
     values = sorted({value for value in speedups if value is not None})
     return [(p, fast_p(speedups, p)) for p in (0.0, *values)]
 
 
 def spread(speedups: Sequence[float]) -> Spread:
-    """Geometric mean, arithmetic mean (the paper's), median and smallest.
+    """Geometric mean, arithmetic mean, median and minimum.
 
-    Over correct kernels only, the geometric mean is KernelBench's
-    `geometric_mean_speed_ratio_correct_only`.
+    Over correct kernels, the geometric mean is KernelBench's `geometric_mean_speed_ratio_correct_only`.
     """
     return Spread(
         geomean=geomean(speedups),
@@ -187,19 +199,19 @@ def geomean(values: Sequence[float]) -> float:
 
 
 def roofline(results: Sequence[Result]) -> float | None:
-    """Median over the best kernels of their share of the roofline: its time divided by theirs."""
+    """Median over the best kernels of the roofline's time divided by theirs."""
     kernels = [result.best for result in results if result.best is not None]
     return median(kernel.roofline_fraction for kernel in kernels) if kernels else None
 
 
 def correct_share(results: Sequence[Result]) -> float | None:
-    """Correct attempts divided by all finished attempts, unusable replies included; None without attempts."""
+    """Correct attempts divided by finished ones, unusable replies included; None without attempts."""
     attempts = [attempt for result in results for attempt in result.outcome.attempts]
     return sum(attempt.works for attempt in attempts) / len(attempts) if attempts else None
 
 
 def attempts_to_best(results: Sequence[Result]) -> float | None:
-    """Mean over runs with a correct kernel of how many attempts had finished when the best one did, it included."""
+    """Mean position, in finishing order, of the best attempt, over runs with a correct kernel."""
     positions = [
         1 + [attempt.id for attempt in result.outcome.attempts].index(result.outcome.best_attempt)
         for result in results
@@ -209,39 +221,22 @@ def attempts_to_best(results: Sequence[Result]) -> float | None:
 
 
 def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
-    """For k = 1 to `attempts`: the geometric mean of the runs' speedups against eager, had they ended after k attempts.
+    """For k = 1 to `attempts`: the geometric mean of the runs' speedups against eager after k attempts.
 
-    As the search measured them, without those that did not hold in the final check; a run without a correct kernel so far
-    counts as 1. The last value is `of_all.geomean` but for what the final check measured otherwise.
+    As the search measured them, without attempts that failed the final check; a run without a correct kernel so
+    far counts as 1. The last value differs from `of_all.geomean` only by what the final check measured anew.
     """
-    courses = [_course(_standing(result.outcome), attempts) for result in results]
+    courses = [_course(result.search_speedups, attempts) for result in results]
     return [geomean(values) for values in zip(*courses, strict=True)]
 
 
-def _standing(outcome: Outcome) -> list[Attempted]:
-    """The attempts, of which those that did not hold in the final check have failed; all, where nothing held."""
-    nothing_held = outcome.confirmed and outcome.best is None
-    return [
-        attempt._replace(speedup_vs_eager=None, assured_speedup=None)
-        if nothing_held or attempt.id in outcome.refuted
-        else attempt
-        for attempt in outcome.attempts
-    ]
-
-
-def _course(attempts: Sequence[Attempted], length: int) -> list[float]:
-    """One run's speedup after each attempt; the last value holds where it ended early."""
-    best: Attempted | None = None
+def _course(speedups: Sequence[Speedup | None], length: int) -> list[float]:
+    """One run's best speedup after each attempt; the last value continues if it ended early."""
+    best: tuple[bool, float, int] | None = None
     course = []
-    for attempt in attempts[:length]:
-        best = _best([attempt] if best is None else [best, attempt])
-        course.append(
-            FAILED if best is None or best.speedup_vs_eager is None else best.speedup_vs_eager
-        )
+    for position, speedup in enumerate(speedups[:length]):
+        if speedup is not None:
+            key = rank_key(speedup, position)
+            best = key if best is None else min(best, key)
+        course.append(FAILED if best is None else -best[1])
     return course + [course[-1] if course else FAILED] * (length - len(course))
-
-
-def _best(attempts: Sequence[Attempted]) -> Attempted | None:
-    """The highest assured speedup; ties go to the older attempt, as in the tree."""
-    working = [attempt for attempt in attempts if attempt.assured_speedup is not None]
-    return max(working, key=lambda one: (one.assured_speedup or 0.0, -one.id), default=None)

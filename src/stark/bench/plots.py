@@ -1,99 +1,125 @@
-"""The report's pictures: progress by attempt, fast_p, and every problem's kernels beside the roofline."""
+"""The report's pictures: progress by attempt, fast_p, and every problem's kernels beside its roofline.
+
+Drawn by matplotlib, which the optional extra `plots` installs.
+"""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from stark.bench.metrics import fast_p_curve
 from stark.bench.report import Report
 from stark.bench.results import Result, by_level, by_strategy
-from stark.bench.svg import COLOURS, LETTER, Axis, Picture, powers
 
-PROBLEM_PIXELS = 16
-PERCENT_TICKS = [(share / 100, f"{share} %") for share in range(0, 101, 20)]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
-def plots(report: Report) -> dict[str, str]:
-    """The pictures of each level as SVG texts, by file name."""
-    if not report.ended:
-        return {}
+def plots(report: Report) -> dict[str, bytes] | None:
+    """The pictures of each level as SVG, by file name; None if matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        return None
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     found = {}
-    for level, results in by_level(report.ended).items():
-        found[f"progress-{level}.svg"] = progress(report, level)
-        found[f"fast_p-{level}.svg"] = fast_p(report, level, results)
-        found[f"problems-{level}.svg"] = problems(report, level, results)
+    with rc_context(
+        {
+            "svg.hashsalt": "stark",  # the same report gives the same files
+            "svg.fonttype": "none",
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "font.size": 9,
+        }
+    ):
+        for level, results in by_level(report.compared).items():
+            for draw in (progress, fast_p, problems):
+                figure = Figure(figsize=_size(draw.__name__, results), layout="constrained")
+                axes = figure.subplots()
+                draw(axes, report, level, results)
+                axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+                image = io.BytesIO()
+                figure.savefig(image, format="svg", metadata={"Date": None})
+                found[f"{draw.__name__}-{level}.svg"] = image.getvalue()
     return found
 
 
-def progress(report: Report, level: str) -> str:
-    """Geometric mean speedup against eager after each attempt, runs without a correct kernel as 1."""
-    courses = {s: course for (of, s), course in report.courses.items() if of == level}
-    length = report.bench.attempts
-    step = max(1, length // 10)
-    ticks = [(n, str(n)) for n in range(step, length + 1, step)]
-    x = Axis("attempts", 0, length, ticks)
-    y = powers("speedup vs eager, geomean", [v for c in courses.values() for v in c], base=2**0.5)
-    picture = Picture(f"Best speedup by attempt, as the search measured, {level}", x, y)
-    for strategy, course in courses.items():
-        picture.line(strategy, _colour(report, strategy), [(0, 1.0), *enumerate(course, start=1)])
-    return picture.text()
-
-
-def fast_p(report: Report, level: str, results: Sequence[Result]) -> str:
-    """Share of runs with a speedup over p against eager, as a function of p."""
-    curves = {
-        strategy: fast_p_curve([result.speedup("eager") for result in found])
-        for strategy, found in by_strategy(results).items()
-    }
-    x = powers("p, speedup vs eager", [p for c in curves.values() for p, _ in c if p > 0])
-    picture = Picture(f"fast_p, {level}", x, Axis("share of runs", 0, 1, PERCENT_TICKS))
-    picture.upright(1.0)
-    for strategy, curve in curves.items():
-        picture.line(strategy, _colour(report, strategy), _steps(curve, x.low, x.high))
-    return picture.text()
-
-
-def problems(report: Report, level: str, results: Sequence[Result]) -> str:
-    """Each problem's kernels: a dot for each run's speedup against eager, a bar where the roofline is."""
-    names = list(dict.fromkeys((result.cell.level, result.cell.problem) for result in results))
-    rows = {name: len(names) - row for row, name in enumerate(names)}
-    ceilings = {
-        (result.cell.level, result.cell.problem): result.roofline_speedup
-        for result in results
-        if result.roofline_speedup is not None
-    }
-    speedups = [value for result in results if (value := result.speedup("eager")) is not None]
-    x = powers("speedup vs eager; a bar is the roofline", [*speedups, *ceilings.values()])
-    y = Axis("", 0, len(names) + 1, [(row, problem) for (_, problem), row in rows.items()])
-    left = 20 + LETTER * max(len(problem) for _, problem in names)
-    height = 100 + PROBLEM_PIXELS * (len(names) + 1)
-    picture = Picture(
-        f"Kernels by problem, {level}", x, y, width=left + 600, height=height, left=left
+def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
+    """Geometric mean speedup against eager after each attempt; runs without a correct kernel count as 1."""
+    for strategy in by_strategy(results):
+        course = [1.0, *report.courses[level, strategy]]
+        axes.plot(range(len(course)), course, color=_colour(report, strategy), label=strategy)
+    axes.set_yscale("log", base=2**0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_formatter("{x:.3g}x")
+    axes.set(
+        title=f"Best speedup by attempt, as measured by the search, {level}",
+        xlabel="attempts",
+        ylabel="speedup vs eager, geomean",
     )
-    picture.upright(1.0)
-    for name, ceiling in ceilings.items():
-        picture.bar(ceiling, rows[name], f"{name[1]}: the roofline is {ceiling:.2f}x")
-    for result in results:
-        cell, speedup = result.cell, result.speedup("eager")
-        colour = _colour(report, cell.strategy)
-        picture.name(cell.strategy, colour)
-        if speedup is not None:
-            said = f"{cell.problem}: {cell.strategy}, seed {cell.seed}: {speedup:.2f}x"
-            picture.dot(speedup, rows[cell.level, cell.problem], colour, said)
-    return picture.text()
 
 
-def _steps(
-    curve: Sequence[tuple[float, float]], low: float, high: float
-) -> list[tuple[float, float]]:
-    """A falling staircase from the left end to the right one: at each p the share steps down."""
-    points: list[tuple[float, float]] = [(low, curve[0][1])]
-    for p, share in curve[1:]:
-        points += [(p, points[-1][1]), (p, share)]
-    return [*points, (high, points[-1][1])]
+def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
+    """Share of runs with a speedup over p against eager, as a function of p."""
+    for strategy, found in by_strategy(results).items():
+        curve = fast_p_curve([result.speedup("eager") for result in found])
+        values, shares = zip(*curve, strict=True)
+        lowest = min([0.5, *(p / 2 for p in values if p > 0)])  # p = 0 has no place on a log axis
+        axes.step(
+            [lowest, *values[1:], 2 * max(values[-1], 1)],
+            [*shares, shares[-1]],
+            where="post",
+            color=_colour(report, strategy),
+            label=strategy,
+        )
+    _speedup_axis(axes)
+    axes.set(title=f"fast_p, {level}", xlabel="p, speedup vs eager", ylabel="share of runs")
+    axes.set_ylim(-0.02, 1.02)
+
+
+def problems(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
+    """Each problem's kernels: a dot per run at its speedup against eager, and a black bar at the roofline."""
+    names = list(dict.fromkeys((one.cell.level, one.cell.problem) for one in results))
+    rows = {name: row for row, name in enumerate(reversed(names))}
+    for strategy, found in by_strategy(results).items():
+        dots = [
+            (speedup, rows[one.cell.level, one.cell.problem])
+            for one in found
+            if (speedup := one.speedup("eager")) is not None
+        ]
+        colour = _colour(report, strategy)
+        axes.scatter(*_columns(dots), color=colour, alpha=0.75, label=strategy)
+    bars = {
+        rows[one.cell.level, one.cell.problem]: one.roofline_speedup
+        for one in results
+        if one.roofline_speedup is not None
+    }
+    axes.scatter(list(bars.values()), list(bars), marker="|", s=80, color="black", label="roofline")
+    _speedup_axis(axes)
+    axes.set_yticks(list(rows.values()), [problem for _, problem in rows])
+    axes.set(title=f"Kernels by problem, {level}", xlabel="speedup vs eager")
+
+
+def _speedup_axis(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:.3g}x")
+    axes.axvline(1.0, color="grey", linestyle="--", linewidth=1)
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+def _size(picture: str, results: Sequence[Result]) -> tuple[float, float]:
+    """Inches; the problems need a row each."""
+    count = len({(one.cell.level, one.cell.problem) for one in results})
+    return 9.0, 1.5 + 0.2 * count if picture == "problems" else 4.5
 
 
 def _colour(report: Report, strategy: str) -> str:
-    """The same for a strategy in all pictures of a bench."""
+    """The same colour for a strategy in all pictures of a bench."""
     order = list(dict.fromkeys(cell.strategy for cell in report.bench.cells))
-    return COLOURS[order.index(strategy) % len(COLOURS)]
+    return f"C{order.index(strategy)}"

@@ -1,36 +1,50 @@
-"""The report of a bench, made from the store alone: results, summaries, differences, courses."""
+"""The report of a bench as data, made from the store alone."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stark.bench.compare import Difference, compare
 from stark.bench.metrics import Summary, best_by_attempt, summarize
-from stark.bench.results import Result, by_level, by_strategy, results_of
+from stark.bench.results import (
+    Result,
+    by_level,
+    by_strategy,
+    count_pairs,
+    finished_by_all,
+    results_of,
+)
 from stark.core.bench import Bench
 from stark.store import Store
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that is said about a bench as it stands."""
+    """The state of a bench. Only runs that have ended count."""
 
     bench: Bench
     results: tuple[Result, ...]
-    """Of all places of the grid, those not ended included."""
+    """All cells of the grid, unfinished ones included."""
+
+    compared: tuple[Result, ...]
+    """The results on problems and seeds that all strategies finished; the figures below are over these."""
 
     summaries: tuple[Summary, ...]
-    """By level, then strategy. Only runs that have ended count, here and below."""
+    """By level, then strategy."""
+
+    own_summaries: tuple[Summary, ...]
+    """Each strategy over all of its ended runs; empty if these are the compared ones."""
 
     differences: tuple[Difference, ...]
     """The bench's first strategy against each of the others."""
 
     courses: dict[tuple[str, str], list[float]]
-    """By level and strategy: the geometric mean speedup against eager after each attempt, failed as 1."""
+    """By level and strategy: the geometric mean speedup against eager after each attempt (`best_by_attempt`)."""
 
     @property
     def ended(self) -> tuple[Result, ...]:
-        """The results that count."""
+        """The results of all runs that have ended."""
         return tuple(result for result in self.results if result.ended)
 
     @property
@@ -41,40 +55,67 @@ class Report:
     @property
     def notes(self) -> list[str]:
         """What a reader should know before the numbers."""
-        notes = [
-            f"{len(self.ended)} of {len(self.results)} runs have ended; the others do not count"
-        ]
-        if len(self.ended) == len(self.results):
-            several = len(self.results) > 1
-            notes = [f"all {len(self.results)} runs have ended" if several else "its run has ended"]
         versions = sorted({result.outcome.version for result in self.results})
-        notes.append(f"STARK {', '.join(versions)}")
-        kernels = [result.outcome for result in self.ended if result.best is not None]
+        refusals = {
+            f"{one.cell.problem}: {one.ended_reason}" for one in self.results if one.refused
+        }
+        notes = [*self._coverage(), f"STARK {', '.join(versions)}"]
+        kernels = [result.outcome for result in self.compared if result.best is not None]
         if unconfirmed := sum(not outcome.confirmed for outcome in kernels):
             notes.append(
-                f"{unconfirmed} of {len(kernels)} best kernels went through no final check; theirs are the search's figures"
+                f"{unconfirmed} of {len(kernels)} best kernels had no final check; their figures are the search's"
             )
-        unusable = {
-            f"{result.cell.problem}: {result.outcome.ended_reason}"
-            for result in self.results
-            if result.refused
-        }
-        return [*notes, *sorted(unusable)]
+        return [*notes, *sorted(refusals)]
+
+    def _coverage(self) -> list[str]:
+        """How many runs have ended, and on how many problems and seeds the strategies are compared."""
+        ended, runs = len(self.ended), len(self.results)
+        if ended == runs:
+            return [f"all {runs} runs have ended" if runs > 1 else "the run has ended"]
+        notes = [f"{ended} of {runs} runs have ended; the others do not count"]
+        if len(by_strategy(self.results)) > 1:
+            notes.append(
+                f"strategies are compared on the {count_pairs(self.compared)} of {count_pairs(self.results)} "
+                "problem and seed pairs that all of them finished"
+            )
+        return notes
 
 
 def make_report(store: Store, bench: Bench) -> Report:
-    """The report of the bench as far as it has come."""
+    """The report of the bench in its current state."""
     results = results_of(store, bench)
-    ended = [result for result in results if result.ended]
+    ended = tuple(result for result in results if result.ended)
+    compared = finished_by_all(results)
     order = list(dict.fromkeys(cell.strategy for cell in bench.cells))
-    summaries, differences, courses = [], [], {}
-    for level, of_level in by_level(ended).items():
-        found_first = by_strategy(of_level)
-        strategies = {name: found_first[name] for name in order if name in found_first}
+    differences: list[Difference] = []
+    courses = {}
+    for level, of_level in by_level(compared).items():
+        strategies = _in_order(of_level, order)
         for name, found in strategies.items():
-            summaries.append(summarize(level, name, found))
             courses[level, name] = best_by_attempt(found, bench.attempts)
         first, *others = strategies
         for other in others:
             differences += compare(level, first, strategies[first], other, strategies[other])
-    return Report(bench, results, tuple(summaries), tuple(differences), courses)
+    return Report(
+        bench=bench,
+        results=results,
+        compared=compared,
+        summaries=_summaries(compared, order),
+        own_summaries=() if ended == compared else _summaries(ended, order),
+        differences=tuple(differences),
+        courses=courses,
+    )
+
+
+def _summaries(results: Sequence[Result], order: Sequence[str]) -> tuple[Summary, ...]:
+    return tuple(
+        summarize(level, name, found)
+        for level, of_level in by_level(results).items()
+        for name, found in _in_order(of_level, order).items()
+    )
+
+
+def _in_order(results: Sequence[Result], order: Sequence[str]) -> dict[str, list[Result]]:
+    """The results by strategy, in the order of the bench."""
+    found = by_strategy(results)
+    return {name: found[name] for name in order if name in found}

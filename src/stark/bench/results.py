@@ -1,48 +1,69 @@
-"""What came of every run of a bench, read from the store."""
+"""The result of each run of a bench, read from the store. All other report files read the store through this one."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
 from stark.store import Outcome, Store
 
 ALL_LEVELS = "all"
-"""Stands for the whole suite where it has several levels."""
+"""The level under which reports sum up all levels."""
 
 
 class Result(NamedTuple):
-    """One place of the grid and its run."""
+    """One cell of the grid and its run."""
 
     cell: Cell
     outcome: Outcome
 
     @property
+    def ended_reason(self) -> str | None:
+        """Why the run ended; None while it is unfinished."""
+        return self.outcome.ended.detail if self.outcome.ended else None
+
+    @property
     def ended(self) -> bool:
-        """Whether the run used its budget up, or showed that its problem cannot be used. Only such runs are compared."""
-        return self.outcome.ended_reason is not None
+        """Whether the run used up its budget or its problem was refused. Only such runs are reported on."""
+        return self.ended_reason is not None
 
     @property
     def refused(self) -> bool:
-        """Whether it ended because its problem cannot be used."""
-        return self.outcome.refused
+        """Whether the run ended because its problem cannot be used."""
+        return self.outcome.ended is not None and self.outcome.ended.kind == "refused"
 
     @property
     def best(self) -> Correct | None:
-        """The kernel that the run hands out; None where no attempt is correct."""
+        """The evaluation of the run's best kernel; None without a correct kernel."""
         return self.outcome.best
 
+    @property
+    def search_speedups(self) -> list[Speedup | None]:
+        """Each attempt's speedup against eager as the search measured it, in finishing order.
+
+        None for a failed attempt, and for one that failed the final check.
+        """
+        if self.outcome.confirmed and self.best is None:
+            return [None] * len(self.outcome.attempts)
+        checks = self.outcome.checks
+        return [
+            None if checks.get(one.id, one.speedup) is None else one.speedup
+            for one in self.outcome.attempts
+        ]
+
     def speedup(self, reference: str) -> float | None:
-        """Of the best kernel against a reference; None without a kernel, or where it was not measured."""
+        """The best kernel's speedup; None without a kernel or if it was not measured against this reference."""
         if self.best is None or reference not in self.best.references:
             return None
         return self.best.speedup_vs(reference).ratio
 
     @property
     def roofline_speedup(self) -> float | None:
-        """The speedup against eager that a kernel at the roofline would have; None without a kernel."""
+        """The speedup against eager of a kernel at the roofline; None without a kernel."""
         if self.best is None or self.best.roofline.floor_ms == 0:
             return None
         return self.best.references["eager"].latency_ms / self.best.roofline.floor_ms
@@ -53,8 +74,25 @@ def results_of(store: Store, bench: Bench) -> tuple[Result, ...]:
     return tuple(Result(cell, store.outcome(cell.run_id, bench.attempts)) for cell in bench.cells)
 
 
+def finished_by_all(results: Sequence[Result]) -> tuple[Result, ...]:
+    """The results on those problems and seeds on which the runs of all strategies have ended.
+
+    When a limit stops a bench early, strategies have finished different problems. Their averages are
+    comparable on the shared ones only.
+    """
+    pairs: defaultdict[tuple[str, str, int], list[Result]] = defaultdict(list)
+    for result in results:
+        pairs[_pair(result)].append(result)
+    return tuple(one for one in results if all(each.ended for each in pairs[_pair(one)]))
+
+
+def count_pairs(results: Sequence[Result]) -> int:
+    """The number of different problem and seed pairs."""
+    return len({_pair(result) for result in results})
+
+
 def by_level(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each level, and of all where there are several."""
+    """The results of each level, and of `ALL_LEVELS` if there are several."""
     levels: dict[str, list[Result]] = {}
     for result in results:
         levels.setdefault(result.cell.level, []).append(result)
@@ -67,3 +105,7 @@ def by_strategy(results: Sequence[Result]) -> dict[str, list[Result]]:
     for result in results:
         strategies.setdefault(result.cell.strategy, []).append(result)
     return strategies
+
+
+def _pair(result: Result) -> tuple[str, str, int]:
+    return result.cell.level, result.cell.problem, result.cell.seed

@@ -1,64 +1,87 @@
 """Works on many runs at once until all have ended or a limit of the whole is reached.
 
-Each run is worked on by `optimize`, so it is stored, resumed and shown like any other. Only the
-runs in flight are in memory.
+Each run is worked on by `stark.loop`, so it is stored, resumed and shown like any other. Only the runs in flight are in
+memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from stark.bench.account import Account
-from stark.bench.shared import ModelDoor, SharedExecutor
+from stark.bench.shared import SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import Held, ModelUnreachable, ProblemError
-from stark.core.evaluation import Evaluation
-from stark.core.node import Node, Selection
-from stark.core.reference import Reference
-from stark.core.run import Run
-from stark.core.usage import Usage
+from stark.core.run import Ended
+from stark.core.usage import Spent
+from stark.correspondence import LiveReplies, ModelPool
 from stark.evaluator.executors import Executor
-from stark.optimize import optimize
-from stark.search.tree import Tree
+from stark.events import AttemptFinished, Event
+from stark.ledger import Ledger
+from stark.loop import work_on
 from stark.store import Store
 
 
-class BenchWatch(Protocol):
-    """Sees a bench happen; the live display is one."""
+@dataclass(frozen=True)
+class Opened:
+    """A session of a bench begins."""
 
-    def opened(self, bench: Bench, ended: int, account: Account) -> None:
-        """So many runs had ended before; the account goes on counting by itself."""
+    bench: Bench
+    ended: int
+    """Runs that had ended before."""
 
-    def began(self, cell: Cell, tree: Tree) -> None:
-        """A run is worked on from here; the tree grows by itself."""
+    progress: Progress
 
-    def stepped(self, cell: Cell, attempt: int, step: str) -> None:
-        """An attempt is now with this role, or with the judge (`judge`)."""
 
-    def attempted(self, cell: Cell, node: Node) -> None:
-        """An attempt became a node."""
+@dataclass(frozen=True)
+class InRun:
+    """Something happened in a run."""
 
-    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
-        """A leader went through the final check of its run."""
+    cell: Cell
+    event: Event
 
-    def left(self, cell: Cell, reason: str, ended: bool) -> None:
-        """A run is worked on no more: it has ended, or was set aside to be resumed."""
+
+@dataclass(frozen=True)
+class Left:
+    """A run is worked on no more: it has ended, or was set aside to be resumed."""
+
+    cell: Cell
+    reason: str
+    ended: bool
+
+
+BenchEvent = Opened | InRun | Left
+OnBenchEvent = Callable[[BenchEvent], None]
+
+
+@dataclass
+class Progress:
+    """What all runs of a bench did and spent so far; keeps counting."""
+
+    ledger: Ledger
+    finished: int = 0
+    """Attempts that are stored."""
+
+    finished_before: int = 0
+    """Of these, the attempts of earlier sessions."""
+
+    correct: int = 0
+    """Correct attempts of this session."""
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The places whose runs have not ended. One whose problem was refused has."""
-    ended = {s.id for s in store.summaries() if s.ended_reason is not None}
+    """The cells whose runs have not ended. One whose problem was refused has."""
+    ended = {one.id for one in store.summaries() if one.ended is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
 
 def _to_do(store: Store, bench: Bench) -> list[Cell]:
-    """The places that a session works on: the unfinished, and once more those whose problems were refused.
+    """The cells that a session works on: the unfinished, and again those whose problems were refused.
 
-    The machine may have been mended since, and nearly all refusals come before a model is asked.
+    The machine may have been repaired since, and nearly all refusals come before a model is asked.
     """
-    done = {s.id for s in store.summaries() if s.ended_reason is not None and not s.refused}
+    done = {one.id for one in store.summaries() if one.ended and one.ended.kind != "refused"}
     return [cell for cell in bench.cells if cell.run_id not in done]
 
 
@@ -70,29 +93,30 @@ class BenchSession:
         bench: Bench,
         store: Store,
         executor: Executor,
-        models: ModelDoor,
-        watch: BenchWatch,
+        models: ModelPool,
+        emit: OnBenchEvent,
         parallel: int,
     ) -> None:
         """`parallel` runs are worked on at once."""
-        self._bench, self._store, self._models, self._watch = bench, store, models, watch
+        self._bench, self._store, self._models, self._emit = bench, store, models, emit
         self._executor = SharedExecutor(executor)
         self._parallel = parallel
-        self._account = Account.of_store(store, bench)
-        self._waiting: Iterator[Cell] = iter(())
         self._begun = store.begun()
-        self._ended_before = {s.id: s.ended_reason for s in store.summaries()}
+        self._progress = _progress(store, bench)
+        self._waiting: Iterator[Cell] = iter(())
+        self._ended_before = {one.id: one.ended for one in store.summaries()}
         self._unreachable = 0
-        """Runs in a row that no model answered."""
+        """Consecutive runs that no model answered."""
 
-    async def work(self) -> str | None:
-        """Work until every run has ended, on refused ones once more; returns the limit of the whole that is reached, if one is.
+    async def work(self) -> Ended | None:
+        """Work until every run has ended; returns the limit of the whole bench that is reached, if any.
 
-        A run whose models were out of reach stays unfinished, and so does one that another process works on. Raises what a session cannot go on
-        with: a model that refuses, or none that answers; no judge; no store.
+        A run whose models are unreachable, or that another process works on, is set aside. Raises what no other run could
+        do without: a model that refuses, models that are unreachable for all, no judge, no store.
         """
         waiting = _to_do(self._store, self._bench)
-        self._watch.opened(self._bench, len(self._bench.cells) - len(waiting), self._account)
+        ended = len(self._bench.cells) - len(waiting)
+        self._emit(Opened(self._bench, ended, self._progress))
         self._waiting = iter(waiting)
         try:
             with self._store.grouped():
@@ -103,89 +127,73 @@ class BenchSession:
             raise several.exceptions[0] from None
         finally:
             await self._executor.close()
-        return self._account.limit()
+        return self._progress.ledger.own_limit()
 
     async def _work_through(self) -> None:
-        """Take the next run that waits, until none does.
+        """Take the next waiting run until there is none.
 
-        When a limit of the whole is reached, only those that an earlier session began: they may lack
-        no more than their final check.
+        At a limit of the whole bench, only runs that an earlier session began: they may lack no more than their final
+        check.
         """
         while (cell := next(self._waiting, None)) is not None:
             if self._ended_meanwhile(cell):
-                self._watch.left(cell, "another session has ended it", ended=True)
-            elif self._account.limit() is None or cell.run_id in self._begun:
+                self._emit(Left(cell, "another session has ended it", ended=True))
+            elif self._progress.ledger.own_limit() is None or cell.run_id in self._begun:
                 await self._fill(cell)
 
     def _ended_meanwhile(self, cell: Cell) -> bool:
-        """Whether another session that works on this bench has ended the run since this one began."""
-        reason = self._store.ended_reason(cell.run_id)
-        return reason is not None and reason != self._ended_before.get(cell.run_id)
+        """Whether another session of this bench has ended the run since this one began."""
+        ended = self._store.ended(cell.run_id)
+        return ended is not None and ended != self._ended_before.get(cell.run_id)
 
     async def _fill(self, cell: Cell) -> None:
-        """Work on one run. What is wrong with its problem ends it; a model out of reach, or another process, sets it aside."""
+        """Work on one run. A problem that cannot be used ends it; unreachable models or another process set it aside."""
         try:
-            reason = await self._optimize(cell)
+            stopped = await self._work_on(cell)
         except ProblemError as error:
-            self._store.refuse_run(cell.run_id, reason := str(error))
+            stopped = Ended(kind="refused", detail=str(error))
+            self._store.end_run(cell.run_id, stopped)
         except Held as error:
-            self._watch.left(cell, str(error), ended=False)
+            self._emit(Left(cell, str(error), ended=False))
             return
         except ModelUnreachable as error:
             self._unreachable += 1
             if self._unreachable >= self._parallel:
                 raise
-            self._watch.left(cell, str(error), ended=False)
+            self._emit(Left(cell, str(error), ended=False))
             return
         self._unreachable = 0
-        ended = self._store.ended_reason(cell.run_id)
-        self._watch.left(cell, ended or reason, ended is not None)
+        ended = self._store.ended(cell.run_id)
+        self._emit(Left(cell, (ended or stopped).detail, ended is not None))
 
-    async def _optimize(self, cell: Cell) -> str:
+    async def _work_on(self, cell: Cell) -> Ended:
         run = self._store.run(cell.run_id)
-        watch = _CellWatch(cell, self._watch, self._account)
-        try:
-            _, reason = await optimize(
-                run,
-                self._store,
-                self._executor,
-                self._models.replies(run.config.models, self._account),
-                watch,
-                self._account.limit,
-            )
-        finally:
-            self._account.set_aside(watch.in_flight)
-        return reason
+
+        def emit(event: Event) -> None:
+            if isinstance(event, AttemptFinished):
+                self._progress.finished += 1
+                self._progress.correct += event.node.works
+            self._emit(InRun(cell, event))
+
+        return await work_on(
+            run,
+            self._store,
+            self._executor,
+            LiveReplies(run.config.models, self._models),
+            emit,
+            self._progress.ledger,
+        )
 
 
-class _CellWatch:
-    """What one run tells, passed on with its place in the grid and counted."""
-
-    def __init__(self, cell: Cell, watch: BenchWatch, account: Account) -> None:
-        self._cell, self._watch, self._account = cell, watch, account
-        self.in_flight = 0
-        """Attempts that set out and are no nodes yet."""
-
-    def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
-        self._watch.began(self._cell, tree)
-
-    def began(self, attempt: int, selection: Selection) -> None:
-        self.in_flight += 1
-        self._account.begin()
-
-    def stepped(self, attempt: int, step: str) -> None:
-        self._watch.stepped(self._cell, attempt, step)
-
-    def paid(self, usage: Usage) -> None:
-        """The account was told by the replies."""
-
-    def promoting(self, node: Node) -> None:
-        self._watch.stepped(self._cell, node.id, "check")
-
-    def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        self._watch.checked(self._cell, node, evaluation)
-
-    def finished(self, node: Node) -> None:
-        self.in_flight -= 1
-        self._account.finish(node.works)
-        self._watch.attempted(self._cell, node)
+def _progress(store: Store, bench: Bench) -> Progress:
+    """The progress of earlier sessions; the minutes of a bench's budget are those of one session."""
+    begun, attempts, finished = store.begun(), 0, 0
+    spent: dict[str, Spent] = {}
+    for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
+        outcome = store.outcome(run_id, bench.attempts)
+        attempts += sum(attempt <= bench.attempts for attempt in store.selections(run_id))
+        finished += len(outcome.attempts)
+        for role, took in outcome.roles.items():
+            spent[role] = spent.get(role, Spent()) + took
+    ledger = Ledger(bench.budget, attempts=attempts, spent=spent)
+    return Progress(ledger, finished=finished, finished_before=finished)

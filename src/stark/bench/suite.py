@@ -1,7 +1,4 @@
-"""Which problems a bench is about: levels of a KernelBench checkout, or folders of files.
-
-Knows no strategy and no run. KernelBench's problems are read from the user's own checkout.
-"""
+"""The problems of a bench: levels of the user's KernelBench checkout, or folders of problem files."""
 
 from __future__ import annotations
 
@@ -17,21 +14,21 @@ from stark.problems import load_all, load_level
 
 
 class Member(NamedTuple):
-    """A problem of a suite and the level that its numbers are summed up with."""
+    """A problem and the level that it is summed up under."""
 
     level: str
     problem: Problem
 
 
 class Suite(NamedTuple):
-    """Problems in the order in which they are worked on."""
+    """Problems in working order."""
 
     name: str
     members: tuple[Member, ...]
 
 
 def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int] | None) -> Suite:
-    """Levels of the KernelBench checkout at `path`, or of each level the problems of these numbers."""
+    """The problems of these levels in the KernelBench checkout at `path`; with `numbers`, only these of each level."""
     members = [
         Member(level, problem)
         for level in (f"level{number}" for number in levels)
@@ -41,7 +38,7 @@ def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int]
 
 
 def folders(paths: Sequence[Path]) -> Suite:
-    """The problem files of these folders, or single files; each is of the level of its folder's name."""
+    """The problem files in these folders, or single files; a problem's level is the name of its folder."""
     members = []
     for path in paths:
         folder = path.resolve() if path.is_dir() else path.resolve().parent
@@ -50,15 +47,17 @@ def folders(paths: Sequence[Path]) -> Suite:
 
 
 def _suite(name: str, members: list[Member]) -> Suite:
-    """A problem's level and name are how a report knows it, so they name one problem."""
+    """Check that level and name identify a problem, as reports require. Raises UsageError."""
     counts = Counter((level, problem.name) for level, problem in members)
     (level, problem), times = counts.most_common(1)[0]
     if times > 1:
-        raise UsageError(f"{problem} of {level} is named {times} times; name each problem once")
+        raise UsageError(f"{problem} of {level} is listed {times} times; list each problem once")
     same = Counter((problem.name, problem.source) for _, problem in members)
     (name_of_it, _), times = same.most_common(1)[0]
-    if times > 1:  # a run is known by what it is about, and not by its level
-        raise UsageError(f"{name_of_it} is the same in {times} folders; name it once")
+    if times > 1:  # runs are named by their content, which does not include the level
+        raise UsageError(f"{name_of_it} is the same in {times} folders; list it once")
     if ALL_LEVELS in {level for level, _ in members}:
-        raise UsageError(f"a report calls all folders together {ALL_LEVELS}; rename that folder")
+        raise UsageError(
+            f"no folder may be called {ALL_LEVELS!r}, the name of a report's totals; rename that folder"
+        )
     return Suite(name, tuple(members))

@@ -1,4 +1,4 @@
-"""`stark`: the commands and their options, and the one place where errors become exit codes.
+"""`stark`: the commands, and the one place where errors become exit codes.
 
 0 done, 1 the work failed, 2 wrong use or environment, 130 interrupted by Ctrl-C or SIGTERM. Every command imports what it
 needs when it is called, so that `stark --help` answers at once.
@@ -10,43 +10,28 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from stark.cli.bench_commands import bench
+from stark.cli.bench import bench
 from stark.cli.options import (
-    AttemptsOption,
-    CodeModelOption,
-    CountersOption,
-    DebugModelOption,
-    DollarsOption,
-    ExecutorOption,
+    CHANGEABLE,
+    EVERY,
+    JUDGING,
     JsonOption,
     KernelBenchOption,
-    LanguageOption,
-    MinutesOption,
-    ModelOption,
-    MoreAttemptsOption,
     OutputOption,
-    PlanModelOption,
     ReplayOption,
     RunArgument,
-    SanitizerOption,
-    StartOption,
-    StopAnewOption,
-    StopOption,
     StoreOption,
-    TokensOption,
-    WindowOption,
-    budget_flags,
-    by_default,
-    role_flags,
+    flag,
+    takes_options,
 )
 
 app = typer.Typer(
     name="stark",
-    help="A team of language-model agents that turns a PyTorch module into a faster, verified kernel.",
+    help="Language-model agents that turn a PyTorch module into a faster, verified kernel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,7 +40,7 @@ app.add_typer(bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code. Errors that are no StarkError are bugs and keep their traceback."""
+    """Run one command; returns the exit code. Errors that are not StarkErrors are bugs and keep their traceback."""
     if not sys.platform.startswith("linux"):
         _say("error: STARK runs on Linux only; use a Linux machine, WSL 2 or a container")
         return 2
@@ -76,156 +61,100 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @app.command()
+@takes_options(EVERY)
 def optimize(
-    context: typer.Context,
     problem: Annotated[
         str | None,
         typer.Argument(help="A KernelBench-style Python file, or level1/23 in a checkout."),
-    ] = None,
-    model: ModelOption = None,
-    plan_model: PlanModelOption = None,
-    code_model: CodeModelOption = None,
-    debug_model: DebugModelOption = None,
-    window_tokens: WindowOption = None,
-    attempts: AttemptsOption = None,
-    tokens: TokensOption = None,
-    dollars: DollarsOption = None,
-    minutes: MinutesOption = None,
-    stop: StopOption = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[:POLICY]",
-            help="stark, sampling, reflexion, search-only or team-only; stark:epsilon-greedy searches as "
-            "the paper does, and docs/search.md lists the other policies." + by_default("stark"),
-        ),
-    ] = None,
-    start: StartOption = None,
-    language: LanguageOption = None,
-    executor: ExecutorOption = None,
-    counters: CountersOption = False,
-    sanitizer: SanitizerOption = False,
-    parallel: Annotated[
-        int | None, typer.Option(min=1, help="Attempts in flight at once." + by_default("1"))
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the search's random choices." + by_default("random"))
     ] = None,
     kernelbench: KernelBenchOption = None,
     replay: ReplayOption = None,
     output: OutputOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
-    from stark.cli.optimizing import optimize as begin
-    from stark.cli.requests import course, refuse_beside_replay, refuse_unused_models
+    from stark.cli.running import optimize as begin
     from stark.cli.settings import load_settings
-    from stark.core.judging import Tools
 
     if replay is not None:
-        refuse_beside_replay(_options(context))
-    models = role_flags(plan_model, code_model, debug_model)
-    settings = load_settings(
-        {
-            "model": model,
-            "models": models,
-            "budget": budget_flags(attempts, tokens, dollars, minutes),
-            "strategy": strategy,
-            "language": language,
-            "executor": executor,
-            "parallel": parallel,
-            "kernelbench": kernelbench,
-            "store": store,
-        }
-    )
-    refuse_unused_models(models, [settings.strategy])
-    tools = Tools(counters=counters, sanitizer=sanitizer)
-    way = course(start, stop, window_tokens)
-    raise typer.Exit(begin(problem, settings, tools, seed, way, replay, output, json))
+        _refuse_beside_replay(options)
+    settings = load_settings(options, store, kernelbench)
+    raise typer.Exit(begin(problem, settings, replay, output, json))
 
 
 @app.command()
+@takes_options(CHANGEABLE, as_begun=True)
 def resume(
     run: RunArgument = "last",
-    attempts: MoreAttemptsOption = None,
-    tokens: TokensOption = None,
-    dollars: DollarsOption = None,
-    minutes: MinutesOption = None,
-    stop: StopAnewOption = None,
-    model: ModelOption = None,
-    plan_model: PlanModelOption = None,
-    code_model: CodeModelOption = None,
-    debug_model: DebugModelOption = None,
-    counters: CountersOption = False,
-    sanitizer: SanitizerOption = False,
     replay: ReplayOption = None,
     output: OutputOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Go on with RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
-    from stark.cli.optimizing import resume as go_on
+    from stark.cli.running import resume as go_on
     from stark.cli.settings import load_settings
-    from stark.core.judging import Tools
 
-    budget = budget_flags(attempts, tokens, dollars, minutes)
-    settings = load_settings({"store": store, "budget": budget})
-    tools = Tools(counters=counters, sanitizer=sanitizer)
-    models = {"all": model, **role_flags(plan_model, code_model, debug_model)}
-    raise typer.Exit(go_on(run, settings, tools, budget, stop, models, replay, output, json))
+    raise typer.Exit(go_on(run, options, load_settings(None, store), replay, output, json))
 
 
 @app.command()
+@takes_options(("executor",))
+def demo(store: StoreOption = None, json: JsonOption = False, *, options: dict[str, Any]) -> None:
+    """Optimize an example with recorded replies; builds, checks and timings are live. Needs no key and no GPU."""
+    from stark.cli.running import demo as replayed
+    from stark.cli.settings import load_settings
+
+    raise typer.Exit(replayed(load_settings(options, store), json))
+
+
+@app.command()
+@takes_options(JUDGING)
 def evaluate(
     problem: Annotated[str, typer.Argument(help="A KernelBench-style Python file, or level1/23.")],
     candidates: Annotated[
         list[Path],
         typer.Argument(metavar="CANDIDATE...", help="Python files with ModelNew, or folders."),
     ],
-    language: LanguageOption = None,
-    executor: ExecutorOption = None,
     kernelbench: KernelBenchOption = None,
     effort: Annotated[
         str,
         typer.Option(
-            help="`promote` checks everything and measures against torch.compile too; `search` is what a search does with each attempt."
+            metavar="promote|search",
+            help="`promote` checks everything and measures against torch.compile too; `search` is what a search does "
+            "with each attempt.",
         ),
     ] = "promote",
-    counters: CountersOption = False,
-    sanitizer: SanitizerOption = False,
     min_speedup: Annotated[
         float | None,
         typer.Option(
-            min=0.0,
-            metavar="X",
-            help="Exit 1 unless every file is correct and the lower end of its speedup's 95 % interval is at least X.",
+            metavar="NUMBER",
+            help="Exit with 1 unless the lower end of every speedup's interval is at least this.",
         ),
     ] = None,
     against: Annotated[
-        str,
-        typer.Option(
-            metavar="REFERENCE", help="What --min-speedup compares with: eager or compile."
-        ),
+        str, typer.Option(metavar="eager|compile", help="What --min-speedup refers to.")
     ] = "eager",
     junit: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a JUnit XML report, one test case a file."),
+        Path | None, typer.Option(metavar="FILE", help="Write a JUnit report for CI.")
     ] = None,
     json: JsonOption = False,
+    *,
+    options: dict[str, Any],
 ) -> None:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
     from stark.cli.evaluating import Demand
     from stark.cli.evaluating import evaluate as judge
     from stark.cli.settings import load_settings
-    from stark.core.judging import Tools
 
-    settings = load_settings(
-        {"language": language, "executor": executor, "kernelbench": kernelbench}
-    )
-    tools = Tools(counters=counters, sanitizer=sanitizer)
+    settings = load_settings(options, kernelbench=kernelbench)
     demand = Demand(min_speedup, against, junit)
-    raise typer.Exit(judge(problem, candidates, settings, tools, effort, demand, json))
+    raise typer.Exit(judge(problem, candidates, settings, effort, demand, json))
 
 
 @app.command()
@@ -234,7 +163,7 @@ def runs(store: StoreOption = None, json: JsonOption = False) -> None:
     from stark.cli.reading import list_runs
     from stark.cli.settings import load_settings
 
-    raise typer.Exit(list_runs(load_settings({"store": store}), json))
+    raise typer.Exit(list_runs(load_settings(None, store), json))
 
 
 @app.command()
@@ -242,11 +171,13 @@ def show(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="RUN", help="A run's id, the beginning of one, `last`, or a recording's file."
+            metavar="[RUN]",
+            help="A run's id, the beginning of one, `last`, or a recording's file; a number alone is an attempt of the "
+            "last run.",
         ),
     ] = "last",
-    node: Annotated[
-        int | None, typer.Argument(metavar="[NODE]", help="An attempt's number.")
+    attempt: Annotated[
+        int | None, typer.Argument(metavar="[ATTEMPT]", help="An attempt's number.")
     ] = None,
     source: Annotated[
         bool,
@@ -254,14 +185,23 @@ def show(
             "--source", metavar="", help="Print only the attempt's source (the best one's)."
         ),
     ] = False,
+    prompt: Annotated[
+        bool,
+        typer.Option(
+            "--prompt", metavar="", help="Print the attempt's prompts and the replies to them."
+        ),
+    ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show RUN with its tree, or one attempt of it in full."""
-    from stark.cli.reading import show_run
+    from stark.cli.reading import Shown, show_run
     from stark.cli.settings import load_settings
 
-    raise typer.Exit(show_run(run, node, load_settings({"store": store}), source, json))
+    if attempt is None and run.isdigit():
+        run, attempt = "last", int(run)
+    shown = Shown(source, prompt, json)
+    raise typer.Exit(show_run(run, attempt, load_settings(None, store), shown))
 
 
 @app.command()
@@ -282,31 +222,33 @@ def record(
     from stark.cli.reading import record_run
     from stark.cli.settings import load_settings
 
-    raise typer.Exit(record_run(run, file, without_problem, load_settings({"store": store})))
+    raise typer.Exit(record_run(run, file, without_problem, load_settings(None, store)))
 
 
 @app.command()
+@takes_options(("executor",))
 def worker(
     folder: Annotated[Path, typer.Argument(help="The folder that `--executor folder:` names.")],
     once: Annotated[
-        bool, typer.Option("--once", metavar="", help="End when nothing waits any more.")
+        bool, typer.Option("--once", metavar="", help="End when no request is waiting.")
     ] = False,
-    executor: ExecutorOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Judge what waits in FOLDER: the other side of `--executor folder:FOLDER`."""
+    """Judge the requests in FOLDER: the other side of `--executor folder:FOLDER`."""
     from stark.cli.settings import load_settings
     from stark.cli.working import work
 
-    raise typer.Exit(work(folder, once, load_settings({"executor": executor})))
+    raise typer.Exit(work(folder, once, load_settings(options)))
 
 
 @app.command()
 def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
-    """Check this machine: devices, compilers, model keys, the store, and what to do about each."""
+    """Check this machine (devices, compilers, models, the store) and suggest fixes."""
     from stark.cli.doctor import examine
     from stark.cli.settings import load_settings
 
-    raise typer.Exit(examine(load_settings({"store": store}), json))
+    raise typer.Exit(examine(load_settings(None, store), json))
 
 
 @app.callback(invoke_without_command=True)
@@ -316,7 +258,7 @@ def options(
         typer.Option("--version", metavar="", help="Print the version and exit.", is_eager=True),
     ] = False,
 ) -> None:
-    """A team of language-model agents that turns a PyTorch module into a faster, verified kernel."""
+    """Language-model agents that turn a PyTorch module into a faster, verified kernel."""
     if version:
         from stark import __version__
 
@@ -324,17 +266,18 @@ def options(
         raise typer.Exit
 
 
-def _options(context: typer.Context) -> list[str]:
-    """The options that stand on the command line."""
-    given = []
-    for parameter in context.command.params:
-        source = parameter.name and context.get_parameter_source(parameter.name)
-        if source and source.name == "COMMANDLINE":
-            given.append(parameter.opts[0])
-    return given
+def _refuse_beside_replay(options: dict[str, Any]) -> None:
+    """Raise UsageError for options that a recording determines."""
+    from stark.core.errors import UsageError
+
+    if said := [flag(name) for name in options if name not in JUDGING or name == "language"]:
+        them = "it" if len(said) == 1 else "them"
+        raise UsageError(
+            f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
+        )
 
 
 def _say(*lines: str) -> None:
-    with suppress(BrokenPipeError):  # nobody reads any more
+    with suppress(BrokenPipeError):  # the reader is gone
         for line in lines:
             typer.echo(line, err=True)

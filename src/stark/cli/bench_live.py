@@ -1,6 +1,6 @@
-"""Progress of a bench: one screen on a terminal, a line per run elsewhere. Both are a `BenchWatch`.
+"""Progress of a bench: one screen on a terminal, a line per run elsewhere.
 
-Knows no store and changes nothing: it draws what it is told.
+Reads events only; knows no store and changes nothing.
 """
 
 from __future__ import annotations
@@ -13,83 +13,37 @@ from dataclasses import dataclass, field
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from stark.bench.account import Account
-from stark.bench.running import BenchWatch
+from stark.bench.running import BenchEvent, InRun, Left, Opened, Progress
 from stark.bench.tables import head
-from stark.cli.live import STEP_WORDS
+from stark.cli.live import STEP_WORDS, budget_row
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import Node
+from stark.core.standing import best_node
+from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Started, Stepped
 from stark.explain.evaluation import speedup_text
 from stark.explain.numbers import counted, duration
 from stark.explain.run import price, tokens
-from stark.promotion import best_so_far
 from stark.search.tree import Tree
 
 FRAME_LINES = 8
 """Lines of the screen that are not runs in flight."""
 
 
-class BenchProgress(BenchWatch, AbstractAsyncContextManager["BenchProgress"], Protocol):
-    """A watch that is on while its block lasts."""
+class BenchProgress(AbstractAsyncContextManager["BenchProgress"], Protocol):
+    """Shows a bench; on while its block lasts."""
+
+    def handle(self, event: BenchEvent) -> None:
+        """Take in an event."""
+        ...
 
 
 def open_bench_progress(console: Console) -> BenchProgress:
     """A live screen on a terminal, else plain lines."""
     return BenchScreen(console) if console.is_terminal else BenchLines(console)
-
-
-class BenchLines:
-    """One line per run that is done with, for logs and pipes."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._trees: dict[str, Tree] = {}
-        self._checked: dict[str, dict[int, Evaluation]] = {}
-        self._ended, self._runs = 0, 0
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Nothing is on."""
-
-    def opened(self, bench: Bench, ended: int, account: Account) -> None:
-        """Say what is to be done, and what was done before."""
-        self._ended, self._runs = ended, len(bench.cells)
-        self._say(f"bench {bench.name}: {head(bench)}")
-        if account.finished:
-            before = f"{counted(ended, 'run')} and {counted(account.finished, 'attempt')}"
-            self._say(f"goes on after {before}")
-
-    def began(self, cell: Cell, tree: Tree) -> None:
-        """Its end is what is said."""
-        self._trees[cell.run_id] = tree
-
-    def stepped(self, cell: Cell, attempt: int, step: str) -> None:
-        """Too much for a line each."""
-
-    def attempted(self, cell: Cell, node: Node) -> None:
-        """Too much for a line each."""
-
-    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
-        """From now on this counts, and not what the search measured."""
-        self._checked.setdefault(cell.run_id, {})[node.id] = evaluation
-
-    def left(self, cell: Cell, reason: str, ended: bool) -> None:
-        """Say how the run ended."""
-        self._ended += ended
-        tree, checked = self._trees.pop(cell.run_id, None), self._checked.pop(cell.run_id, {})
-        place = f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
-        self._say(f"{place}: {_came_of(tree, checked)}{reason} ({cell.run_id})")
-
-    def _say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
 
 
 @dataclass
@@ -101,62 +55,100 @@ class _InFlight:
     steps: dict[int, str] = field(default_factory=dict)
     since_s: float = field(default_factory=time.monotonic)
     checked: dict[int, Evaluation] = field(default_factory=dict)
-    """What the final check found, by attempt."""
+
+    def note(self, event: Event) -> None:
+        """Follow what its attempts are at."""
+        match event:
+            case Stepped(attempt, step):
+                self.steps[attempt] = step
+            case CheckBegan(node):
+                self.steps[node.id] = "check"
+            case AttemptFinished(node):
+                self.steps.pop(node.id, None)
+            case CheckFinished(node, evaluation):
+                self.steps.pop(node.id, None)
+                self.checked[node.id] = evaluation
+
+
+class BenchLines:
+    """One line per finished run, for logs and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._in_flight: dict[str, _InFlight] = {}
+        self._ended, self._runs = 0, 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """No cleanup needed."""
+
+    def handle(self, event: BenchEvent) -> None:
+        """Print the lines of an event."""
+        match event:
+            case Opened(bench, ended, progress):
+                self._ended, self._runs = ended, len(bench.cells)
+                self._say(f"bench {bench.name}: {head(bench)}")
+                if progress.finished:
+                    before = f"{counted(ended, 'run')} and {counted(progress.finished, 'attempt')}"
+                    self._say(f"continues after {before}")
+            case InRun(cell, Started(_, _, tree)):
+                self._in_flight[cell.run_id] = _InFlight(cell, tree)
+            case InRun(cell, inner):
+                if cell.run_id in self._in_flight:
+                    self._in_flight[cell.run_id].note(inner)
+            case Left(cell, reason, ended):
+                self._ended += ended
+                place = (
+                    f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy} seed {cell.seed}"
+                )
+                found = _found(self._in_flight.pop(cell.run_id, None))
+                self._say(f"{place}: {found}{reason} ({cell.run_id})")
+
+    def _say(self, line: str) -> None:
+        self._console.print(Text(line), soft_wrap=True)
 
 
 class BenchScreen(Redrawn):
-    """What each strategy has done, the runs in flight, and what is left of the whole budget."""
+    """The runs in flight, and what is left of the whole budget."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._bench: Bench | None = None
-        self._account: Account | None = None
-        self._ended, self._attempts_before = 0, 0
+        self._opened: Opened | None = None
+        self._ended = 0
         self._in_flight: dict[str, _InFlight] = {}
         self._said = ""
 
-    def opened(self, bench: Bench, ended: int, account: Account) -> None:
-        """From now on there is something to show."""
-        self._bench, self._ended, self._account = bench, ended, account
-        self._attempts_before = account.finished
-
-    def began(self, cell: Cell, tree: Tree) -> None:
-        """It gets a line."""
-        self._in_flight[cell.run_id] = _InFlight(cell, tree)
-
-    def stepped(self, cell: Cell, attempt: int, step: str) -> None:
-        """Its line says with whom it is."""
-        self._in_flight[cell.run_id].steps[attempt] = step
-
-    def attempted(self, cell: Cell, node: Node) -> None:
-        """Its line counts."""
-        self._in_flight[cell.run_id].steps.pop(node.id, None)
-
-    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
-        """From now on its line shows this, and not what the search measured."""
-        self._in_flight[cell.run_id].steps.pop(node.id, None)
-        self._in_flight[cell.run_id].checked[node.id] = evaluation
-
-    def left(self, cell: Cell, reason: str, ended: bool) -> None:
-        """Its line goes, and the last one says how it ended."""
-        one = self._in_flight.pop(cell.run_id, None)
-        self._ended += ended
-        came = _came_of(one.tree, one.checked) if one else ""
-        self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {came}{reason}"
+    def handle(self, event: BenchEvent) -> None:
+        """Note what is to be shown."""
+        match event:
+            case Opened(_, ended):
+                self._opened, self._ended = event, ended
+            case InRun(cell, Started(_, _, tree)):
+                self._in_flight[cell.run_id] = _InFlight(cell, tree)
+            case InRun(cell, inner):
+                if cell.run_id in self._in_flight:
+                    self._in_flight[cell.run_id].note(inner)
+            case Left(cell, reason, ended):
+                self._ended += ended
+                found = _found(self._in_flight.pop(cell.run_id, None))
+                self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {found}{reason}"
 
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
-        if self._bench is None or self._account is None:
+        if self._opened is None:
             return Text("opening the bench", "dim")
-        title = Text.assemble((self._bench.name, "bold"), "  ", (head(self._bench), "dim"))
+        bench = self._opened.bench
+        title = Text.assemble((bench.name, "bold"), "  ", (head(bench), "dim"))
         return Group(
             title,
             Text(),
-            self._runs(self._bench.attempts),
+            self._runs(bench.attempts),
             Text(),
             Text(self._said, "dim", no_wrap=True, overflow="ellipsis"),
             self._steps(),
-            self._spent(self._bench, self._account),
+            self._spent(bench, self._opened.progress),
         )
 
     def _runs(self, attempts: int) -> Table:
@@ -188,46 +180,37 @@ class BenchScreen(Redrawn):
         said = f"{counted(len(self._in_flight), 'run')} in flight: {asking} with a model, {judged} with a judge"
         return Text(said, "dim", no_wrap=True, overflow="ellipsis")
 
-    def _spent(self, bench: Bench, account: Account) -> Table:
-        """Attempts as a bar, then runs, tokens, price and time, each with its limit if it has one."""
-        budget = account.budget
+    def _spent(self, bench: Bench, progress: Progress) -> Table:
+        """Time, price, runs, attempts as a bar, and tokens, each with its limit if it has one."""
+        ledger = progress.ledger
+        budget, spent = ledger.budget, ledger.spent
         minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"
+        made = progress.finished - progress.finished_before
         said = " · ".join(
             (
+                duration(ledger.elapsed_s) + minutes,
+                price(spent) + ("" if budget.dollars is None else f" of ${budget.dollars:.2f}"),
                 f"{self._ended} of {len(bench.cells)} runs",
-                f"{account.finished:,} of {budget.attempts:,} attempts",
-                f"{self._correct_share(account)} correct",
-                tokens(account.usage) + ("" if budget.tokens is None else f" of {budget.tokens:,}"),
-                price(account.usage)
-                + ("" if budget.dollars is None else f" of ${budget.dollars:.2f}"),
-                duration(account.elapsed_s) + minutes,
+                f"{progress.finished:,} of {budget.attempts:,} attempts",
+                f"{progress.correct / made:.0%} correct" if made else "none correct yet",
+                tokens(spent) + ("" if budget.tokens is None else f" of {budget.tokens:,}"),
             )
         )
-        row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        row.add_column(width=10)
-        row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        row.add_row(ProgressBar(budget.attempts, account.finished, width=10), said)
-        return row
-
-    def _correct_share(self, account: Account) -> str:
-        made = account.finished - self._attempts_before
-        return f"{account.correct / made:.0%}" if made else "0 %"
+        return budget_row(progress.finished, budget.attempts, said, self._console.width)
 
 
 def _times(step: str, count: int) -> str:
     return step if count == 1 else f"{count} {step}"
 
 
-def _came_of(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str:
-    """What came of a run so far, before why it is left; nothing of one that was not worked on."""
-    return "" if tree is None else f"{_best(tree, checked) or 'no correct kernel'}; "
+def _found(run: _InFlight | None) -> str:
+    """The result of a run so far, before why it is left; empty for one that was not worked on."""
+    return "" if run is None else f"{_best(run.tree, run.checked) or 'no correct kernel'}; "
 
 
-def _best(tree: Tree | None, checked: Mapping[int, Evaluation]) -> str | None:
-    """The best speedup of a run so far: the final check's, once there was one."""
-    if tree is None:
-        return None
-    best = best_so_far(tree, checked)
+def _best(tree: Tree, checked: Mapping[int, Evaluation]) -> str | None:
+    """The best speedup of a run so far."""
+    best = best_node(tree.nodes, checked)
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)

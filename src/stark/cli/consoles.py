@@ -8,6 +8,7 @@ import sys
 from typing import IO, Any
 
 from rich.console import Console
+from rich.text import Text
 
 WIDEST = 160
 PIPED = 120
@@ -22,6 +23,11 @@ def results() -> Console:
 def progress(for_program: bool) -> Console:
     """For what happens meanwhile; it leaves standard output alone when a program reads that."""
     return _console(stderr=for_program)
+
+
+def say(line: str, for_program: bool = False) -> None:
+    """One line, as long as it is; to standard error `for_program`."""
+    _console(stderr=for_program).print(Text(line), soft_wrap=True)
 
 
 def print_json(document: Any) -> None:

@@ -251,7 +251,9 @@ def _counters_are_for_administrators() -> bool:
 
 def _specs(settings: Settings) -> list[str]:
     """The models that the settings name, each once."""
-    specs = [settings.model, *settings.models.model_dump().values()]
+    specs = [
+        settings.options.get(name) for name in ("model", "plan_model", "code_model", "debug_model")
+    ]
     return list(dict.fromkeys(spec for spec in specs if spec))
 
 
@@ -277,7 +279,7 @@ def _places(settings: Settings) -> Iterator[Finding]:
 
 def _place(settings: Settings) -> Iterator[Finding]:
     try:
-        with Store.open(settings.store) as store:
+        with Store.open(settings.store, create=False) as store:
             count = len(store.summaries())
         yield Finding(
             "places", "store", "ok", f"{without_password(settings.store)}, {counted(count, 'run')}"

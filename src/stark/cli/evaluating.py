@@ -13,8 +13,8 @@ from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.requests import limits
 from stark.cli.settings import Settings
+from stark.configuration import limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
 from stark.core.judging import Tools
@@ -31,6 +31,7 @@ from stark.evaluating import (
 from stark.evaluator.executors import Executor, open_executor
 from stark.explain.numbers import counted, duration
 from stark.languages import language
+from stark.options import checked_options
 from stark.problems import load
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
@@ -58,24 +59,24 @@ def evaluate(
     problem_spec: str,
     paths: Sequence[Path],
     settings: Settings,
-    tools: Tools,
     effort: str,
     demand: Demand,
     as_json: bool,
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
-    chosen = _effort(effort)
+    chosen, asked = _effort(effort), checked_options(settings.options)
+    limits, tools = limits_and_tools(asked)
     _check(tools, chosen, demand)
-    if settings.language is not None:
-        language(settings.language)
+    if asked.language is not None:
+        language(asked.language)
     problem = load(problem_spec, settings.kernelbench)
-    written = [read_candidate(path, settings.language) for path in _files(paths)]
+    written = [read_candidate(path, asked.language) for path in _files(paths)]
     _refuse_without_candidates(written)
     progress = _Progress(
         consoles.progress(as_json),
         f"judging {counted(len(written), 'candidate')} for {problem.name}",
     )
-    executor = open_executor(settings.executor, limits(settings), tools, progress.notify)
+    executor = open_executor(asked.executor, limits, tools, progress.notify)
     reference, judged = run_interruptibly(_judge(problem, written, executor, chosen, progress))
     missed = _missed(judged, demand)
     if demand.junit is not None:

@@ -1,11 +1,12 @@
-"""Progress of a run: a growing tree on a terminal, a line per event elsewhere. Both are a `Watch`.
+"""Progress of a run: a growing tree on a terminal, a line per event elsewhere.
 
-Knows no store and changes nothing: it draws what it is told.
+Reads events only; knows no store and changes nothing.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, Self
 
@@ -16,15 +17,32 @@ from rich.text import Text
 
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import Node, Selection
-from stark.core.reference import Reference
+from stark.core.node import Node
 from stark.core.run import Run
-from stark.core.usage import Usage
+from stark.core.standing import best_node
+from stark.events import (
+    AttemptBegan,
+    AttemptFinished,
+    CheckBegan,
+    CheckFinished,
+    Draining,
+    Event,
+    Notice,
+    Prepared,
+    Started,
+    Stepped,
+)
 from stark.explain.evaluation import checked, reason, speedup_text, status
 from stark.explain.numbers import counted, duration, milliseconds
-from stark.explain.run import idea, models_line, price, reference_line, tokens
-from stark.optimize import Watch
-from stark.promotion import best_so_far
+from stark.explain.run import (
+    estimate_line,
+    idea,
+    models_line,
+    price,
+    reference_line,
+    replay_line,
+    tokens,
+)
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
@@ -40,149 +58,155 @@ STEP_WORDS = {
     "check": "final check",
 }
 NARROW = 100
-"""Below this many columns the budget is shown in less room."""
+"""Below this many columns there is no room for a bar."""
+
+DRAINING = "stopping: waiting for replies that are being paid for; Ctrl-C again abandons them"
 
 
-class Progress(Watch, AbstractAsyncContextManager["Progress"], Protocol):
-    """A watch that is on while its block lasts."""
+class Progress(AbstractAsyncContextManager["Progress"], Protocol):
+    """Shows a run; on while its block lasts."""
+
+    def handle(self, event: Event) -> None:
+        """Take in an event."""
+        ...
 
 
-def open_progress(console: Console, run: Run, earlier_s: float) -> Progress:
-    """A live screen on a terminal, else plain lines; `earlier_s` is the run's active time so far."""
-    if console.is_terminal:
-        return LiveScreen(console, run, earlier_s)
-    return PlainLines(console, run)
+def open_progress(console: Console) -> Progress:
+    """A live screen on a terminal, else plain lines."""
+    return LiveScreen(console) if console.is_terminal else PlainLines(console)
 
 
 class PlainLines:
     """One line per event, for logs and pipes."""
 
-    def __init__(self, console: Console, run: Run) -> None:
-        self._console, self._run = console, run
+    def __init__(self, console: Console) -> None:
+        self._console = console
         self._tree: Tree | None = None
 
     async def __aenter__(self) -> Self:
-        run = self._run
-        self._say(
-            f"run {run.id}: {run.problem.name} with {run.config.strategy.name} in {run.config.language}"
-        )
-        self._say(f"models: {models_line(run)}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is on."""
+        """No cleanup needed."""
 
-    def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
-        """Say what is to be beaten."""
-        self._tree = tree
-        self._say(f"device: {reference.device.name}")
-        self._say(f"reference: {reference_line(reference)}")
-        for warning in reference.warnings:
-            self._say(f"warning: {warning}")
-        if tree.nodes:
-            self._say(f"goes on after {counted(len(tree.nodes), 'attempt')}")
+    def handle(self, event: Event) -> None:
+        """Print the lines of an event."""
+        if isinstance(event, Started):
+            self._tree = event.tree
+        for line in self._lines(event):
+            self._console.print(Text(line), soft_wrap=True)
 
-    def began(self, attempt: int, selection: Selection) -> None:
-        """Say from where."""
-        doing = "repairs" if selection.action == "debug" else "improves"
-        start = f"attempt {selection.parent}" if selection.parent else "the reference"
-        self._say(f"attempt {attempt} {doing} {start}")
+    def _lines(self, event: Event) -> Iterator[str]:
+        match event:
+            case Prepared(run, expected):
+                config = run.config
+                yield f"run {run.id}: {run.problem.name} with {config.strategy.name} in {config.language}"
+                yield replay_line(run) if expected is None else f"models: {models_line(run)}"
+                if expected is not None:
+                    yield estimate_line(expected, config.budget)
+            case Started(_, reference, tree, _):
+                yield f"device: {reference.device.name}"
+                yield f"reference: {reference_line(reference)}"
+                yield from (f"warning: {warning}" for warning in reference.warnings)
+                if tree.nodes:
+                    yield f"continues after {counted(len(tree.nodes), 'attempt')}"
+            case AttemptBegan(attempt, selection):
+                doing = "repairs" if selection.action == "debug" else "improves"
+                start = f"attempt {selection.parent}" if selection.parent else "the reference"
+                yield f"attempt {attempt} {doing} {start}"
+            case Stepped(attempt, step):
+                yield f"attempt {attempt}: {STEP_WORDS.get(step, step)}"
+            case AttemptFinished(node):
+                yield self._finished(node)
+            case CheckBegan(node):
+                yield f"final check of attempt {node.id}"
+            case CheckFinished(node, evaluation):
+                yield f"final check of attempt {node.id}: {checked(evaluation)}"
+            case Draining():
+                yield DRAINING
+            case Notice(text):
+                yield text
 
-    def stepped(self, attempt: int, step: str) -> None:
-        """Say with whom it is."""
-        self._say(f"attempt {attempt}: {STEP_WORDS.get(step, step)}")
-
-    def paid(self, usage: Usage) -> None:
-        """Too much for a line each."""
-
-    def finished(self, node: Node) -> None:
-        """Say how it ended."""
+    def _finished(self, node: Node) -> str:
         if not isinstance(node.evaluation, Correct):
-            self._say(f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}")
-            return
-        best = self._tree is not None and self._tree.best == node
-        self._say(
+            return f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}"
+        is_best = self._tree is not None and best_so_far(self._tree, {}) == node
+        return (
             f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "
-            f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the best so far' if best else ''}"
+            f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the fastest so far' if is_best else ''}"
         )
-
-    def promoting(self, node: Node) -> None:
-        """Say which."""
-        self._say(f"final check of attempt {node.id}")
-
-    def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        """Say what came of it."""
-        self._say(f"final check of attempt {node.id}: {checked(evaluation)}")
-
-    def _say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
 
 
 class LiveScreen(Redrawn):
     """The growing tree, what is in flight, the best so far and what is left of the budget."""
 
-    def __init__(self, console: Console, run: Run, earlier_s: float = 0.0) -> None:
+    def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._run = run
-        self._tree: Tree | None = None
-        self._reference: Reference | None = None
-        self._usage = Usage()
+        self._run: Run | None = None
+        self._started: Started | None = None
         self._steps: dict[int, tuple[str, float]] = {}
-        self._checking: tuple[str, float] | None = None
+        self._doing: tuple[str, float] | None = None
+        """What the line below the tree says instead of the best."""
+
         self._checked: dict[int, Evaluation] = {}
-        self._began_s = time.monotonic()
-        self._earlier_s = earlier_s
+        self._begin_s = time.monotonic()
 
-    def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
-        """From now on there is a tree; what to beware of stays above it."""
-        for warning in reference.warnings:
-            self._console.print(Text(warning, "yellow"))
-        self._tree, self._reference, self._usage = tree, reference, usage
-
-    def began(self, attempt: int, selection: Selection) -> None:
-        """The tree shows it as in flight."""
-
-    def stepped(self, attempt: int, step: str) -> None:
-        """Its line says with whom it is."""
-        self._steps[attempt] = (step, time.monotonic())
-
-    def paid(self, usage: Usage) -> None:
-        """The last line counts."""
-        self._usage = usage
-
-    def finished(self, node: Node) -> None:
-        """The tree shows it as finished."""
-        self._steps.pop(node.id, None)
-
-    def promoting(self, node: Node) -> None:
-        """The line below the tree says which."""
-        self._checking = (f"final check of attempt {node.id}", time.monotonic())
-
-    def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        """From now on this counts, and not what the search measured."""
-        self._checking = None
-        self._checked[node.id] = evaluation
+    def handle(self, event: Event) -> None:
+        """Note what is to be shown."""
+        now = time.monotonic()
+        match event:
+            case Prepared(run, expected):
+                self._run = run
+                said = (
+                    f"In this run {replay_line(run)}."
+                    if expected is None
+                    else estimate_line(expected, run.config.budget)
+                )
+                self._console.print(Text(said, "dim"))
+            case Started(_, reference):
+                self._started, self._doing = event, None
+                for warning in reference.warnings:
+                    self._console.print(Text(warning, "yellow"))
+            case Stepped(attempt, step):
+                self._steps[attempt] = (step, now)
+            case AttemptFinished(node):
+                self._steps.pop(node.id, None)
+            case CheckBegan(node):
+                self._doing = (f"final check of attempt {node.id}", now)
+            case CheckFinished(node, evaluation):
+                self._doing = None
+                self._checked[node.id] = evaluation
+            case Draining():
+                self._doing = (DRAINING, now)
+            case Notice(text):
+                self._doing = (text, now) if text else None
 
     def screen(self) -> RenderableType:
         """All that is on the screen now."""
-        run = self._run
+        run, started = self._run, self._started
+        if run is None:
+            return Text("starting", "dim")
+        config = run.config
         title = Text.assemble(
             (run.problem.name, "bold"),
-            f"  {run.config.strategy.name} in {run.config.language}  ",
+            f"  {config.strategy.name} in {config.language}  ",
             (run.id, "dim"),
         )
         models = Text(models_line(run), "dim", no_wrap=True, overflow="ellipsis")
-        if self._tree is None or self._reference is None:
-            waiting = spinning("starting the judge and measuring the reference", self._began_s)
-            return Group(title, models, Text(), waiting)
+        if started is None:
+            doing = self._doing or (
+                "starting the judge and measuring the reference",
+                self._begin_s,
+            )
+            return Group(title, models, Text(), spinning(*doing))
         device = Text(
-            f"{self._reference.device.name}: {reference_line(self._reference)}",
+            f"{started.reference.device.name}: {reference_line(started.reference)}",
             "dim",
             no_wrap=True,
             overflow="ellipsis",
         )
         tree = TreeTable(
-            self._tree,
+            started.tree,
             run.problem.name,
             steps={
                 attempt: spinning(STEP_WORDS.get(step, step), since_s)
@@ -198,36 +222,51 @@ class LiveScreen(Redrawn):
             Text(),
             tree.table(self._console.width),
             Text(),
-            self._best(self._tree),
-            self._spent(self._tree),
+            self._best(started.tree),
+            self._spent(started),
         )
 
     def _best(self, tree: Tree) -> Text:
-        if self._checking is not None:
-            return spinning(*self._checking)
+        if self._doing is not None:
+            return spinning(*self._doing)
         best = best_so_far(tree, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
-            said = "no kernel held in the final check" if self._checked else "no correct kernel yet"
-            return Text(said, "dim")
+            lacking = (
+                "no kernel passed the final check" if self._checked else "no correct kernel yet"
+            )
+            return Text(lacking, "dim")
         said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
         line = Text(said, "green", no_wrap=True, overflow="ellipsis")
         return line.append(f"  {idea(best)}", "dim")
 
-    def _spent(self, tree: Tree) -> Table:
-        """Attempts as a bar, then tokens, price and time, each with its limit if it has one."""
-        budget, usage = self._run.config.budget, self._usage
+    def _spent(self, started: Started) -> Table:
+        """Time, price, attempts as a bar, and tokens, each with its limit if it has one; the first survive a narrow screen."""
+        ledger, done = started.ledger, len(started.tree.nodes)
+        budget, spent = ledger.budget, ledger.spent
         minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"
         said = " · ".join(
             (
-                f"{len(tree.nodes)} of {budget.attempts} attempts",
-                tokens(usage) + ("" if budget.tokens is None else f" of {budget.tokens:,}"),
-                price(usage) + ("" if budget.dollars is None else f" of ${budget.dollars:.2f}"),
-                duration(self._earlier_s + time.monotonic() - self._began_s) + minutes,
+                duration(ledger.elapsed_s) + minutes,
+                price(spent) + ("" if budget.dollars is None else f" of ${budget.dollars:.2f}"),
+                f"{done} of {budget.attempts} attempts",
+                tokens(spent) + ("" if budget.tokens is None else f" of {budget.tokens:,}"),
             )
         )
-        row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        bar = 20 if self._console.width >= NARROW else 10
-        row.add_column(width=bar)
-        row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        row.add_row(ProgressBar(budget.attempts, len(tree.nodes), width=bar), said)
-        return row
+        return budget_row(done, budget.attempts, said, self._console.width)
+
+
+def budget_row(done: int, whole: int, said: str, columns: int) -> Table:
+    """A bar and what is spent; on a narrow screen the text alone."""
+    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    cells: list[RenderableType] = [said]
+    if columns >= NARROW:
+        row.add_column(width=20)
+        cells.insert(0, ProgressBar(whole, done, width=20))
+    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    row.add_row(*cells)
+    return row
+
+
+def best_so_far(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:
+    """The attempt with the star."""
+    return best_node(tree.nodes, checked)

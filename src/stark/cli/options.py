@@ -1,148 +1,116 @@
-"""The command line's shared options, each declared once. Imports nothing heavy: `--help` needs it."""
+"""The options of the command line: those of a run are generated from `RunOptions`, the others are declared here.
+
+Imports no run, no store and no judge: `--help` needs this file.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
-MODELS = "Models"
-BUDGET = "Budget"
+from stark.core.usage import Price
+from stark.options import RunOptions
+
+EVERY = tuple(RunOptions.model_fields)
+JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_gb")
+"""The options that say how candidates are judged."""
+
+CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "start"))
+"""The options that an earlier run may be given anew."""
 
 
-def by_default(value: str) -> str:
-    """The end of an option's help. Typer knows no default of what may be set elsewhere too, and reads bare brackets as markup."""
+def takes_options(
+    names: Iterable[str], as_begun: bool = False, **instead: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command an option for each of these fields of `RunOptions`.
+
+    The command gets those that were written as its argument `options`, by name. `as_begun` shows no defaults, since an
+    earlier run's own values are kept. `instead` replaces help texts.
+    """
+    fields = {name: RunOptions.model_fields[name] for name in names}
+
+    def generate(command: Callable[..., None]) -> Callable[..., None]:
+        def called(**arguments: Any) -> None:
+            written = {name: arguments.pop(name) for name in fields}
+            given = {name: value for name, value in written.items() if value not in (None, False)}
+            command(**arguments, options=given)
+
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters = [
+            *(parameter for name, parameter in own.items() if name != "options"),
+            *(
+                _parameter(name, field, as_begun, instead.get(name))
+                for name, field in fields.items()
+            ),
+        ]
+        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in parameters}
+        return called
+
+    return generate
+
+
+def flag(name: str) -> str:
+    """The option that sets a field."""
+    return f"--{name.replace('_', '-')}"
+
+
+def by_default(value: object) -> str:
+    """The end of an option's help. Typer would read bare brackets as markup."""
     return rf" \[default: {value}]"
 
 
-def budget_flags(
-    attempts: int | None, tokens: int | None, dollars: float | None, minutes: float | None
-) -> dict[str, float | None]:
-    """The limits that were given, by the names of a budget's fields."""
-    return {"attempts": attempts, "tokens": tokens, "dollars": dollars, "minutes": minutes}
+def _parameter(
+    name: str, field: FieldInfo, as_begun: bool, instead: str | None
+) -> inspect.Parameter:
+    kind = _plain_type(field)
+    shows_default = not as_begun and field.default not in (None, False)
+    about = (instead or field.description or "") + (
+        by_default(field.default) if shows_default else ""
+    )
+    extra = field.json_schema_extra
+    panel = extra.get("panel") if isinstance(extra, dict) else None
+    option = typer.Option(
+        flag(name),
+        metavar="" if kind is bool else _metavar(field),
+        help=about,
+        rich_help_panel=panel if isinstance(panel, str) else None,
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if kind is bool else None,
+        annotation=Annotated[kind if kind is bool else kind | None, option],
+    )
 
 
-def role_flags(
-    plan_model: str | None, code_model: str | None, debug_model: str | None
-) -> dict[str, str | None]:
-    """The models that were given for one role alone, by role."""
-    return {"plan": plan_model, "code": code_model, "debug": debug_model}
+def _plain_type(field: FieldInfo) -> Any:
+    """What the command line reads: text, a number or a flag."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    kind = kinds[0] if kinds and get_origin(field.annotation) is not Literal else field.annotation
+    return kind if kind in (int, float, bool) else str
 
 
-ATTEMPTS_HELP = "End after so many evaluated candidates."
-STOP_HELP = (
-    "`auto` ends also within 5 % of the roofline, or when as many attempts brought no gain as led to the best "
-    "(at least 10)."
-)
+def _metavar(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return "|".join(get_args(field.annotation))
+    if Price in get_args(field.annotation):
+        return "INPUT/OUTPUT"
+    return {int: "NUMBER", float: "NUMBER"}.get(_plain_type(field), "TEXT")
 
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SPEC",
-        help="For every role: anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME, ollama:NAME, "
-        "vllm:NAME, llamacpp:NAME, openai-compatible:NAME@URL or exec:COMMAND.",
-        rich_help_panel=MODELS,
-    ),
-]
-PlanModelOption = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="For the plan role alone.", rich_help_panel=MODELS),
-]
-CodeModelOption = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="For the code role alone.", rich_help_panel=MODELS),
-]
-DebugModelOption = Annotated[
-    str | None,
-    typer.Option(metavar="SPEC", help="For the debug role alone.", rich_help_panel=MODELS),
-]
-AttemptsOption = Annotated[
-    int | None,
-    typer.Option(min=1, help=ATTEMPTS_HELP + by_default("30"), rich_help_panel=BUDGET),
-]
-MoreAttemptsOption = Annotated[
-    int | None,
-    typer.Option(
-        min=1, help=ATTEMPTS_HELP + by_default("as many as before"), rich_help_panel=BUDGET
-    ),
-]
-TokensOption = Annotated[
-    int | None, typer.Option(min=1, help="End after so many tokens.", rich_help_panel=BUDGET)
-]
-DollarsOption = Annotated[
-    float | None, typer.Option(help="End after so many dollars.", rich_help_panel=BUDGET)
-]
-MinutesOption = Annotated[
-    float | None, typer.Option(help="End after so many minutes.", rich_help_panel=BUDGET)
-]
-WindowOption = Annotated[
-    int | None,
-    typer.Option(
-        "--window-tokens",
-        min=1,
-        metavar="NUMBER",
-        help="How long a prompt may be, about; other attempts are left out of it to fit."
-        + by_default("32000"),
-        rich_help_panel=MODELS,
-    ),
-]
+
 StoreOption = Annotated[
     str | None,
     typer.Option(
         metavar="URL", help="Where runs are kept." + by_default("sqlite:///.stark/stark.db")
-    ),
-]
-ExecutorOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NOTATION",
-        help="Who judges: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH."
-        + by_default("local"),
-    ),
-]
-CountersOption = Annotated[
-    bool,
-    typer.Option(
-        "--counters",
-        metavar="",
-        help="On a GPU, read the counters of each correct candidate's kernels too, with NVIDIA's ncu: what holds them up.",
-    ),
-]
-SanitizerOption = Annotated[
-    bool,
-    typer.Option(
-        "--sanitizer",
-        metavar="",
-        help="On a GPU, run what is promoted under NVIDIA's compute-sanitizer too; what it finds makes it incorrect.",
-    ),
-]
-LanguageOption = Annotated[
-    str | None,
-    typer.Option(help="cpp, triton or cuda." + by_default("the best for the device")),
-]
-StartOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="reference|compiler",
-        help="`compiler` makes what torch.compile generates the first attempt, for the others to go on from."
-        + by_default("reference"),
-    ),
-]
-StopOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="budget|auto",
-        help=STOP_HELP + by_default("budget"),
-        rich_help_panel=BUDGET,
-    ),
-]
-StopAnewOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="budget|auto",
-        help=STOP_HELP + by_default("as the run began"),
-        rich_help_panel=BUDGET,
     ),
 ]
 KernelBenchOption = Annotated[

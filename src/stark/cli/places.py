@@ -1,4 +1,4 @@
-"""Whether a result can be written where it is to go: tried before anything is paid for it."""
+"""Where results go, and whether they can be written there: tried before anything is paid for them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from stark.configuration import kernel_name
 from stark.core.errors import UsageError
 
 
@@ -34,3 +35,30 @@ def _refused(place: Path) -> Iterator[None]:
         raise UsageError(
             f"nothing can be written to {place}: {error.strerror}; choose another --output"
         ) from error
+
+
+def refuse_fleeting(store: str) -> None:
+    """Raise UsageError for a store in memory: nothing in it could be shown or resumed after the command has ended."""
+    if store.startswith("sqlite") and _folder(store) is None:
+        raise UsageError(
+            f"the store {store} is in memory and would be gone when the command ends; name a file, such as "
+            "sqlite:///runs.db"
+        )
+
+
+def beside(store: str) -> Path:
+    """Where results go by default: beside the store's file, else in `.stark`."""
+    return _folder(store) or Path(".stark")
+
+
+def kernel_path(store: str, run_id: str) -> Path:
+    """Where a run's kernel goes by default."""
+    return beside(store) / "kernels" / kernel_name(run_id)
+
+
+def _folder(store: str) -> Path | None:
+    """The folder of a store's file; None for one in memory, or on a server."""
+    scheme, _, rest = store.partition("://")
+    path = rest.removeprefix("/").partition("?")[0]
+    on_disk = scheme.startswith("sqlite") and path != "" and ":memory:" not in path
+    return Path(path).parent if on_disk else None

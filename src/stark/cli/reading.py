@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.text import Text
 
@@ -20,12 +22,17 @@ from stark.store import Store
 
 def list_runs(settings: Settings, as_json: bool) -> int:
     """Print every run in a line."""
-    with Store.open(settings.store) as store:
+    with Store.open(settings.store, create=False) as store:
         summaries, spent = store.summaries(), store.spent()
     if as_json:
         documents = [
             summary.model_dump(mode="json")
-            | {"roles": [role.model_dump(mode="json") for role in spent.get(summary.id, ())]}
+            | {
+                "roles": {
+                    role: took.model_dump(mode="json")
+                    for role, took in spent.get(summary.id, {}).items()
+                }
+            }
             for summary in summaries
         ]
         consoles.print_json(documents)
@@ -36,13 +43,19 @@ def list_runs(settings: Settings, as_json: bool) -> int:
     return 0
 
 
-def show_run(
-    asked: str, attempt: int | None, settings: Settings, only_source: bool, as_json: bool
-) -> int:
-    """Print a run, one of its attempts, or an attempt's source."""
+class Shown(NamedTuple):
+    """What is to be shown of a run."""
+
+    source: bool = False
+    prompt: bool = False
+    as_json: bool = False
+
+
+def show_run(asked: str, attempt: int | None, settings: Settings, shown: Shown) -> int:
+    """Print a run, one of its attempts, an attempt's source, or its prompts and replies."""
     view = _view(asked, settings)
     console = consoles.results()
-    if only_source:
+    if shown.source:
         source = _source(view, attempt)
         if console.is_terminal:
             console.print(python(source))
@@ -50,20 +63,35 @@ def show_run(
             consoles.write(source)
     elif attempt is not None:
         node = node_of(view, attempt)
-        if as_json:
+        if shown.as_json:
             consoles.print_json(node_document(view, node))
+        elif shown.prompt:
+            consoles.write("".join(_conversation(view, attempt)))
         else:
             console.print(node_text(view, node))
-    elif as_json:
+    elif shown.prompt:
+        raise UsageError(
+            "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
+        )
+    elif shown.as_json:
         consoles.print_json(run_document(view))
     else:
         console.print(run_text(view, console.width))
     return 0
 
 
+def _conversation(view: RunView, attempt: int) -> Iterator[str]:
+    """Every prompt of an attempt with the reply to it."""
+    for call in view.calls:
+        if call.attempt == attempt:
+            for message in call.messages:
+                yield f"===== {call.role}, question {call.turn + 1}: {message.speaker} =====\n{message.text}\n"
+            yield f"===== {call.role}, reply of {call.reply.model} =====\n{call.reply.text}\n"
+
+
 def record_run(asked: str, path: Path, without_problem: bool, settings: Settings) -> int:
     """Write a run's recording."""
-    with Store.open(settings.store) as store:
+    with Store.open(settings.store, create=False) as store:
         recording = record(store, store.run(asked))
     if without_problem:
         recording = recording.without_problem()
@@ -81,7 +109,7 @@ def _view(asked: str, settings: Settings) -> RunView:
     path = Path(asked)
     if path.name.endswith((".json", ".json.gz")):
         return RunView.of_recording(read_recording(path))
-    with Store.open(settings.store) as store:
+    with Store.open(settings.store, create=False) as store:
         return RunView.of_store(store, asked)
 
 

@@ -1,6 +1,6 @@
-"""What a person has set: by flags, by `STARK_…` in the environment, by `stark.toml` in the working folder.
+"""What a user has set: on the command line, by `STARK_…` variables, and in `stark.toml` in the working folder.
 
-Flags win over the environment, and the environment over the file.
+The command line takes precedence over the environment, and the environment over the file.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError, create_model
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,72 +22,24 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from stark.api import STORE
+from stark.cli.options import flag
 from stark.core.errors import UsageError
+from stark.core.usage import Price
+from stark.options import RunOptions
 
 FILE = "stark.toml"
 PREFIX = "STARK_"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelSettings(_Part):
-    """One role's own model, in place of `model`."""
-
-    plan: str | None = None
-    code: str | None = None
-    debug: str | None = None
-
-
-class TemperatureSettings(_Part):
-    """How freely each role answers; the paper's numbers, and the planner's for an agent alone."""
-
-    plan: float = Field(default=0.8, ge=0, le=2)
-    code: float = Field(default=0.1, ge=0, le=2)
-    debug: float = Field(default=0.1, ge=0, le=2)
-    solo: float = Field(default=0.8, ge=0, le=2)
-
-
-class BudgetSettings(_Part):
-    """When a run ends."""
-
-    attempts: int = Field(default=30, ge=1)
-    tokens: int | None = Field(default=None, ge=1)
-    dollars: float | None = Field(default=None, gt=0)
-    minutes: float | None = Field(default=None, gt=0)
-
-
-class LimitSettings(_Part):
-    """Bounds for one candidate."""
-
-    build_s: float = Field(default=180.0, gt=0)
-    memory_gb: float = Field(default=16.0, gt=0)
-
-
-class Settings(BaseSettings):
-    """All that can be set; `models.plan` is `STARK_MODELS_PLAN` in the environment."""
+class _Base(BaseSettings):
+    """The sources and their order."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_nested_delimiter="_",
-        env_nested_max_split=1,
-        env_ignore_empty=True,
-        extra="forbid",
-        frozen=True,
-        toml_file=FILE,
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, toml_file=FILE
     )
 
-    model: str | None = None
-    models: ModelSettings = ModelSettings()
-    temperatures: TemperatureSettings = TemperatureSettings()
-    strategy: str = "stark"
-    language: str | None = None
-    executor: str = "local"
-    parallel: int = Field(default=1, ge=1)
-    budget: BudgetSettings = BudgetSettings()
-    limits: LimitSettings = LimitSettings()
-    store: str = "sqlite:///.stark/stark.db"
+    store: str = STORE
     kernelbench: Path | None = None
 
     @classmethod
@@ -97,68 +51,73 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, environment, file."""
+        """Command line, environment, file."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-def load_settings(flags: Mapping[str, Any]) -> Settings:
-    """The settings, `flags` by the names of the fields; one that is None was not given.
+def _optional(field: FieldInfo) -> Any:
+    """The type of an option that may be left out, with its bounds."""
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    if Price in kinds:
+        return str | None  # written as 3/15, which `RunOptions` reads
+    inner = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
+    bounded: Any = Annotated[inner, *field.metadata] if field.metadata else inner
+    return bounded | None
+
+
+_FIELDS: Any = {name: (_optional(field), None) for name, field in RunOptions.model_fields.items()}
+_Settings: Any = create_model("Settings", __base__=_Base, **_FIELDS)
+
+
+class Settings:
+    """Everything that is set."""
+
+    def __init__(self, values: _Base) -> None:
+        self.store: str = values.store
+        self.kernelbench: Path | None = values.kernelbench
+        self.options: dict[str, Any] = {
+            name: value
+            for name in RunOptions.model_fields
+            if (value := getattr(values, name)) is not None
+        }
+        """The fields of `RunOptions` that are set, by name."""
+
+
+def load_settings(
+    options: Mapping[str, Any] | None = None,
+    store: str | None = None,
+    kernelbench: Path | None = None,
+) -> Settings:
+    """The settings; `options` are those of the command line, by the names of `RunOptions`.
 
     Raises UsageError, which says what is wrong and where it was set.
     """
-    given = _given(flags)
+    given = {**(options or {}), "store": store, "kernelbench": kernelbench}
+    given = {name: value for name, value in given.items() if value is not None}
     if Path(FILE).is_dir():
         raise UsageError(f"{FILE} is a folder, and should be a file; move it or rename it")
     try:
-        return Settings(**given)
+        return Settings(_Settings(**given))
     except ValidationError as error:
         first = error.errors()[0]
-        place = tuple(str(part) for part in first["loc"])
+        name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            raise UsageError(f"{FILE} sets {'.'.join(place)}, which is no setting") from error
+            raise UsageError(f"{FILE} sets {name}, which is not a setting") from error
         reason = first["msg"].removeprefix("Input should be ")
-        if first["type"] == "model_type":
-            reason = f"a table, [{place[0]}] in {FILE}, with {_names_in(place[0])}"
         raise UsageError(
-            f"{_source(place, given)} is {first['input']!r}, and should be {reason}"
+            f"{_source(name, given)} is {first['input']!r}, and should be {reason}"
         ) from error
     except SettingsError as error:
-        raise UsageError(
-            f"a {PREFIX}… variable in the environment cannot be read: {error}"
-        ) from error
+        raise UsageError(f"a {PREFIX}… environment variable cannot be read: {error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{FILE} is no TOML file: {error}") from error
+        raise UsageError(f"{FILE} is not a TOML file: {error}") from error
     except OSError as error:
-        raise UsageError(f"{FILE} cannot be read: {error.strerror}; mend or move it") from error
+        raise UsageError(f"{FILE} cannot be read: {error.strerror}; repair or move it") from error
 
 
-def _names_in(table: str) -> str:
-    part = Settings.model_fields[table].annotation
-    assert isinstance(part, type) and issubclass(part, BaseModel)
-    *names, last = part.model_fields
-    return f"{', '.join(names)} or {last}"
-
-
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags that were given, nested as the settings are."""
-    given: dict[str, Any] = {}
-    for name, value in flags.items():
-        if isinstance(value, Mapping):
-            value = _given(value) or None
-        if value is not None:
-            given[name] = value
-    return given
-
-
-def _source(place: tuple[str, ...], given: Mapping[str, Any]) -> str:
-    """What a person wrote to set this: a flag, a variable or a line of the file."""
-    inner: Any = given
-    for part in place:
-        inner = inner.get(part) if isinstance(inner, Mapping) else None
-    if inner is not None:
-        return f"--{place[-1].replace('_', '-')}"
-    names = ["_".join(place[: depth + 1]) for depth in range(len(place))]
-    for name in (PREFIX + name.upper() for name in reversed(names)):
-        if name in os.environ:
-            return f"{name} in the environment"
-    return f"{'.'.join(place)} in {FILE}"
+def _source(name: str, given: Mapping[str, Any]) -> str:
+    """What the user wrote to set this: an option, a variable or a line of the file."""
+    if name in given:
+        return flag(name)
+    variable = f"{PREFIX}{name.upper()}"
+    return f"{variable} in the environment" if variable in os.environ else f"{name} in {FILE}"

@@ -15,7 +15,8 @@ from stark.explain.numbers import counted
 
 def work(folder: Path, once: bool, settings: Settings) -> int:
     """Serve the folder until nothing waits (`once`) or the process is interrupted."""
-    judges = open_judges(settings.executor)
+    executor = settings.options.get("executor", "local")
+    judges = open_judges(executor)
     require_requests(folder)
     console = consoles.results()
 
@@ -29,7 +30,7 @@ def work(folder: Path, once: bool, settings: Settings) -> int:
         finally:
             await judges.close()
 
-    say(f"serving {folder} with {settings.executor}")
+    say(f"serving {folder} with {executor}")
     answered = run_interruptibly(serve())
     say(f"answered {counted(answered, 'request')}; nothing waits")
     return 0

@@ -1,17 +1,18 @@
-"""One question to a language model and its answer, as they were sent and received."""
+"""Types for one prompt to a language model and its reply, as sent and received."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
 
 from stark.core.base import Frozen
-from stark.core.usage import Usage, utf8_bytes
+from stark.core.usage import Cost, Spent, Usage, spent_on, utf8_bytes
 
 
 class Message(Frozen):
-    """One turn of a conversation."""
+    """One message of a conversation. Of several user messages in a row, all but the last are cached by the provider."""
 
     speaker: Literal["system", "user", "assistant"]
     text: str
@@ -44,23 +45,23 @@ class Fit(Frozen):
 
 
 class Reply(Frozen):
-    """What a model answered."""
+    """A model's answer to a conversation."""
 
     text: str
     model: str
-    """The model that answered, as the provider names it."""
+    """The provider's name of the model that answered."""
 
     usage: Usage = Usage()
     truncated: bool = False
-    """Whether the provider stopped it at its output limit."""
+    """Whether the provider cut it at the output limit."""
 
 
 class Call(Frozen):
-    """A stored question and answer: `(attempt, turn)` names it within its run."""
+    """A stored prompt and reply, identified within its run by `(attempt, turn)`."""
 
     attempt: int = Field(ge=1)
     turn: int = Field(ge=0)
-    """0 for the first call of the attempt, counted over all roles and re-asks."""
+    """Counts the calls of the attempt from 0, over all roles and repeated prompts."""
 
     role: str
     messages: tuple[Message, ...]
@@ -69,11 +70,34 @@ class Call(Frozen):
     """How its prompt was fitted; None in a call of before prompts had a limit."""
 
     @property
-    def asked_bytes(self) -> int:
-        """Length of all that was sent, in UTF-8."""
-        return sum(utf8_bytes(message.text) for message in self.messages)
+    def spent(self) -> Spent:
+        """What it cost."""
+        asked = sum(utf8_bytes(message.text) for message in self.messages)
+        return spent_on(self.reply.usage, asked, utf8_bytes(self.reply.text))
+
+
+class Lost(Frozen):
+    """A call whose process was killed before the reply arrived: its cost is unknown, so the reservation is charged."""
+
+    role: str
+    model: str
+    reserved: Cost
 
     @property
-    def answered_bytes(self) -> int:
-        """Length of the reply, in UTF-8."""
-        return utf8_bytes(self.reply.text)
+    def spent(self) -> Spent:
+        """What it is charged as; its tokens count as input."""
+        return Spent(
+            calls=1,
+            input_tokens=self.reserved.tokens,
+            estimated_calls=1,
+            dollars=self.reserved.dollars,
+            lost_calls=1,
+        )
+
+
+def spent_by_role(calls: Iterable[Call | Lost]) -> dict[str, Spent]:
+    """What calls cost, by role in the order of their first call."""
+    roles: dict[str, Spent] = {}
+    for call in calls:
+        roles[call.role] = roles.get(call.role, Spent()) + call.spent
+    return roles

@@ -1,32 +1,34 @@
-"""Every error that STARK raises on purpose.
+"""Defines every error that STARK raises on purpose.
 
-A candidate that fails is not here: that is data (`core.evaluation`). These are failures of the
-request or of our own machinery:
+A candidate that fails raises nothing: its failure is data (`core.evaluation`). These errors are failures of the
+request or of STARK's own machinery:
 
     StarkError                      exit code 1
       UsageError                    exit code 2: the request is wrong
         ProblemError                the problem file cannot be used
-        RecordingError              a recording does not fit what is asked of it
+        RecordingError              a recording does not fit the request
       MachineError                  exit code 2: the machine lacks something
-        JudgeUnavailable            no judge answers (it could not start, or keeps dying)
+        JudgeUnavailable            the judge could not start, or keeps dying
         StoreError                  the run store cannot be opened, read or written
-          Held                      another process works on this run (a bench leaves the run to it)
-      ModelError                    a language model could not be asked
-        ModelRefused                exit code 2: no retry would help (key, address, name, request)
-        PromptRefused               one conversation is too long for the model (its attempt fails)
-        ModelUnreachable            retries are used up
-      ReplyError                    a reply broke the rules of its role (one is sent back, then it counts)
-      CompilerRefused               PyTorch's compiler makes no candidate of a problem (the run goes on without)
-      JudgeDied                     the judge process ended in the middle of a request (retried)
+          Held                      another process works on this run; a bench leaves the run to it
+      ModelError                    a language model gave no reply
+        ModelRefused                exit code 2: the model would reject any prompt (key, name, quota, address);
+                                    the run stops
+        PromptRefused               the model rejects this prompt (content policy, too long, a command that fails);
+                                    the attempt fails, and the run goes on
+        ModelUnreachable            the retries are used up; the run stops
+      ReplyError                    a reply breaks the rules of its role; it is sent back once
+      CompilerRefused               PyTorch's compiler makes no candidate of a problem; the run goes on without
+      JudgeDied                     the judge process died during a request; the request is retried
 
-Each carries one sentence that says what to do.
+Each message is one sentence that says what to do.
 """
 
 from __future__ import annotations
 
 
 class StarkError(Exception):
-    """Base of all errors raised on purpose; its text is one sentence for a person."""
+    """Base of all errors raised on purpose. Its text is written for users."""
 
     exit_code = 1
 
@@ -38,11 +40,11 @@ class UsageError(StarkError):
 
 
 class ProblemError(UsageError):
-    """A problem file cannot be used; says which line and what is wrong."""
+    """A problem file cannot be used. Says which line and why."""
 
 
 class RecordingError(UsageError):
-    """A recording is unreadable or does not fit the run that wants to follow it."""
+    """A recording is unreadable, or does not fit the run that should follow it."""
 
 
 class MachineError(StarkError):
@@ -52,7 +54,7 @@ class MachineError(StarkError):
 
 
 class JudgeUnavailable(MachineError):
-    """No judge answers: it could not be started, or died again and again."""
+    """The judge could not be started, or died repeatedly."""
 
 
 class StoreError(MachineError):
@@ -60,34 +62,37 @@ class StoreError(MachineError):
 
 
 class Held(StoreError):
-    """Another process works on what may have only one at a time."""
+    """Another process holds a lock."""
 
 
 class ModelError(StarkError):
-    """A language model could not be asked."""
+    """A language model gave no reply."""
 
 
 class ModelRefused(ModelError):
-    """The model will answer nothing as it is asked: wrong key, address, name or form of request."""
+    """The model would reject any prompt: wrong key, unknown model or address, or no quota left."""
 
     exit_code = 2
 
 
 class PromptRefused(ModelError):
-    """The model will not answer this one conversation, which is too long for it; it would answer others."""
+    """The model rejects one prompt and may answer others.
+
+    Reasons are content policy, length, or an invalid request; for `exec:`, a command that fails or prints nothing.
+    """
 
 
 class ModelUnreachable(ModelError):
-    """The model did not answer within its retries."""
+    """The model did not answer within the retries."""
 
 
 class ReplyError(StarkError):
-    """A model's reply breaks the rules of its role; the text is what the model is told."""
+    """A reply breaks the rules of its role. The text is sent to the model."""
 
 
 class CompilerRefused(StarkError):
-    """PyTorch's compiler makes no candidate of a problem; says why."""
+    """PyTorch's compiler makes no candidate of a problem. Says why."""
 
 
 class JudgeDied(StarkError):
-    """The judge process ended while it worked on a request; the request is sent again."""
+    """The judge process died during a request, which is then retried."""

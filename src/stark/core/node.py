@@ -10,7 +10,6 @@ from stark.core.base import Frozen
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.plan import Edit, Plan
-from stark.core.usage import Usage
 
 ROOT = 0
 """The id of the root: the reference itself, which is no attempt and no node."""
@@ -53,8 +52,6 @@ class Node(Frozen):
     evaluation: Evaluation
     duplicate_of: int | None = None
     """The earlier attempt with the same source, whose evaluation this one shares; None if the source is new."""
-
-    usage: Usage = Usage()
 
     @model_validator(mode="after")
     def _only_unusable_lacks_a_candidate(self) -> Node:

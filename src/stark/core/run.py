@@ -26,6 +26,10 @@ WINDOW_TOKENS = 32_000
 """Default prompt limit in tokens, larger than any prompt of the recorded runs."""
 
 
+RECORDED = "recorded:"
+"""Precedes a model's name in a run whose replies come from a recording."""
+
+
 class RoleModel(Frozen):
     """The model of one role."""
 
@@ -96,6 +100,11 @@ class Run(Frozen):
     config: RunConfig
     version: str
     """The version of STARK that created it."""
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether its replies come from a recording."""
+        return any(entry.model.startswith(RECORDED) for entry in self.config.models.values())
 
 
 class Ended(Frozen):

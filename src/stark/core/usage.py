@@ -1,58 +1,99 @@
-"""What was spent on language models, and what may be spent on a run."""
+"""What language-model calls cost, and what a run may spend.
+
+`Usage` is what a model reported of one call. `Spent` adds up calls: tokens that a model did not report are estimated
+from the length of the texts, unknown prices count as $0, and both are marked.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import TypeVar
 
 from pydantic import Field
 
 from stark.core.base import Frozen
 
-Number = TypeVar("Number", int, float)
-
 BYTES_PER_TOKEN = 3
-"""Of UTF-8, for estimates. `docs/prompts.md` has what was measured: prompts of recorded runs have 2.6 to 4.1."""
+"""UTF-8 bytes per token, for estimates; the prompts of recorded runs have 2.6 to 4.1 (docs/prompts.md)."""
 
 
 class Usage(Frozen):
-    """Tokens and price of one or more calls; an unknown number is None, never zero."""
+    """What a model reported of one call; None where it reported nothing."""
+
+    input_tokens: int | None = Field(default=None, ge=0)
+    output_tokens: int | None = Field(default=None, ge=0)
+    dollars: float | None = Field(default=None, ge=0)
+    seconds: float = 0.0
+    """Time until the reply arrived, retries included."""
+
+
+class Cost(Frozen):
+    """Tokens and dollars of one call, expected or charged."""
+
+    tokens: int = 0
+    dollars: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(tokens=self.tokens + other.tokens, dollars=self.dollars + other.dollars)
+
+
+class Spent(Frozen):
+    """What several calls cost together."""
 
     calls: int = 0
-    input_tokens: int | None = 0
-    output_tokens: int | None = 0
-    dollars: float | None = 0.0
-    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    estimated_calls: int = 0
+    """Calls whose tokens are estimates, since the model reported none."""
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
+    dollars: float = 0.0
+    unpriced_calls: int = 0
+    """Calls of unknown price, counted as $0."""
+
+    lost_calls: int = 0
+    """Calls whose reply never arrived because the process was killed, charged as reserved."""
+
+    seconds: float = 0.0
+    """Waiting time, added up over concurrent calls too."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(
             calls=self.calls + other.calls,
-            input_tokens=_sum(self.input_tokens, other.input_tokens),
-            output_tokens=_sum(self.output_tokens, other.output_tokens),
-            dollars=_sum(self.dollars, other.dollars),
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            estimated_calls=self.estimated_calls + other.estimated_calls,
+            dollars=self.dollars + other.dollars,
+            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            lost_calls=self.lost_calls + other.lost_calls,
             seconds=self.seconds + other.seconds,
         )
 
     @property
-    def tokens(self) -> int | None:
+    def tokens(self) -> int:
         """Input and output tokens together."""
-        return _sum(self.input_tokens, self.output_tokens)
+        return self.input_tokens + self.output_tokens
 
     @property
-    def told(self) -> Usage:
-        """What is known of it, with nothing in place of the rest: one call that tells nothing must lift no limit."""
-        return Usage(
-            calls=self.calls,
-            input_tokens=self.input_tokens or 0,
-            output_tokens=self.output_tokens or 0,
-            dollars=self.dollars or 0.0,
-            seconds=self.seconds,
-        )
+    def cost(self) -> Cost:
+        """Tokens and dollars."""
+        return Cost(tokens=self.tokens, dollars=self.dollars)
+
+
+def spent_on(usage: Usage, asked_bytes: int, answered_bytes: int) -> Spent:
+    """What one call cost; the lengths of what was sent and answered replace token counts that were not reported."""
+    given, answered = usage.input_tokens, usage.output_tokens
+    return Spent(
+        calls=1,
+        input_tokens=estimated_tokens(asked_bytes) if given is None else given,
+        output_tokens=estimated_tokens(answered_bytes) if answered is None else answered,
+        estimated_calls=int(given is None or answered is None),
+        dollars=usage.dollars or 0.0,
+        unpriced_calls=int(usage.dollars is None),
+        seconds=usage.seconds,
+    )
 
 
 class Price(Frozen):
-    """A model's list price in dollars per million tokens."""
+    """A model's price in dollars per million tokens."""
 
     input_per_million: float = Field(ge=0)
     output_per_million: float = Field(ge=0)
@@ -65,99 +106,31 @@ class Price(Frozen):
 
 
 class Budget(Frozen):
-    """When a run ends: whichever limit is reached first. None means no limit of that kind."""
+    """When a run ends: at the first limit that is reached. None is no limit."""
 
     attempts: int = Field(default=30, ge=1)
     tokens: int | None = Field(default=None, ge=1)
     dollars: float | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
 
-    def exhausted_by(self, attempts: int, told: Usage, minutes: float) -> str | None:
-        """The limit that is reached, in words, or None. `told` adds up what each call told (`Usage.told`)."""
-        if attempts >= self.attempts:
-            return f"{self.attempts:,} attempt{'' if self.attempts == 1 else 's'} made"
-        if self.tokens is not None and (told.tokens or 0) >= self.tokens:
-            return f"{told.tokens:,} of {self.tokens:,} tokens used"
-        if self.dollars is not None and (told.dollars or 0.0) >= self.dollars:
-            return f"${told.dollars:.2f} of ${self.dollars:.2f} spent"
-        if self.minutes is not None and minutes >= self.minutes:
-            return f"{self.minutes:g} minutes passed"
-        return None
 
+class Estimate(Frozen):
+    """An upper bound in attempts, with usual costs: a run may end earlier."""
 
-class Tokens(Frozen):
-    """A number of tokens: what models told, and apart from it the estimate for calls whose model told nothing."""
-
-    told: int = 0
-    estimated: int = 0
-
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(told=self.told + other.told, estimated=self.estimated + other.estimated)
-
-    def __str__(self) -> str:
-        """The sum, marked by `~` where a part of it is an estimate."""
-        return f"{'~' if self.estimated else ''}{self.told + self.estimated:,}"
-
-
-class RoleUsage(Frozen):
-    """What one role's calls took."""
-
-    role: str
+    attempts: int
     calls: int
-    input: Tokens
-    output: Tokens
-    """An estimate is of the reply alone; what a model thought before it is not seen."""
-
+    tokens: int
     dollars: float | None
-    """None when the price of a call is unknown."""
+    """None if a price is unknown."""
 
-    seconds: float
-
-    def __add__(self, other: RoleUsage) -> RoleUsage:
-        return RoleUsage(
-            role=self.role,
-            calls=self.calls + other.calls,
-            input=self.input + other.input,
-            output=self.output + other.output,
-            dollars=_sum(self.dollars, other.dollars),
-            seconds=self.seconds + other.seconds,
-        )
-
-
-def role_usage(role: str, usage: Usage, asked_bytes: int, answered_bytes: int) -> RoleUsage:
-    """What one call took, given the length of what was sent and answered in case its model told no tokens."""
-    return RoleUsage(
-        role=role,
-        calls=usage.calls,
-        input=_tokens(usage.input_tokens, asked_bytes),
-        output=_tokens(usage.output_tokens, answered_bytes),
-        dollars=usage.dollars,
-        seconds=usage.seconds,
-    )
-
-
-def by_role(parts: Iterable[RoleUsage]) -> tuple[RoleUsage, ...]:
-    """Added up for each role, in the order in which the roles first came."""
-    roles: dict[str, RoleUsage] = {}
-    for part in parts:
-        roles[part.role] = roles[part.role] + part if part.role in roles else part
-    return tuple(roles.values())
+    minutes: float
 
 
 def estimated_tokens(size: int) -> int:
-    """About how many tokens a text of so many bytes is, rounded up."""
+    """About how many tokens `size` bytes of text are, rounded up."""
     return math.ceil(size / BYTES_PER_TOKEN)
 
 
 def utf8_bytes(text: str) -> int:
-    """The length of any text in UTF-8, as the store counts it."""
+    """The length of any text in UTF-8, lone surrogates included."""
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def _tokens(told: int | None, size: int) -> Tokens:
-    return Tokens(estimated=estimated_tokens(size)) if told is None else Tokens(told=told)
-
-
-def _sum(left: Number | None, right: Number | None) -> Number | None:
-    """A sum that stays unknown once a part is unknown."""
-    return None if left is None or right is None else left + right

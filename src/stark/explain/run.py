@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stark.core.evaluation import beats_roofline
 from stark.core.node import COMPILER, Node
-from stark.core.plan import Plan
 from stark.core.reference import Reference
-from stark.core.run import Run
-from stark.core.usage import Budget, Usage
+from stark.core.run import RECORDED, Run
+from stark.core.standing import Standing
+from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than
-from stark.explain.numbers import counted, first_line, milliseconds, without_markup
-
-RECORDED = "recorded:"
-"""Prefix of a model's name in a run whose replies come from a recording."""
-
-LONGEST_NAME = 60
-
-
-def plan_name(plan: Plan) -> str:
-    """The plan's title, or else the first sentence of its strategy."""
-    line = without_markup(plan.title or first_line(plan.strategy)).replace("`", "")
-    sentence = line.partition(". ")[0].rstrip(".")
-    if len(sentence) <= LONGEST_NAME:
-        return sentence
-    return f"{sentence[: LONGEST_NAME - 1].rstrip()}…"
+from stark.explain.numbers import counted, listed, milliseconds
 
 
 def idea(node: Node) -> str:
@@ -32,10 +20,19 @@ def idea(node: Node) -> str:
         return f"same source as attempt {node.duplicate_of}"
     if node.role == COMPILER:
         return "what torch.compile generates"
-    name = plan_name(node.plan) if node.plan else ""
-    if node.action == "debug":
-        return f"repair of {node.parent}{': ' if name else ''}{name}"
-    return name
+    name = node.plan.name if node.plan else ""
+    repair = f"repair of {node.parent}" if node.action == "debug" else ""
+    return ": ".join(filter(None, (repair, name)))
+
+
+def standing_lines(standing: Standing) -> Iterator[str]:
+    """Which attempt has the star, and which cannot be told apart from it."""
+    if standing.best is None:
+        return
+    where = "in the final check" if standing.confirmed else "by measured speedup"
+    yield f"★ {standing.best}: fastest {where}"
+    if others := standing.group[1:]:
+        yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 
 
 def models_line(run: Run) -> str:
@@ -46,29 +43,18 @@ def models_line(run: Run) -> str:
     return "; ".join(f"{model} ({', '.join(names)})" for model, names in roles.items())
 
 
-def is_replay(run: Run) -> bool:
-    """Whether the run's replies come from a recording."""
-    return any(entry.model.startswith(RECORDED) for entry in run.config.models.values())
-
-
 def replay_line(run: Run) -> str:
     """What is recorded in a replay, and what is live."""
-    models = dict.fromkeys(
-        entry.model.removeprefix(RECORDED) for entry in run.config.models.values()
-    )
+    models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
     return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
 
 
 def budget_line(budget: Budget) -> str:
     """The limits of a run."""
-    limits = [counted(budget.attempts, "attempt")]
-    if budget.tokens is not None:
-        limits.append(f"{budget.tokens:,} tokens")
-    if budget.dollars is not None:
-        limits.append(f"${budget.dollars:.2f}")
-    if budget.minutes is not None:
-        limits.append(f"{budget.minutes:g} minutes")
-    return ", ".join(limits)
+    tokens = None if budget.tokens is None else f"{budget.tokens:,} tokens"
+    dollars = None if budget.dollars is None else f"${budget.dollars:.2f}"
+    minutes = None if budget.minutes is None else f"{budget.minutes:g} minutes"
+    return ", ".join(filter(None, (counted(budget.attempts, "attempt"), tokens, dollars, minutes)))
 
 
 def reference_line(reference: Reference) -> str:
@@ -80,11 +66,34 @@ def reference_line(reference: Reference) -> str:
     return f"{eager}; at best {milliseconds(roof.floor_ms)} ({roof.bound}-bound roofline)"
 
 
-def price(usage: Usage) -> str:
-    """Dollars, or that the price is unknown."""
-    return "price unknown" if usage.dollars is None else f"${usage.dollars:.2f}"
+def dollars(spent: Spent) -> str:
+    """The price; `+ ?` where a part of it is unknown."""
+    if spent.unpriced_calls and not spent.dollars:
+        return "unknown"
+    return f"${spent.dollars:,.2f}{' + ?' if spent.unpriced_calls else ''}"
 
 
-def tokens(usage: Usage) -> str:
+def price(spent: Spent) -> str:
+    """The price in a sentence."""
+    found = dollars(spent)
+    return "price unknown" if found == "unknown" else found
+
+
+def token_count(count: int, spent: Spent) -> str:
+    """A number of tokens; `~` marks one that contains estimates."""
+    return f"{'~' if spent.estimated_calls else ''}{count:,}"
+
+
+def tokens(spent: Spent) -> str:
     """Input and output tokens together."""
-    return "tokens unknown" if usage.tokens is None else f"{usage.tokens:,} tokens"
+    return f"{token_count(spent.tokens, spent)} tokens"
+
+
+def estimate_line(expected: Estimate, budget: Budget) -> str:
+    """What a run may cost and how long it may take, before it starts."""
+    cost = "price unknown" if expected.dollars is None else f"${expected.dollars:.2f}"
+    limits = budget_line(budget)
+    return (
+        f"estimate for {counted(expected.attempts, 'attempt')}: {counted(expected.calls, 'model call')}, "
+        f"{expected.tokens / 1e6:.2g} M tokens without thinking, {cost}, {expected.minutes:.0f} minutes; limits: {limits}"
+    )

@@ -1,16 +1,15 @@
-"""The one door to language models: from what a person writes to something that can be asked.
+"""Opens language models by the text that users write.
 
     anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME
-                                 a hosted model; the key comes from the environment
+                                 a hosted model; its key comes from the environment
     ollama:NAME, vllm:NAME, llamacpp:NAME
-                                 a model on a server of one's own, at its usual local address,
-                                 or at another with NAME@URL
-    openai-compatible:NAME@URL   any other address that speaks OpenAI's chat completions
-    exec:COMMAND                 a shell command: the question on its input, the reply on its output
-    exec[NAME]:COMMAND           the same, recorded as NAME; see `command.py` for telling its usage
+                                 a model on a local server at its default address,
+                                 or on another with NAME@URL
+    openai-compatible:NAME@URL   any other server with OpenAI's chat completions API
+    exec:COMMAND                 a shell command that reads the prompt on stdin and prints the reply
+    exec[NAME]:COMMAND           the same, recorded as NAME; `command.py` says how it reports usage
 
-Knows no kernel and no role. To add a provider, add it to `catalog.py` and, if it has a protocol of
-its own, to `connections.py`.
+To add a provider, add it to `catalog.py` and, if its protocol is not OpenAI's, to `connections.py`.
 """
 
 from __future__ import annotations
@@ -20,49 +19,51 @@ from collections.abc import Callable
 from functools import partial
 
 from stark.core.errors import UsageError
+from stark.core.usage import Price
 from stark.models.available import Way, ways
 from stark.models.base import Model
 from stark.models.catalog import CATALOG, Provider
 
 __all__ = ["FORMS", "PROVIDERS", "Model", "Way", "key_variables", "open_model", "ways"]
 
-Opener = Callable[[str, str | None], Model]
-"""From what follows the colon, and the label in brackets if there is one."""
+Opener = Callable[[str, str | None, Price | None], Model]
+"""Takes the text after the colon, the label in brackets and the user's price."""
 
 
-def open_model(spec: str) -> Model:
-    """The model that a person named; sends nothing yet.
+def open_model(spec: str, price: Price | None = None) -> Model:
+    """Open the model that `spec` names, without sending anything.
 
-    Raises UsageError when `spec` cannot be read, and ModelRefused when the model's key is missing.
+    `price` overrides the list price, and prices replies whose cost is not reported. Raises UsageError for an unknown
+    form of `spec`, and ModelRefused for a missing key.
     """
     written = re.fullmatch(r"([a-z-]+)(?:\[([^\[\]]+)\])?:(.*\S.*)", spec, re.DOTALL)
     if written is None or written[1] not in _OPENERS:
-        raise UsageError(f"{spec!r} names no model: write one of {', '.join(FORMS)}")
+        raise UsageError(f"unknown model {spec!r}: write one of {', '.join(FORMS)}")
     provider, label, rest = written.groups()
-    return _OPENERS[provider](rest, label)
+    return _OPENERS[provider](rest, label, price)
 
 
 def key_variables() -> dict[str, tuple[str, ...]]:
-    """For each provider that needs a key, the environment variables that may hold it."""
+    """The environment variables of each provider that needs a key."""
     return {name: one.key_variables for name, one in CATALOG.items() if one.needs_key}
 
 
-def _open_command(command: str, label: str | None) -> Model:
+def _open_command(command: str, label: str | None, price: Price | None) -> Model:
     from stark.models.command import CommandModel, check_program
 
     check_program(command)
-    return CommandModel(command, label)
+    return CommandModel(command, label, price)
 
 
-def _open_provider(provider: Provider, spec: str, label: str | None) -> Model:
+def _open_provider(provider: Provider, spec: str, label: str | None, price: Price | None) -> Model:
     if label is not None:
         raise UsageError(f"{provider.name} takes no [{label}]: write {provider.form}")
     model, address = provider.locate(spec)
     key = provider.key()
-    # Last, since it imports pydantic-ai, which takes long.
+    # Last, because importing pydantic-ai is slow.
     from stark.models.provider import ProviderModel
 
-    return ProviderModel(provider, model, address, key)
+    return ProviderModel(provider, model, address, key, price)
 
 
 _OPENERS: dict[str, Opener] = {
@@ -71,7 +72,7 @@ _OPENERS: dict[str, Opener] = {
 }
 
 PROVIDERS = tuple(_OPENERS)
-"""What may stand before the colon."""
+"""The names that may precede the colon."""
 
 FORMS = (*(provider.form for provider in CATALOG.values()), "exec:COMMAND", "exec[NAME]:COMMAND")
-"""How a model is written, for help texts."""
+"""Every form of `spec`, for help texts."""

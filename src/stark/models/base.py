@@ -1,26 +1,54 @@
-"""What the rest of STARK sees of a language model: a name, and one question with one reply.
-
-Knows no provider, no kernel and no role.
-"""
+"""Defines what the rest of STARK sees of a language model: a name, a price, and a reply to a conversation."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from stark.core.call import Message, Reply
+from stark.core.usage import Price, Usage
+
+MAX_OUTPUT_TOKENS = 32_768
+"""The usual output limit of a reply, thinking included."""
 
 
 class Model(Protocol):
-    """A language model that can be asked, again and again and at the same time."""
+    """A language model. `ask` may be called again and again, and concurrently."""
 
     @property
     def name(self) -> str:
-        """What people call it, such as `anthropic:claude-sonnet-4-5` or `exec:claude`."""
+        """The provider and the model, such as `anthropic:claude-opus-4-8` or `exec:claude`."""
 
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
-        """The reply to a conversation; a temperature of None leaves it to the model.
+    @property
+    def price(self) -> Price | None:
+        """The price known before asking: the user's, else the list price; None if neither is known."""
 
-        A model that takes no temperature answers without it. Raises ModelRefused where asking
-        again would not help, PromptRefused where that holds for this conversation alone, and ModelUnreachable after the
-        model's own retries.
+    @property
+    def max_output_tokens(self) -> int:
+        """The output limit of a reply when `ask` is given none."""
+
+    async def ask(
+        self,
+        messages: tuple[Message, ...],
+        temperature: float | None,
+        *,
+        max_output_tokens: int | None = None,
+    ) -> Reply:
+        """Answer a conversation.
+
+        A model that rejects the temperature or the output limit is asked without it. None leaves the temperature to
+        the provider, and the output limit at `max_output_tokens`. A reply that reached its limit is `truncated`: ask
+        again with a larger limit.
+
+        Raises PromptRefused if the model rejects this conversation, ModelRefused if it would reject any, and
+        ModelUnreachable once the retries are used up.
         """
+
+
+def priced(usage: Usage, price: Price | None) -> Usage:
+    """The usage, with its dollars computed where they are unknown and the price and both token counts are known."""
+    if usage.dollars is not None or price is None:
+        return usage
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return usage
+    dollars = price.dollars(usage.input_tokens, usage.output_tokens)
+    return usage.model_copy(update={"dollars": dollars})

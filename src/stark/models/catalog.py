@@ -1,6 +1,6 @@
-"""The providers that a model can be named from: their keys and addresses.
+"""Lists the providers that a model can be named from, with their keys and addresses.
 
-Knows no way to speak to them (`stark.models.provider` does), so it costs nothing to import.
+Imports no provider's library; `stark.models.provider` does.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from stark.core.errors import ModelRefused, UsageError
 
 @dataclass(frozen=True)
 class Provider:
-    """A service that answers for `PROVIDER:NAME`."""
+    """A service that offers models, named `PROVIDER:NAME`."""
 
     name: str
     key_variables: tuple[str, ...]
-    """The environment variables that may hold its key; the first one set is used."""
+    """Environment variables for its key; the first one set is used."""
 
     needs_key: bool = True
     addressable: bool = False
-    """It is an OpenAI-compatible server of the user's, reached at a URL after the model's name."""
+    """It is an OpenAI-compatible server, whose URL may follow the model's name."""
 
     address: str | None = None
-    """Where such a server is when no URL is written."""
+    """The default URL of such a server."""
+
+    streams: bool = False
+    """Replies are streamed, because the provider may drop a connection that is idle for minutes."""
 
     @property
     def form(self) -> str:
@@ -37,7 +40,7 @@ class Provider:
 
     @property
     def keys(self) -> str:
-        """The variables that may hold the key, for a sentence."""
+        """The key's variables, joined by "or"."""
         return " or ".join(self.key_variables)
 
     def key_variable(self) -> str | None:
@@ -59,7 +62,7 @@ class Provider:
         return key
 
     def locate(self, model: str) -> tuple[str, str | None]:
-        """The model's name, and the address of its server where that is the user's to say."""
+        """Split `NAME@URL` into the model's name and the server's URL, which is None for a hosted model."""
         if not self.addressable:
             return model, None
         written = re.fullmatch(r"(?P<name>.+?)(?:@(?P<url>https?://.+))?", model, re.DOTALL)
@@ -84,7 +87,7 @@ def _is_address(url: str) -> bool:
 CATALOG = {
     provider.name: provider
     for provider in (
-        Provider("anthropic", ("ANTHROPIC_API_KEY",)),
+        Provider("anthropic", ("ANTHROPIC_API_KEY",), streams=True),
         Provider("openai", ("OPENAI_API_KEY",)),
         Provider("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
         Provider("openrouter", ("OPENROUTER_API_KEY",)),
@@ -111,11 +114,11 @@ CATALOG = {
         ),
         Provider(
             "openai-compatible",
-            # OPENAI_API_KEY is never read here: an OpenAI key must not travel to another service.
+            # Not OPENAI_API_KEY: an OpenAI key must not be sent to another service.
             ("OPENAI_COMPATIBLE_API_KEY",),
             needs_key=False,
             addressable=True,
         ),
     )
 }
-"""Every provider by its name."""
+"""Every provider, by name."""

@@ -1,6 +1,6 @@
-"""pydantic-ai's side of each provider in the catalog: the class that speaks its protocol.
+"""Connects each provider in the catalog to the pydantic-ai class that speaks its protocol.
 
-Each import is inside its function, so that asking one provider loads the libraries of no other.
+Imports are local, so that using one provider loads no other provider's library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def connect(provider: Provider, model: str, address: str | None, key: str | None) -> Connection:
-    """pydantic-ai's model for one of ours; sends nothing yet."""
+    """pydantic-ai's model for a provider and name. Sends nothing."""
     if address is not None:
         return _at_address(provider, model, address, key)
     match provider.name:
@@ -42,18 +42,21 @@ def connect(provider: Provider, model: str, address: str | None, key: str | None
 
             return OpenRouterModel(model, provider=OpenRouterProvider(api_key=key or ""))
         case other:
-            raise LookupError(f"the catalog has a provider without a connection: {other}")
+            raise LookupError(f"provider {other} has no connection: add one here")
 
 
 def _at_address(provider: Provider, model: str, address: str, key: str | None) -> Connection:
-    """A model behind an OpenAI-compatible address, with the quirks of its server where known."""
+    """A model at an OpenAI-compatible URL, with the quirks of servers that pydantic-ai knows."""
     from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
-    return OpenAIChatModel(model, provider=_endpoint(provider.name, address, key))
+    # Older servers ignore `max_completion_tokens`, and all of them know `max_tokens`.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(model, provider=_endpoint(provider.name, address, key), profile=profile)
 
 
 def _endpoint(name: str, address: str, key: str | None) -> Endpoint[AsyncOpenAI]:
-    # Without a key of its own, each of these sends a placeholder, never OPENAI_API_KEY.
+    # Without a key, each of these sends a placeholder, never OPENAI_API_KEY.
     match name:
         case "ollama":
             from pydantic_ai.providers.ollama import OllamaProvider

@@ -1,79 +1,122 @@
-"""What went wrong at a provider, told once in STARK's terms: refused for good, or worth another try.
-
-The only place that reads pydantic-ai's errors, apart from the temperature that a model refuses.
-"""
+"""Translates pydantic-ai's errors into STARK's: the model refused, this prompt refused, or worth another try."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from pydantic_ai import exceptions as theirs
+from pydantic_ai.settings import ModelSettings
 
-from stark.core.errors import ModelRefused, PromptRefused
+from stark.core.errors import ModelError, ModelRefused, PromptRefused
 from stark.models.catalog import Provider
 from stark.models.retry import Transient
 
+Setting = Literal["temperature", "max_tokens"]
+
 _DETAIL_LENGTH = 400
+
+_REFUSALS: tuple[tuple[type[Exception], type[ModelError], str], ...] = (
+    (
+        theirs.ModelAuthenticationError,
+        ModelRefused,
+        "{name} rejected the key: check {keys} and its permissions ({detail})",
+    ),
+    (
+        theirs.ModelNotFoundError,
+        ModelRefused,
+        "{name} was not found at {address}: check the model's name and the address ({detail})",
+    ),
+    (
+        theirs.ModelQuotaExceededError,
+        ModelRefused,
+        "the account behind {name} has no credit left: add credit or use another model ({detail})",
+    ),
+    (
+        theirs.ModelContextWindowExceededError,
+        PromptRefused,
+        "the prompt is too long for {name}: lower the prompt limit, or use a model with a larger context window "
+        "({detail})",
+    ),
+    (
+        theirs.ModelRequestRejectedError,
+        PromptRefused,
+        "{name} rejected this prompt; if it rejects others too, use another model ({detail})",
+    ),
+    (theirs.UserError, ModelRefused, "{name} is not set up correctly: {detail}"),
+)
+"""What each error means. The first match counts, so subclasses come first."""
+
+_OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
+"""How providers name the output limit when they reject it, in lower case."""
 
 
 @contextmanager
 def translated(provider: Provider, model: str, address: str) -> Iterator[None]:
-    """Raises ModelRefused, PromptRefused or Transient in place of pydantic-ai's errors."""
-    name = f"{provider.name}:{model}"
+    """Raise ModelRefused, PromptRefused or Transient in place of pydantic-ai's errors."""
     try:
         yield
-    except theirs.ModelAuthenticationError as error:
-        raise ModelRefused(
-            f"{name} refused the key: check {provider.keys} and what it may use ({_said(error)})"
-        ) from error
-    except theirs.ModelNotFoundError as error:
-        raise ModelRefused(
-            f"{name} was not found at {address}: check the model's name and the address ({_said(error)})"
-        ) from error
-    except theirs.ModelQuotaExceededError as error:
-        raise ModelRefused(
-            f"the account behind {name} is used up: add credit or take another model ({_said(error)})"
-        ) from error
-    except theirs.ModelContextWindowExceededError as error:
-        raise PromptRefused(
-            f"the conversation is too long for {name}: give a smaller --window-tokens, or take a model with a larger "
-            f"context window ({_said(error)})"
-        ) from error
-    except theirs.ModelRequestRejectedError as error:
-        raise ModelRefused(
-            f"{name} rejected the request, so take another model or change what it objects to: {_said(error)}"
-        ) from error
-    except theirs.UserError as error:
-        raise ModelRefused(f"{name} cannot be asked as it is set up: {_said(error)}") from error
-    except theirs.ModelConnectionError as error:
-        raise Transient(f"{name} could not be reached at {address} ({_said(error)})") from error
-    except theirs.ModelHTTPError as error:
-        if not _may_pass(error.status_code):
-            raise ModelRefused(
-                f"{address} answered {error.status_code} for {name}: check the address ({_said(error)})"
-            ) from error
-        raise Transient(
-            f"{name} answered {error.status_code} ({_said(error)})", error.retry_after
-        ) from error
-    except (theirs.ModelAPIError, theirs.UnexpectedModelBehavior) as error:
-        # Overruns of our deadline, and answers that are not what the protocol says.
-        retry_after_s = error.retry_after if isinstance(error, theirs.ModelAPIError) else None
-        raise Transient(f"{name} gave no usable answer ({_said(error)})", retry_after_s) from error
+    except (theirs.AgentRunError, theirs.UserError) as error:
+        raise _translation(error, provider, f"{provider.name}:{model}", address) from error
 
 
-def refuses_temperature(error: theirs.ModelHTTPError) -> bool:
-    """Whether the provider rejected a request because of its temperature."""
-    return error.status_code in (400, 422) and "temperature" in str(error.body).lower()
+def _translation(
+    error: theirs.AgentRunError | theirs.UserError, provider: Provider, name: str, address: str
+) -> ModelError | Transient:
+    detail = _detail(error)
+    for kind, ours, sentence in _REFUSALS:
+        if isinstance(error, kind):
+            return ours(
+                sentence.format(name=name, keys=provider.keys, address=address, detail=detail)
+            )
+    retry_after_s = error.retry_after if isinstance(error, theirs.ModelAPIError) else None
+    if isinstance(error, theirs.ModelConnectionError):
+        return Transient(f"{name} could not be reached at {address} ({detail})", retry_after_s)
+    if isinstance(error, theirs.ModelHTTPError):
+        status = error.status_code
+        if status == 413:
+            return PromptRefused(f"the prompt is too long for {name}: {address} answered 413")
+        if not _may_pass(status):
+            return ModelRefused(
+                f"{address} answered {status} for {name}: check the address ({detail})"
+            )
+        return Transient(f"{name} answered {status} ({detail})", retry_after_s)
+    # A timeout, or an answer that does not follow the protocol.
+    return Transient(f"{name} gave no usable answer ({detail})", retry_after_s)
+
+
+def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Setting | None:
+    """The setting among those sent because of which the provider rejected a request, if it names one.
+
+    Many servers reject a prompt and an output limit that exceed the context window together, so such a rejection
+    counts as one of the output limit.
+    """
+    if error.status_code not in (400, 413, 422):
+        return None
+    body = str(error.body).lower()
+    too_large = exceeds_context_window(error) or _OUTPUT_LIMIT.search(body) is not None
+    if too_large and "max_tokens" in sent:
+        return "max_tokens"
+    return "temperature" if "temperature" in body and "temperature" in sent else None
+
+
+def exceeds_context_window(error: theirs.ModelHTTPError) -> bool:
+    """Whether the prompt, or the prompt with the output limit, exceeds the context window."""
+    return (
+        isinstance(error, theirs.ModelContextWindowExceededError)
+        or "context" in str(error.body).lower()
+    )
 
 
 def _may_pass(status: int) -> bool:
-    """Whether a request that got this HTTP status may succeed unchanged."""
+    """Whether the same request may succeed later."""
     return status in (408, 409, 425, 429) or status >= 500
 
 
-def _said(error: theirs.AgentRunError | theirs.UserError) -> str:
-    """The provider's own words where it has some, on one line and not too long."""
+def _detail(error: theirs.AgentRunError | theirs.UserError) -> str:
+    """The provider's own message if there is one, on one line and shortened."""
     body = getattr(error, "body", None)
     if isinstance(body, dict):
         inner = body.get("error", body)

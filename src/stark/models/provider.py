@@ -1,32 +1,34 @@
-"""Models of the providers in the catalog, over pydantic-ai.
+"""Asks the models of the providers in the catalog, through pydantic-ai.
 
-Importing pydantic-ai takes long, so this module is imported when such a model is opened. Knows
-how a conversation is asked and what it costs; when to try again is `stark.models.retry`, and what
-an error means is `stark.models.failures`.
+Importing pydantic-ai is slow, so `open_model` imports this module only for such models.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
+from itertools import groupby
 
 from pydantic_ai import messages as theirs
-from pydantic_ai.direct import model_request
-from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.settings import ModelSettings
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.exceptions import ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.settings import CacheConfig, ModelSettings
 
 from stark.core.call import Message, Reply
-from stark.core.usage import Usage
+from stark.core.errors import PromptRefused
+from stark.core.usage import Price, Usage
+from stark.models.base import MAX_OUTPUT_TOKENS, priced
 from stark.models.catalog import Provider
 from stark.models.connections import connect
-from stark.models.failures import refuses_temperature, translated
+from stark.models.failures import exceeds_context_window, refused_setting, translated
+from stark.models.prices import list_dollars, list_price, reported_dollars
 from stark.models.retry import Backoff
 
 REQUEST_TIMEOUT_S = 900.0
-"""Of one try: models that think have taken five minutes for a kernel, and what is cut off may have to be paid all the same."""
+"""For one try. Thinking models have taken five minutes for a kernel, and an abandoned request may still be billed."""
 
-# pydantic-ai leaves a temperature out where it knows that the model refuses one, as is wanted
-# here, and would say so on every call.
+# pydantic-ai drops a temperature that it knows a model rejects, as it should, and warns on every call.
 warnings.filterwarnings("ignore", message="Sampling parameters", category=UserWarning)
 
 
@@ -39,11 +41,13 @@ class ProviderModel:
         model: str,
         address: str | None,
         key: str | None,
+        price: Price | None = None,
         *,
+        max_output_tokens: int = MAX_OUTPUT_TOKENS,
         timeout_s: float = REQUEST_TIMEOUT_S,
         backoff: Backoff | None = None,
     ):
-        """Prepares the connection and sends nothing; `timeout_s` is for one try.
+        """Prepare the connection without sending anything; `price` overrides the list price.
 
         Raises ModelRefused for a name that the provider cannot have.
         """
@@ -51,92 +55,147 @@ class ProviderModel:
         self._model = model
         with translated(provider, model, address or provider.name):
             self._connection = connect(provider, model, address, key)
+        self._user_price = price
+        self._list_price = None if provider.addressable else list_price(self._connection, model)
         self._timeout_s = timeout_s
         self._backoff = backoff or Backoff()
         self._takes_temperature = True
+        self._refused_limit = math.inf
+        """The smallest output limit that the model rejected."""
+        self.max_output_tokens = max_output_tokens
 
     @property
     def name(self) -> str:
         """The provider and the model, without the address."""
         return f"{self._provider.name}:{self._model}"
 
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
-        """The reply to a conversation, tried again where that may help; see `Model.ask`."""
+    @property
+    def price(self) -> Price | None:
+        """See `Model.price`. A server at the user's own address has no list price."""
+        return self._user_price or self._list_price
+
+    async def ask(
+        self,
+        messages: tuple[Message, ...],
+        temperature: float | None,
+        *,
+        max_output_tokens: int | None = None,
+    ) -> Reply:
+        """Answer a conversation, with retries; see `Model.ask`."""
         started = time.monotonic()
-        history = as_history(messages)
-        response = await self._backoff.run(lambda: self._try(history, temperature))
-        measured = not response.usage.unmeasured_requests
+        history = as_history(messages, with_cache_points=not self._provider.addressable)
+        limit = max_output_tokens or self.max_output_tokens
+        response = await self._backoff.run(lambda: self._try(history, temperature, limit))
+        text = response.text or ""
+        if response.finish_reason == "content_filter" and not text:
+            raise PromptRefused(f"{self.name} filtered its reply to this prompt as unsafe content")
         return Reply(
-            text=response.text or "",
+            text=text,
             model=response.model_name or self._model,
-            usage=Usage(
-                calls=1,
-                input_tokens=response.usage.input_tokens if measured else None,
-                output_tokens=response.usage.output_tokens if measured else None,
-                # A list price says nothing about a server of the user's own.
-                dollars=None if self._provider.addressable else price(response),
-                seconds=time.monotonic() - started,
-            ),
+            usage=self._usage(response, time.monotonic() - started),
+            truncated=response.finish_reason == "length",
         )
 
+    def _usage(self, response: theirs.ModelResponse, seconds: float) -> Usage:
+        """Tokens and dollars. Input tokens include cached ones.
+
+        The provider's own figure comes before the user's price, and that before the list price.
+        """
+        measured = not response.usage.unmeasured_requests
+        dollars = reported_dollars(response)
+        if dollars is None and self._user_price is None and not self._provider.addressable:
+            dollars = list_dollars(response)
+        usage = Usage(
+            input_tokens=response.usage.input_tokens if measured else None,
+            output_tokens=response.usage.output_tokens if measured else None,
+            dollars=dollars,
+            seconds=seconds,
+        )
+        return priced(usage, self._user_price)
+
     async def _try(
-        self, history: list[theirs.ModelMessage], temperature: float | None
+        self, history: list[theirs.ModelMessage], temperature: float | None, limit: int
     ) -> theirs.ModelResponse:
-        """One try, sent again without the temperature if that is what the model objects to."""
-        with translated(
-            self._provider, self._model, self._connection.base_url or self._provider.name
-        ):
-            if temperature is not None and self._takes_temperature:
+        """One try, repeated without a setting that the model rejects."""
+        settings = self._settings(temperature, limit)
+        address = self._connection.base_url or self._provider.name
+        with translated(self._provider, self._model, address):
+            while True:
                 try:
-                    return await self._send(history, ModelSettings(temperature=temperature))
+                    return await self._send(history, settings)
                 except ModelHTTPError as error:
-                    if not refuses_temperature(error):
+                    refused = refused_setting(error, settings)
+                    if refused is None:
                         raise
-                    self._takes_temperature = False
-            return await self._send(history, ModelSettings())
+                    if refused == "temperature":
+                        self._takes_temperature = False
+                    elif not exceeds_context_window(error):
+                        self._refused_limit = min(self._refused_limit, limit)
+                    del settings[refused]
+
+    def _settings(self, temperature: float | None, limit: int) -> ModelSettings:
+        """The settings of a request, without those that the model has rejected before."""
+        settings = ModelSettings(
+            timeout=self._timeout_s,
+            request_timeout=self._timeout_s,
+            max_retries=0,  # of the provider's library: only `Backoff` retries
+        )
+        if temperature is not None and self._takes_temperature:
+            settings["temperature"] = temperature
+        if limit < self._refused_limit:
+            settings["max_tokens"] = limit
+        if not self._provider.addressable:
+            # The system text and the cache points of `as_history`, but not the rest of the conversation: writing to
+            # the cache costs more than plain input, and few conversations are continued.
+            settings["cache"] = CacheConfig(messages=False)
+        return settings
 
     async def _send(
         self, history: list[theirs.ModelMessage], settings: ModelSettings
     ) -> theirs.ModelResponse:
-        limits = ModelSettings(
-            timeout=self._timeout_s,
-            request_timeout=self._timeout_s,
-            max_retries=0,  # by the provider's library: `Backoff` alone decides about retries
-        )
-        # Entered for each request: the HTTP client closes with the last one, so a model has
-        # nothing to close and works on any event loop.
+        # Entered per request: the HTTP client closes after the last one, so a model needs no closing and works on
+        # any event loop.
         async with self._connection:
-            return await model_request(
-                self._connection, history, model_settings={**settings, **limits}, instrument=False
-            )
+            if not self._provider.streams:
+                return await model_request(
+                    self._connection, history, model_settings=settings, instrument=False
+                )
+            async with model_request_stream(
+                self._connection, history, model_settings=settings, instrument=False
+            ) as stream:
+                async for _ in stream:
+                    pass
+                response = stream.get()
+        if response.finish_reason is None:
+            raise UnexpectedModelBehavior("the stream ended before the reply did")
+        return response
 
 
-def as_history(messages: tuple[Message, ...]) -> list[theirs.ModelMessage]:
-    """A conversation in pydantic-ai's types: what is said to the model, and what it said."""
+def as_history(
+    messages: tuple[Message, ...], *, with_cache_points: bool
+) -> list[theirs.ModelMessage]:
+    """A conversation in pydantic-ai's types.
+
+    Consecutive messages of one speaker become one, because some servers reject them. Of several user messages, all
+    but the last are the stable prefix, which a cache point ends.
+    """
     history: list[theirs.ModelMessage] = []
-    said: list[theirs.ModelRequestPart] = []
-    for message in messages:
-        match message.speaker:
+    request: list[theirs.ModelRequestPart] = []
+    for speaker, turn in groupby(messages, key=lambda message: message.speaker):
+        *stable, last = (message.text for message in turn)
+        prefix = "".join(f"{text}\n\n" for text in stable)
+        match speaker:
             case "system":
-                said.append(theirs.SystemPromptPart(message.text))
+                request.append(theirs.SystemPromptPart(prefix + last))
+            case "user" if prefix and with_cache_points:
+                request.append(theirs.UserPromptPart([prefix, theirs.CachePoint(), last]))
             case "user":
-                said.append(theirs.UserPromptPart(message.text))
+                request.append(theirs.UserPromptPart(prefix + last))
             case "assistant":
-                if said:
-                    history.append(theirs.ModelRequest(parts=said))
-                history.append(theirs.ModelResponse(parts=[theirs.TextPart(message.text)]))
-                said = []
-    if said:
-        history.append(theirs.ModelRequest(parts=said))
+                if request:
+                    history.append(theirs.ModelRequest(parts=request))
+                history.append(theirs.ModelResponse(parts=[theirs.TextPart(prefix + last)]))
+                request = []
+    if request:
+        history.append(theirs.ModelRequest(parts=request))
     return history
-
-
-def price(response: theirs.ModelResponse) -> float | None:
-    """What a reply cost in dollars: as the provider reports it, else by list price; None if unknown."""
-    reported = (response.provider_details or {}).get("cost")
-    if isinstance(reported, int | float):
-        return float(reported)
-    try:
-        return float(response.cost().total_price)
-    except (LookupError, ValueError):
-        return None

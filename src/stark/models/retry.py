@@ -1,4 +1,4 @@
-"""When a failed try is made again, and how long is waited before it. Knows no provider."""
+"""Retries failed requests: which, how often, and after how long."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """A try that failed in a way that another try may not; its text is one clause for a person."""
+    """A failure that a retry may not repeat. Its text is one clause of an error message."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None):
         super().__init__(reason)
         self.retry_after_s = retry_after_s
-        """How long the other side asked to be left alone."""
+        """How long the provider asked to wait, such as in a Retry-After header."""
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """Exponential waits with jitter, never shorter than the other side asks for."""
+    """Exponential backoff with jitter. A wait is never shorter than the provider asks for."""
 
     tries: int = 5
     first_s: float = 1.0
     longest_s: float = 30.0
     patience_s: float = 300.0
-    """The longest wait that the other side may ask for; beyond it, the work fails at once."""
+    """The longest wait that the provider may ask for; asking for more fails the work at once."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, tried until it stops raising Transient.
+        """The result of `work`, retried while it raises Transient.
 
-        Raises ModelUnreachable when the tries are used up.
+        Raises ModelUnreachable once the tries are used up.
         """
         failures = 0
         while True:
@@ -45,19 +45,20 @@ class Backoff:
                 return await work()
             except Transient as failure:
                 failures += 1
-                wait_s = self.wait_s(failures, failure.retry_after_s)
-                if wait_s > self.patience_s:
+                asked_s = failure.retry_after_s or 0.0
+                if asked_s > self.patience_s:
                     raise ModelUnreachable(
-                        f"{failure}, and asks to wait {wait_s:.0f} s: try again then"
+                        f"{failure}, and asks to wait {asked_s:.0f} s: try again then"
                     ) from failure
                 if failures >= self.tries:
                     raise ModelUnreachable(
                         f"{failure}, after {failures} tries: try again later"
                     ) from failure
+                wait_s = self.wait_s(failures, asked_s)
             await self.sleep(wait_s)
 
-    def wait_s(self, failures: int, retry_after_s: float | None) -> float:
-        """How long to wait after so many failures in a row."""
+    def wait_s(self, failures: int, asked_s: float = 0.0) -> float:
+        """The wait after this many consecutive failures: what the provider asks for, plus the backoff."""
         longest = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
-        # Jitter keeps questions that failed together from coming back together.
-        return max(retry_after_s or 0.0, longest * random.uniform(0.5, 1.0))
+        # Jitter keeps requests that failed together from being retried together.
+        return asked_s + longest * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Where the next attempt starts: the tree of attempts, its leaderboard and the policies.
+"""Search: the tree of attempts, its leaderboard, and the policies that choose where the next attempt starts.
 
-Knows no model, no prompt and no GPU: everything here runs on invented evaluations.
+Imports no model, prompt or GPU code, so it is tested on invented evaluations.
 """

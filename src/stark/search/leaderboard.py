@@ -1,10 +1,4 @@
-"""The fastest correct kernels of a run.
-
-Ranked by the paired speedup against eager, not by latency: latencies of different attempts were
-measured in different windows, between which the machine may have drifted. Each speedup compares
-samples taken next to each other, so the drift cancels. Of its interval the lower end counts, so
-that a noisy measurement does not win by luck. Ties go to the older attempt.
-"""
+"""The fastest correct kernels of a run; the paper's leaderboard keeps r = 2, as published summaries describe it."""
 
 from __future__ import annotations
 
@@ -15,6 +9,9 @@ from stark.search.tree import Tree
 
 
 def leaderboard(tree: Tree, size: int = 2) -> tuple[Node, ...]:
-    """The `size` fastest correct nodes, fastest first; fewer while there are fewer."""
+    """The `size` fastest correct nodes, fastest first (see `Tree.fastest_first`); fewer if there are fewer.
+
+    An attempt that repeats an earlier one's source is not listed beside it.
+    """
     correct = (tree.node(id) for id in tree.fastest_first() if id != ROOT)
-    return tuple(islice(correct, size))
+    return tuple(islice((node for node in correct if node.duplicate_of is None), size))

@@ -1,11 +1,10 @@
-"""The tree of attempts: who started from whom, what works, and what is in flight.
+"""The tree of attempts: parents and children, which nodes are correct, and what is in flight.
 
-The root (id 0) is the reference itself. Every finished attempt is a node; an attempt in flight is
-a pending child of the node it started from, until its node is added or it is abandoned. A tree is
-nothing but its nodes in the order in which they finished, so replaying stored nodes rebuilds it.
+The root (id 0) is the reference. Every finished attempt is a node. An attempt in flight is a pending
+child of its parent until its node is added or it is abandoned. The finished nodes, in the order in
+which they finished, determine the tree, so replaying stored nodes rebuilds it.
 
-Knows no policy (what may be expanded is a policy's own rule), no model and no store. Not meant for
-more than one thread.
+Which nodes may be expanded is the policy's decision. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -15,17 +14,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from stark.core.measurement import Speedup
 from stark.core.node import ROOT, Node, Selection
+from stark.core.standing import rank_key, vs_eager
+
+ROOT_SPEEDUP = Speedup(reference="eager", ratio=1.0, low=1.0, high=1.0)
+"""Of the reference against itself, exactly."""
 
 
 @dataclass(slots=True)
 class _Branch:
-    """What hangs below one place of the tree."""
+    """A node (or the root) and its children."""
 
     node: Node | None
-    """None at the root, which is no attempt."""
+    """None for the root."""
 
-    assured_speedup: float | None
+    speedup: Speedup | None
     children: list[Node] = field(default_factory=list)
     pending: int = 0
 
@@ -37,31 +41,31 @@ class _Branch:
 class Tree:
     """All finished attempts of a run, and those in flight.
 
-    Every method that takes an id raises KeyError for one that is neither the root nor finished.
+    Methods that take an id raise KeyError unless it is the root's or a finished attempt's.
     """
 
     def __init__(self, root_latency_ms: float) -> None:
         self._root_latency_ms = root_latency_ms
-        self._branches: dict[int, _Branch] = {ROOT: _Branch(node=None, assured_speedup=1.0)}
+        self._branches: dict[int, _Branch] = {ROOT: _Branch(node=None, speedup=ROOT_SPEEDUP)}
         self._nodes: list[Node] = []
         self._pending: dict[int, Selection] = {}
         self._last_attempt = 0
         self._leaves: set[int] = {ROOT}
-        self._ranking: list[tuple[float, int]] = [(-1.0, ROOT)]
-        """(minus the assured speedup, id) of all that works, fastest first."""
+        self._ranking = [rank_key(ROOT_SPEEDUP, ROOT)]
+        """The sort keys of the root and all correct nodes, fastest first."""
 
     @classmethod
     def replay(cls, root_latency_ms: float, nodes: Iterable[Node]) -> Tree:
-        """The tree that these nodes, in the order in which they finished, make."""
+        """Rebuild a tree from its nodes in the order in which they finished."""
         tree = cls(root_latency_ms)
         for node in nodes:
             tree.add(node)
         return tree
 
-    # What changes it.
+    # Changes.
 
     def begin(self, attempt: int, selection: Selection) -> None:
-        """Mark an attempt as in flight. Raises ValueError if it cannot start there."""
+        """Mark an attempt as in flight. Raises ValueError if it cannot start from that parent."""
         self._check_new(attempt)
         if attempt in self._pending:
             raise ValueError(f"attempt {attempt} is already in flight")
@@ -74,19 +78,19 @@ class Tree:
         self._refresh_leaf(selection.parent)
 
     def abandon(self, attempt: int) -> None:
-        """Forget an attempt in flight that will never finish; its number is not given again."""
+        """Drop an attempt in flight that will not finish; its number is not reused."""
         selection = self._pending.pop(attempt)
         self._branches[selection.parent].pending -= 1
         self._refresh_leaf(selection.parent)
 
     def add(self, node: Node) -> None:
-        """Take in a finished attempt. Raises ValueError if it contradicts what is known of it."""
+        """Add a finished attempt. Raises ValueError if it contradicts the attempt that began under its number."""
         self._check_new(node.id)
         self._check_parent(node.parent)
         begun = self._pending.get(node.id)
         if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
-            raise ValueError(f"attempt {node.id} finished as another than it began: {begun}")
-        speedup = node.assured_speedup
+            raise ValueError(f"attempt {node.id} finished differently than it began: {begun}")
+        speedup = vs_eager(node.evaluation)
 
         if begun is not None:
             self.abandon(node.id)
@@ -97,64 +101,64 @@ class Tree:
         self._refresh_leaf(node.id)
         self._refresh_leaf(node.parent)
         if speedup is not None:
-            insort(self._ranking, (-speedup, node.id))
+            insort(self._ranking, rank_key(speedup, node.id))
 
     # The whole tree.
 
     @property
     def root_latency_ms(self) -> float:
-        """The measured time of the reference."""
+        """Measured time of the reference in milliseconds."""
         return self._root_latency_ms
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """All finished attempts in the order in which they finished."""
+        """All finished attempts, in finishing order."""
         return tuple(self._nodes)
 
     @property
     def pending(self) -> Mapping[int, Selection]:
-        """The attempts in flight, by number, in the order in which they began; read only."""
+        """The attempts in flight by number, in starting order; read-only."""
         return MappingProxyType(self._pending)
 
     @property
     def next_attempt(self) -> int:
-        """The number of the next attempt: one more than any that began or finished here."""
+        """The next attempt's number: one more than the highest so far."""
         return self._last_attempt + 1
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The ids of all leaves (see `is_leaf`), the root possibly among them, ascending."""
+        """The ids of all leaves (see `is_leaf`) in ascending order; may include the root."""
         return tuple(sorted(self._leaves))
 
     @property
     def best(self) -> Node | None:
-        """The fastest correct node; None while there is none. It may be slower than the root."""
+        """The fastest correct node, or None. It may be slower than the root."""
         return next((self.node(id) for id in self.fastest_first() if id != ROOT), None)
 
     def fastest_first(self) -> Iterator[int]:
-        """The ids of all that works, the root included, fastest first and the older first on ties.
+        """The ids of the root and all correct nodes, fastest first (`core.standing.rank_key`).
 
-        Ranked by the paired speedup against eager, by which the root has exactly 1: latencies of
-        two attempts come from two windows, and the machine may have drifted in between. Of the
-        speedup's interval the lower end counts (`Node.assured_speedup`).
+        Ranked by the measured speedup against eager; the root has exactly 1. Latencies would not do:
+        those of two attempts come from different timing windows, between which the machine may drift.
+        Measurements that are too noisy to rank by come last, after the root.
         """
-        return (id for _, id in self._ranking)
+        return (id for _, _, id in self._ranking)
 
-    # One place in it.
+    # Single nodes.
 
     def __contains__(self, id: int) -> bool:
         """Whether the id is the root's or a finished attempt's."""
         return id in self._branches
 
     def node(self, id: int) -> Node:
-        """A finished attempt. Raises KeyError for the root, which is none."""
+        """A finished attempt. Raises KeyError for the root too."""
         node = self._branches[id].node
         if node is None:
             raise KeyError(id)
         return node
 
     def children(self, id: int) -> tuple[Node, ...]:
-        """The finished attempts that started from here, in the order in which they finished."""
+        """The finished attempts that started from this node, in finishing order."""
         return tuple(self._branches[id].children)
 
     def siblings(self, id: int) -> tuple[Node, ...]:
@@ -164,11 +168,11 @@ class Tree:
         return tuple(child for child in self.children(self.node(id).parent) if child.id != id)
 
     def pending_children(self, id: int) -> int:
-        """How many attempts in flight started from here."""
+        """The number of attempts in flight that started from this node."""
         return self._branches[id].pending
 
     def path(self, id: int) -> tuple[Node, ...]:
-        """The attempts that led here, from the root's child down to this node; empty at the root."""
+        """The attempts from the root's child down to this node; empty for the root."""
         upwards = []
         while id != ROOT:
             node = self.node(id)
@@ -177,29 +181,29 @@ class Tree:
         return tuple(reversed(upwards))
 
     def works(self, id: int) -> bool:
-        """Whether it computes the right function; the reference does."""
+        """Whether it is correct; the root always is."""
         node = self._branches[id].node
         return node is None or node.works
 
     def has_source(self, id: int) -> bool:
-        """Whether there is a program to start from; an unusable reply left none."""
+        """Whether there is source code to start from; an unusable reply has none."""
         return self._branches[id].has_source
 
-    def assured_speedup(self, id: int) -> float | None:
-        """`Node.assured_speedup`, computed once; 1 for the root and None for a node that failed."""
-        return self._branches[id].assured_speedup
+    def speedup(self, id: int) -> Speedup | None:
+        """The measured speedup against eager; exactly 1 for the root, None for a failed node."""
+        return self._branches[id].speedup
 
     def is_leaf(self, id: int) -> bool:
-        """Whether it has a source and nothing grew from it, nor is growing.
+        """Whether it has source code, no child with source code and no child in flight.
 
-        An unusable reply did not grow into anything, so it leaves its parent a leaf: otherwise
-        one bad reply to a repair would put the broken node out of reach for good.
+        A child without source (an unusable reply) leaves its parent a leaf. Otherwise one bad reply
+        to a repair would make the failing node unreachable for exploration.
         """
         branch = self._branches[id]
         grew = any(child.candidate is not None for child in branch.children)
         return branch.has_source and not branch.pending and not grew
 
-    # What keeps it whole.
+    # Consistency.
 
     def _refresh_leaf(self, id: int) -> None:
         if self.is_leaf(id):
@@ -213,6 +217,6 @@ class Tree:
 
     def _check_parent(self, parent: int) -> None:
         if parent not in self._branches:
-            raise ValueError(f"no finished attempt {parent} to start from")
+            raise ValueError(f"attempt {parent} is not finished, so nothing can start from it")
         if not self.has_source(parent):
-            raise ValueError(f"attempt {parent} was unusable and has no source to start from")
+            raise ValueError(f"attempt {parent} was unusable, so there is no source to start from")

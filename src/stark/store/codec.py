@@ -1,7 +1,7 @@
 """Core types to the values of their rows and back.
 
-Knows the columns but no connection: large texts come and go as text here, and `artifacts` puts
-their digests in their place.
+Knows the columns but no connection: large texts come and go as text here, and `artifacts` puts their digests in
+their place.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Any
 from stark.core.bench import Bench
 from stark.core.call import Call
 from stark.core.evaluation import Correct, Evaluation, evaluation_adapter
+from stark.core.measurement import Speedup
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
-from stark.core.run import Run
+from stark.core.run import Ended, Run
+from stark.core.standing import vs_eager
 from stark.core.usage import Budget
 
 Json = dict[str, Any]
@@ -23,12 +25,12 @@ Json = dict[str, Any]
 
 def run_values(run: Run) -> Json:
     """The row of a run, without its source."""
+    exclude: Any = {"id": True, "config": {"budget"}, "problem": {"source"}}
     return {
         "id": run.id,
         "budget": run.config.budget.model_dump(mode="json"),
-        "body": run.model_dump(
-            mode="json", exclude={"id": True, "config": {"budget"}, "problem": {"source"}}
-        ),
+        "body": run.model_dump(mode="json", exclude=exclude),
+        "elapsed_s": 0.0,
         "problem": run.problem.name,
         "strategy": run.config.strategy.name,
         "language": run.config.language,
@@ -36,28 +38,15 @@ def run_values(run: Run) -> Json:
 
 
 def read_run(run_id: str, body: Json, budget: Json, source: str) -> Run:
-    """The run that `run_values` was made from, with the budget it has now."""
+    """The run that `run_values` was made from, with its current budget."""
     problem = body["problem"] | {"source": source}
     config = body["config"] | {"budget": budget}
     return Run.model_validate(body | {"id": run_id, "config": config, "problem": problem})
 
 
-REFUSED = "the problem cannot be used: "
-"""How the reason begins with which a run ended whose problem was refused.
-
-It is kept there, since nothing else tells: the reference need not be missing (a judge that is started anew may refuse what
-an earlier one measured), nor an attempt be unfinished (so may the final check). Only this file writes and reads it.
-"""
-
-
-def refusal(why: str) -> str:
-    """The reason with which a run ends whose problem was refused."""
-    return REFUSED + why
-
-
-def is_refusal(reason: str | None) -> bool:
-    """Whether a run ended because its problem was refused."""
-    return reason is not None and reason.startswith(REFUSED)
+def read_ended(kind: str | None, detail: str | None) -> Ended | None:
+    """Why a run ended."""
+    return None if kind is None else Ended.model_validate({"kind": kind, "detail": detail})
 
 
 def bench_values(bench: Bench) -> Json:
@@ -70,7 +59,7 @@ def bench_values(bench: Bench) -> Json:
 
 
 def read_bench(name: str, body: Json, budget: Json) -> Bench:
-    """The bench that `bench_values` was made from, with the budget it has now."""
+    """The bench that `bench_values` was made from, with its current budget."""
     return Bench.model_validate(body | {"name": name, "budget": budget})
 
 
@@ -91,21 +80,20 @@ def read_selection(parent: int, action: str) -> Selection:
 
 def call_values(call: Call) -> Json:
     """The row of a call, without its texts."""
+    exclude: Any = {"attempt": True, "turn": True, "messages": True, "reply": {"text"}}
+    spent = call.spent
     return {
         "attempt": call.attempt,
         "turn": call.turn,
-        "body": call.model_dump(
-            mode="json",
-            exclude={"attempt": True, "turn": True, "messages": True, "reply": {"text"}},
-        ),
+        "body": call.model_dump(mode="json", exclude=exclude),
         "role": call.role,
         "model": call.reply.model,
-        "input_tokens": call.reply.usage.input_tokens,
-        "output_tokens": call.reply.usage.output_tokens,
-        "dollars": call.reply.usage.dollars,
-        "seconds": call.reply.usage.seconds,
-        "asked_bytes": call.asked_bytes,
-        "answered_bytes": call.answered_bytes,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "estimated": spent.estimated_calls,
+        "dollars": spent.dollars,
+        "unpriced": spent.unpriced_calls,
+        "seconds": spent.seconds,
     }
 
 
@@ -126,32 +114,18 @@ def read_call(
 
 def node_values(node: Node) -> Json:
     """The row of a node, without its selection and its candidate's source."""
+    exclude: Any = {"id": True, "parent": True, "action": True, "candidate": {"source"}}
     return {
         "attempt": node.id,
-        "body": node.model_dump(
-            mode="json",
-            exclude={"id": True, "parent": True, "action": True, "candidate": {"source"}},
-        ),
+        "body": node.model_dump(mode="json", exclude=exclude),
         "role": node.role,
-        "status": node.evaluation.status,
-        "latency_ms": node.latency_ms,
-        "speedup_vs_eager": node.speedup_vs_eager,
-        "assured_speedup": node.assured_speedup,
-        "tokens": node.usage.tokens,
-        "dollars": node.usage.dollars,
+        **_measured(node.evaluation),
     }
 
 
 def promotion_values(evaluation: Evaluation) -> Json:
     """The row of a final check."""
-    found = evaluation.speedup_vs("eager") if isinstance(evaluation, Correct) else None
-    return {
-        "body": evaluation.model_dump(mode="json"),
-        "status": evaluation.status,
-        "latency_ms": evaluation.latency_ms if isinstance(evaluation, Correct) else None,
-        "speedup_vs_eager": found.ratio if found else None,
-        "assured_speedup": found.low if found else None,
-    }
+    return {"body": evaluation.model_dump(mode="json"), **_measured(evaluation)}
 
 
 def read_evaluation(body: Json) -> Evaluation:
@@ -159,8 +133,26 @@ def read_evaluation(body: Json) -> Evaluation:
     return evaluation_adapter.validate_python(body)
 
 
+def read_speedup(ratio: float | None, low: float | None, high: float | None) -> Speedup | None:
+    """The speedup against eager in a row."""
+    if ratio is None or low is None or high is None:
+        return None
+    return Speedup(reference="eager", ratio=ratio, low=low, high=high)
+
+
 def read_node(attempt: int, parent: int, action: str, body: Json, source: str | None) -> Node:
     """The node that `node_values` was made from; `source` is None where there is no candidate."""
     candidate = None if source is None else body["candidate"] | {"source": source}
     selection = {"id": attempt, "parent": parent, "action": action}
     return Node.model_validate(body | selection | {"candidate": candidate})
+
+
+def _measured(evaluation: Evaluation) -> Json:
+    speedup = vs_eager(evaluation)
+    return {
+        "status": evaluation.status,
+        "latency_ms": evaluation.latency_ms if isinstance(evaluation, Correct) else None,
+        "speedup": speedup and speedup.ratio,
+        "speedup_low": speedup and speedup.low,
+        "speedup_high": speedup and speedup.high,
+    }

@@ -1,4 +1,4 @@
-"""An open database: how it is reached, brought to this version's tables, read and written.
+"""An open database: how it is reached, created, read and written.
 
 Knows no run and no node. SQLite and PostgreSQL; others are refused, since inserting a text once
 and locks that die with the process are written for these two.
@@ -6,23 +6,25 @@ and locks that die with the process are written for these two.
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import (
     URL,
     Connection,
     Engine,
     QueuePool,
-    column,
     create_engine,
     event,
+    insert,
     inspect,
     make_url,
     select,
-    table,
 )
 from sqlalchemy.exc import ArgumentError
 
@@ -30,9 +32,8 @@ from stark.core.errors import StoreError
 from stark.store.boundary import boundary
 from stark.store.group import Group
 from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
-from stark.store.schema import REVISION, VERSION_TABLE
+from stark.store.schema import SCHEMA, Base, SchemaRow
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another process's transaction; ours take milliseconds."""
 
@@ -47,12 +48,15 @@ class Database:
         self._reader = _reader(self._engine)
         self._group: Group | None = None
         self.locks = _locks(parsed, self._engine)
-        # One at a time: two processes that open a new store would both create its tables.
-        with (
-            self.locks.hold("schema"),
-            self.writing(f"opening the store {self.name}") as connection,
-        ):
-            self._migrate(connection)
+        found = self._schema() if exists(url) else None
+        if found is None:
+            self._create()
+        elif found != SCHEMA:
+            self.close()
+            raise StoreError(
+                f"the store {self.name} was written by another version of STARK (schema {found}, this version "
+                f"reads {SCHEMA}); use that version, or choose another store"
+            )
 
     def close(self) -> None:
         """Close every connection."""
@@ -98,24 +102,30 @@ class Database:
         """A connection whose transactions begin as writing ones; see `_begin_sqlite`."""
         return self._engine.connect().execution_options(stark_writes=True)
 
-    def _migrate(self, connection: Connection) -> None:
-        found = _revision(connection)
-        if found == REVISION:
-            return
-        # Here and not above: most openings find the tables in place and need no alembic.
-        from alembic import command
-        from alembic.config import Config
-        from alembic.script import ScriptDirectory
+    def _schema(self) -> int | None:
+        """The schema that the database has; None if it has none of our tables."""
+        with self.reading(f"opening the store {self.name}") as connection:
+            if not inspect(connection).has_table(SchemaRow.__tablename__):
+                return None
+            return connection.scalar(select(SchemaRow.version))
 
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-        known = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
-        if found is not None and found not in known:
-            raise StoreError(
-                f"the store {self.name} was written by a newer version of STARK (schema {found}, "
-                f"this version knows {REVISION}); upgrade STARK or choose another store"
-            )
-        command.upgrade(config, REVISION)
+    def _create(self) -> None:
+        """Create the tables, unless another process just did."""
+        # One at a time: two processes that open a new store would both create its tables.
+        with self.locks.hold("schema"):
+            if self._schema() is not None:
+                return
+            with self.writing(f"creating the store {self.name}") as connection:
+                Base.metadata.create_all(connection)
+                connection.execute(insert(SchemaRow).values(version=SCHEMA))
+
+
+def exists(url: str) -> bool:
+    """Whether there is a store at this address; only a file can be missing."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() != "sqlite" or _in_memory(parsed):
+        return True
+    return Path(str(parsed.database)).exists()
 
 
 def without_password(url: str) -> str:
@@ -171,11 +181,19 @@ def _sqlite_engine(url: URL) -> Engine:
         # The database is its one connection, so all threads take turns on it.
         only = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
         engine = create_engine(url, connect_args={"check_same_thread": False}, **only)
+    elif _read_only(Path(str(url.database))):
+        # SQLite writes beside a file that it only reads, unless it is told that nothing changes there.
+        address = f"file:{quote(str(url.database))}?immutable=1"
+        return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _read_only(file: Path) -> bool:
+    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
@@ -210,10 +228,3 @@ def _locks(url: URL, engine: Engine) -> Locks:
 
 def _in_memory(url: URL) -> bool:
     return url.database in (None, "", ":memory:")
-
-
-def _revision(connection: Connection) -> str | None:
-    """The migration that the database is at; None when it has none of our tables."""
-    if not inspect(connection).has_table(VERSION_TABLE):
-        return None
-    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from stark.core.evaluation import Correct
-from stark.core.usage import RoleUsage, Usage
-from stark.store.codec import is_refusal
-from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
-from stark.store.spent import Scope, read_spent
+from stark.core.measurement import Speedup
+from stark.core.run import Ended
+from stark.core.standing import standing
+from stark.core.usage import Spent
+from stark.store.codec import read_ended, read_evaluation, read_speedup
+from stark.store.schema import AttemptRow, NodeRow, PromotionRow, RunRow
+from stark.store.spent import read_spent
 
 
 class Attempted(NamedTuple):
@@ -20,10 +23,8 @@ class Attempted(NamedTuple):
     parent: int
     action: str
     status: str
-    speedup_vs_eager: float | None
-    """None unless it is correct, as is `assured_speedup`."""
-
-    assured_speedup: float | None
+    speedup: Speedup | None
+    """Against eager; None unless it is correct."""
 
     @property
     def works(self) -> bool:
@@ -35,71 +36,56 @@ class Outcome(NamedTuple):
     """A run as it stands, up to some attempt."""
 
     version: str
-    """Of STARK when it was made."""
+    """Of STARK when the run was created."""
 
-    ended_reason: str | None
+    ended: Ended | None
     attempts: tuple[Attempted, ...]
     """In the order in which they finished."""
 
-    best: Correct | None
-    """What the final check measured of the fastest attempt that held in it; of a run without a final check what the
-    search measured of its fastest."""
+    checks: dict[int, Speedup | None]
+    """What the final check measured against eager, by attempt; None for those that failed it."""
 
     best_attempt: int | None
-    """The number of the attempt that `best` is of."""
+    """The attempt with the star (`core.standing`)."""
 
-    confirmed: bool
-    """Whether there was a final check."""
+    best: Correct | None
+    """Its evaluation: the final check's once there was one, else the search's."""
 
-    refuted: frozenset[int]
-    """Attempts that did not hold in the final check."""
-
-    usage: Usage
-    """Calls, tokens and price; the time of waiting is not counted here."""
-
-    told: Usage
-    """What models told of that: limits are held against it."""
-
-    roles: tuple[RoleUsage, ...]
-    """The same by role, with estimates of the tokens that no model told, and the time of waiting."""
+    roles: dict[str, Spent]
+    """What the calls of these attempts cost, those in flight included."""
 
     elapsed_s: float
     """Active time up to the last of the attempts."""
 
     @property
-    def refused(self) -> bool:
-        """Whether it ended because its problem cannot be used."""
-        return is_refusal(self.ended_reason)
+    def confirmed(self) -> bool:
+        """Whether there was a final check."""
+        return bool(self.checks)
+
+    @property
+    def spent(self) -> Spent:
+        """All roles together."""
+        return sum(self.roles.values(), Spent())
 
 
 def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     """The outcome of a run's attempts 1 to `attempts`."""
     counted = (NodeRow.run_id == run_id, NodeRow.attempt <= attempts)
     run = connection.execute(
-        select(RunRow.body, RunRow.ended_reason).where(RunRow.id == run_id)
+        select(RunRow.body, RunRow.ended_kind, RunRow.ended_detail).where(RunRow.id == run_id)
     ).one()
-    checks = (PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
-    checked = connection.execute(
-        select(PromotionRow.attempt, PromotionRow.assured_speedup).where(*checks)
-    ).all()
-    elapsed_s = connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted))
-    usage, told = _usage(connection, run_id, attempts)
-    best_attempt, best = (_held(connection, checks) if checked else _best(connection, counted)) or (
-        None,
-        None,
-    )
+    finished = _attempts(connection, counted)
+    checks = _checks(connection, run_id, attempts)
+    best_attempt = standing({one.id: one.speedup for one in finished}, checks).best
     return Outcome(
         version=run.body["version"],
-        ended_reason=run.ended_reason,
-        attempts=_attempts(connection, counted),
-        best=best,
+        ended=read_ended(run.ended_kind, run.ended_detail),
+        attempts=finished,
+        checks=checks,
         best_attempt=best_attempt,
-        confirmed=bool(checked),
-        refuted=frozenset(attempt for attempt, speedup in checked if speedup is None),
-        usage=usage,
-        told=told,
-        roles=read_spent(connection, Scope(run_id, attempts)).get(run_id, ()),
-        elapsed_s=elapsed_s or 0.0,
+        best=None if best_attempt is None else _best(connection, run_id, best_attempt, checks),
+        roles=read_spent(connection, run_id, attempts).get(run_id, {}),
+        elapsed_s=connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted)) or 0.0,
     )
 
 
@@ -112,8 +98,9 @@ def _attempts(
             AttemptRow.parent,
             AttemptRow.action,
             NodeRow.status,
-            NodeRow.speedup_vs_eager,
-            NodeRow.assured_speedup,
+            NodeRow.speedup,
+            NodeRow.speedup_low,
+            NodeRow.speedup_high,
         )
         .join(
             AttemptRow,
@@ -122,44 +109,28 @@ def _attempts(
         .where(*counted)
         .order_by(NodeRow.position)
     )
-    return tuple(Attempted(*row) for row in connection.execute(query))
-
-
-def _best(
-    connection: Connection, counted: tuple[ColumnElement[bool], ...]
-) -> tuple[int, Correct] | None:
-    """The fastest attempt of the search. Ties go to the older one, as in the tree."""
-    row = connection.execute(_fastest(NodeRow, counted)).one_or_none()
-    return row and (row.attempt, Correct.model_validate(row.body["evaluation"]))
-
-
-def _held(
-    connection: Connection, counted: tuple[ColumnElement[bool], ...]
-) -> tuple[int, Correct] | None:
-    """The fastest attempt of the final check."""
-    row = connection.execute(_fastest(PromotionRow, counted)).one_or_none()
-    return row and (row.attempt, Correct.model_validate(row.body))
-
-
-def _fastest(
-    table: type[NodeRow | PromotionRow], counted: tuple[ColumnElement[bool], ...]
-) -> Select[Any]:
-    return (
-        select(table.attempt, table.body)
-        .where(*counted, table.assured_speedup.is_not(None))
-        .order_by(table.assured_speedup.desc(), table.attempt)
-        .limit(1)
+    return tuple(
+        Attempted(attempt, parent, action, status, read_speedup(*speedup))
+        for attempt, parent, action, status, *speedup in connection.execute(query)
     )
 
 
-def _usage(connection: Connection, run_id: str, attempts: int) -> tuple[Usage, Usage]:
-    """Of all calls, those of attempts in flight included: with sums unknown where a part is, and as far as it was told."""
-    counted = (CallRow.run_id == run_id, CallRow.attempt <= attempts)
-    columns = (CallRow.input_tokens, CallRow.output_tokens, CallRow.dollars)
-    known = [func.count(column) for column in columns]
-    sums = [func.coalesce(func.sum(column), 0) for column in columns]
-    calls, *values = connection.execute(select(func.count(), *known, *sums).where(*counted)).one()
-    names = ("input_tokens", "output_tokens", "dollars")
-    told = dict(zip(names, values[3:], strict=True))
-    unknown = {name: None for name, count in zip(names, values[:3], strict=True) if count < calls}
-    return Usage(calls=calls, **told | unknown), Usage(calls=calls, **told)
+def _checks(connection: Connection, run_id: str, attempts: int) -> dict[int, Speedup | None]:
+    query = select(
+        PromotionRow.attempt,
+        PromotionRow.speedup,
+        PromotionRow.speedup_low,
+        PromotionRow.speedup_high,
+    ).where(PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
+    return {attempt: read_speedup(*found) for attempt, *found in connection.execute(query)}
+
+
+def _best(
+    connection: Connection, run_id: str, attempt: int, checks: dict[int, Speedup | None]
+) -> Correct:
+    table = PromotionRow if checks else NodeRow
+    query = select(table.body).where(table.run_id == run_id, table.attempt == attempt)
+    body = connection.scalars(query).one()
+    found = read_evaluation(body if checks else body["evaluation"])
+    assert isinstance(found, Correct)  # the standing has no others
+    return found

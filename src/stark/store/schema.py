@@ -1,9 +1,10 @@
 """The tables, as this version of STARK has them.
 
     artifacts   every source, prompt text and reply, once, by the SHA-256 of its bytes
-    runs        one row per run; budget, reference and ended_reason are the only things that change
+    runs        one row per run; budget, reference, elapsed_s and how it ended are the only things that change
       attempts    one row per attempt begun, written before anything is paid
-        calls       one row per answered question to a model
+        asked       one row per question sent to a model, written before it is sent; its outcome is written later
+        calls       one row per reply that arrived
           messages    its prompt, one row per message
         nodes       one row per attempt finished; `position` is the order of completion
         promotions  one row per node that went through the final check
@@ -16,8 +17,7 @@ that SQL can see them; they are written once with it and nothing is ever rebuilt
 Programs and models print anything, so any Python string can be stored: artifacts and bodies give
 back exactly what was put in, NUL and lone surrogates included, and a `Label` escapes those two.
 
-A change here needs a new file in `migrations/versions` and its name in `REVISION`; a test
-compares the two.
+A change here needs another `SCHEMA`: a store of another schema is refused.
 """
 
 from __future__ import annotations
@@ -39,11 +39,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISION = "0004"
-"""The newest migration: what `VERSION_TABLE` holds in a store of this version."""
-
-VERSION_TABLE = "stark_schema"
-"""Alembic's own default name would clash with another application in the same database."""
+SCHEMA = 1
+"""Of the tables below."""
 
 
 class Exact(TypeDecorator[str]):
@@ -108,6 +105,13 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar = {str: Label, float: Double, dict[str, Any]: Body}
 
 
+class SchemaRow(Base):
+    """The one row that says which `SCHEMA` the tables have."""
+
+    __tablename__ = "stark_schema"
+    version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+
+
 class ArtifactRow(Base):
     """A text, stored once however often it is used."""
 
@@ -125,7 +129,11 @@ class RunRow(Base):
     problem_source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
     budget: Mapped[dict[str, Any]]
     reference: Mapped[dict[str, Any] | None]
-    ended_reason: Mapped[str | None]
+    elapsed_s: Mapped[float]
+    """Active time of all sessions, as far as it was noted."""
+
+    ended_kind: Mapped[str | None]
+    ended_detail: Mapped[str | None]
     body: Mapped[dict[str, Any]]
     # for queries
     problem: Mapped[str]
@@ -143,6 +151,24 @@ class AttemptRow(Base):
     action: Mapped[str]
 
 
+class AskedRow(Base):
+    """A question that was sent, or is about to be."""
+
+    __tablename__ = "asked"
+    __table_args__ = (
+        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str]
+    attempt: Mapped[int]
+    role: Mapped[str]
+    model: Mapped[str]
+    reserved_tokens: Mapped[int]
+    reserved_dollars: Mapped[float]
+    outcome: Mapped[str | None]
+    """`answered`, `refused` (nothing was charged), or `lost`; None while it is in flight."""
+
+
 class CallRow(Base):
     """A question to a model and its reply."""
 
@@ -158,12 +184,12 @@ class CallRow(Base):
     # for queries
     role: Mapped[str]
     model: Mapped[str]
-    input_tokens: Mapped[int | None]
-    output_tokens: Mapped[int | None]
-    dollars: Mapped[float | None]
-    seconds: Mapped[float] = mapped_column(server_default="0")
-    asked_bytes: Mapped[int] = mapped_column(server_default="0")
-    answered_bytes: Mapped[int] = mapped_column(server_default="0")
+    input_tokens: Mapped[int]
+    output_tokens: Mapped[int]
+    estimated: Mapped[int]
+    dollars: Mapped[float]
+    unpriced: Mapped[int]
+    seconds: Mapped[float]
 
 
 class MessageRow(Base):
@@ -203,10 +229,11 @@ class NodeRow(Base):
     role: Mapped[str]
     status: Mapped[str]
     latency_ms: Mapped[float | None]
-    speedup_vs_eager: Mapped[float | None]
-    assured_speedup: Mapped[float | None]
-    tokens: Mapped[int | None]
-    dollars: Mapped[float | None]
+    speedup: Mapped[float | None]
+    """Against eager, as `speedup_low` and `speedup_high` are; None unless it is correct."""
+
+    speedup_low: Mapped[float | None]
+    speedup_high: Mapped[float | None]
 
 
 class PromotionRow(Base):
@@ -222,8 +249,9 @@ class PromotionRow(Base):
     # for queries
     status: Mapped[str]
     latency_ms: Mapped[float | None]
-    speedup_vs_eager: Mapped[float | None]
-    assured_speedup: Mapped[float | None]
+    speedup: Mapped[float | None]
+    speedup_low: Mapped[float | None]
+    speedup_high: Mapped[float | None]
 
 
 class BenchRow(Base):

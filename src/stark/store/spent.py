@@ -1,66 +1,83 @@
-"""What each role's calls took, added up by the database: no text is read."""
+"""What calls cost, added up by the database without reading a text."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, select
-from sqlalchemy.orm import InstrumentedAttribute
+from sqlalchemy import ColumnElement, Connection, func, literal, select, union_all
 
-from stark.core.usage import BYTES_PER_TOKEN, RoleUsage, Tokens
-from stark.store.schema import CallRow
+from stark.core.usage import Spent
+from stark.store.schema import AskedRow, CallRow
 
-
-class Scope(NamedTuple):
-    """Whose calls: of one run, or of its first attempts alone."""
-
-    run_id: str
-    attempts: int | None = None
+Roles = dict[str, Spent]
+"""By role, in the order of their first call."""
 
 
-def read_spent(connection: Connection, scope: Scope | None) -> dict[str, tuple[RoleUsage, ...]]:
-    """By run, then by role in the order of its first call; None means every run. Agrees with `core.usage.by_role`."""
-    counted = [] if scope is None else [CallRow.run_id == scope.run_id]
-    if scope is not None and scope.attempts is not None:
-        counted.append(CallRow.attempt <= scope.attempts)
+def read_spent(
+    connection: Connection, run_id: str | None = None, attempts: int | None = None
+) -> dict[str, Roles]:
+    """What calls cost by run and role: of every run, of one, or of the first `attempts` attempts of one.
+
+    Calls whose reply was lost with their process count as what was reserved for them.
+    """
+    answered = _of(CallRow, run_id, attempts)
+    lost = [*_of(AskedRow, run_id, attempts), AskedRow.outcome == "lost"]
+    both = union_all(_calls().where(*answered), _lost().where(*lost)).subquery()
+    names = list(Spent.model_fields)
     query = (
-        select(
-            CallRow.run_id,
-            CallRow.role,
-            func.count(),
-            *_tokens(CallRow.input_tokens, CallRow.asked_bytes),
-            *_tokens(CallRow.output_tokens, CallRow.answered_bytes),
-            func.count(CallRow.dollars),
-            func.coalesce(func.sum(CallRow.dollars), 0.0),
-            func.sum(CallRow.seconds),
-        )
-        .where(*counted)
-        .group_by(CallRow.run_id, CallRow.role)
-        .order_by(CallRow.run_id, func.min(CallRow.attempt), func.min(CallRow.turn), CallRow.role)
+        select(both.c.run_id, both.c.role, *(func.sum(both.c[name]) for name in names))
+        .group_by(both.c.run_id, both.c.role)
+        .order_by(both.c.run_id, func.min(both.c.attempt), func.min(both.c.turn), both.c.role)
     )
-    found: defaultdict[str, list[RoleUsage]] = defaultdict(list)
-    for run_id, role, calls, *numbers in connection.execute(query):
-        in_told, in_estimated, out_told, out_estimated, priced, dollars, seconds = numbers
-        found[run_id].append(
-            RoleUsage(
-                role=role,
-                calls=calls,
-                input=Tokens(told=in_told, estimated=in_estimated),
-                output=Tokens(told=out_told, estimated=out_estimated),
-                dollars=dollars if priced == calls else None,
-                seconds=seconds,
-            )
-        )
-    return {run_id: tuple(roles) for run_id, roles in found.items()}
+    found: defaultdict[str, Roles] = defaultdict(dict)
+    for run, role, *numbers in connection.execute(query):
+        found[run][role] = Spent(**dict(zip(names, numbers, strict=True)))
+    return dict(found)
 
 
-def _tokens(
-    told: InstrumentedAttribute[int | None], size: InstrumentedAttribute[int]
-) -> tuple[ColumnElement[int], ...]:
-    """What models told, and the estimate for the calls whose model told nothing, each rounded up as one alone is."""
-    estimate = (size + (BYTES_PER_TOKEN - 1)) // BYTES_PER_TOKEN
-    return (
-        func.coalesce(func.sum(told), 0),
-        func.coalesce(func.sum(case((told.is_(None), estimate), else_=0)), 0),
+def _of(
+    table: type[CallRow | AskedRow], run_id: str | None, attempts: int | None
+) -> list[ColumnElement[bool]]:
+    chosen: list[ColumnElement[bool]] = []
+    if run_id is not None:
+        chosen.append(table.run_id == run_id)
+    if attempts is not None:
+        chosen.append(table.attempt <= attempts)
+    return chosen
+
+
+def _calls() -> Any:
+    """A line per reply, its columns in the order of `Spent`."""
+    return select(
+        CallRow.run_id,
+        CallRow.role,
+        CallRow.attempt,
+        CallRow.turn,
+        literal(1).label("calls"),
+        CallRow.input_tokens.label("input_tokens"),
+        CallRow.output_tokens.label("output_tokens"),
+        CallRow.estimated.label("estimated_calls"),
+        CallRow.dollars.label("dollars"),
+        CallRow.unpriced.label("unpriced_calls"),
+        literal(0).label("lost_calls"),
+        CallRow.seconds.label("seconds"),
+    )
+
+
+def _lost() -> Any:
+    """A line per lost call; agrees with `core.call.Lost.spent`."""
+    return select(
+        AskedRow.run_id,
+        AskedRow.role,
+        AskedRow.attempt,
+        literal(0),
+        literal(1),
+        AskedRow.reserved_tokens,
+        literal(0),
+        literal(1),
+        AskedRow.reserved_dollars,
+        literal(0),
+        literal(1),
+        literal(0.0),
     )

@@ -1,8 +1,9 @@
 """The store of runs: what was begun, asked, answered, evaluated and spent.
 
-Every method that stores something is one transaction: when it has returned, `kill -9` does not
-undo it (with `grouped` writes, when `settled` has), and when it is interrupted, nothing of it is there. Nothing stored is changed or removed
-but a run's budget, reference and end, and a bench's budget. Knows no search: a tree is rebuilt from `nodes` in order.
+Every method that stores something is one transaction: once it has returned, `kill -9` does not undo it (with
+`grouped` writes, once `settled` has returned), and if it is interrupted, nothing of it is stored. Stored rows are never
+removed; only a run's budget, reference, active time and end change, the outcome of a question, and a bench's budget.
+Knows no search: a tree is rebuilt from `nodes` in order.
 """
 
 from __future__ import annotations
@@ -14,22 +15,23 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from stark.core.bench import Bench
-from stark.core.call import Call
+from stark.core.call import Call, Lost
 from stark.core.errors import StoreError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
-from stark.core.run import Run
-from stark.core.usage import Budget, RoleUsage
+from stark.core.run import Ended, Run
+from stark.core.usage import Budget, Cost
 from stark.store import codec
 from stark.store.artifacts import keep
-from stark.store.database import Database
+from stark.store.database import Database, exists
 from stark.store.outcome import Outcome, read_outcome
 from stark.store.schema import (
     ArtifactRow,
+    AskedRow,
     AttemptRow,
     BenchRow,
     CallRow,
@@ -38,8 +40,8 @@ from stark.store.schema import (
     PromotionRow,
     RunRow,
 )
-from stark.store.spent import read_spent
-from stark.store.summary import RunSummary, read_summary, summaries_query
+from stark.store.spent import Roles, read_spent
+from stark.store.summary import RunSummary, read_summaries
 
 
 class Store:
@@ -49,12 +51,13 @@ class Store:
         self._database = database
 
     @classmethod
-    def open(cls, url: str) -> Store:
-        """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`, made if it is not there.
+    def open(cls, url: str, create: bool = True) -> Store:
+        """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`.
 
-        Raises StoreError when it cannot be opened or is newer than this version of STARK.
+        One that does not exist is created; without `create`, an empty store in memory takes its place, so that reading
+        leaves nothing behind. Raises StoreError for one that cannot be opened or that another version wrote.
         """
-        return cls(Database(url))
+        return cls(Database(url if create or exists(url) else "sqlite://"))
 
     def close(self) -> None:
         """Close every connection."""
@@ -113,7 +116,7 @@ class Store:
     def summaries(self) -> list[RunSummary]:
         """Every run in short, the newest first."""
         with self._database.reading("reading the runs") as connection:
-            return [read_summary(row) for row in connection.execute(summaries_query())]
+            return read_summaries(connection)
 
     def set_reference(self, run_id: str, reference: Reference) -> None:
         """Store what the judge found out about the run's problem, in place of what was there."""
@@ -126,31 +129,36 @@ class Store:
             stored = connection.scalar(query)
         return None if stored is None else codec.read_reference(stored)
 
-    def set_budget(self, run_id: str, budget: Budget) -> None:
-        """Give the run another budget."""
-        self._change_run(run_id, budget=budget.model_dump(mode="json"))
+    def reconfigure(self, run: Run) -> None:
+        """Store the run's changed configuration."""
+        values = codec.run_values(run)
+        self._change_run(run.id, budget=values["budget"], body=values["body"])
 
-    def end_run(self, run_id: str, reason: str) -> None:
+    def end_run(self, run_id: str, ended: Ended) -> None:
         """Note that the run has ended, and why."""
-        self._change_run(run_id, ended_reason=reason)
-
-    def refuse_run(self, run_id: str, why: str) -> None:
-        """Note that the run has ended because its problem cannot be used; whoever works on it again tries anew."""
-        self.end_run(run_id, codec.refusal(why))
+        self._change_run(run_id, ended_kind=ended.kind, ended_detail=ended.detail)
 
     def reopen_run(self, run_id: str) -> None:
-        """Note that the run goes on."""
-        self._change_run(run_id, ended_reason=None)
+        """Note that the run goes on, and that calls that were in flight when its process was killed are lost."""
+        lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
+        self._change_run(run_id, ended_kind=None, ended_detail=None)
+        with self._database.writing(f"reopening run {run_id}") as connection:
+            connection.execute(lost.values(outcome="lost"))
 
-    def ended_reason(self, run_id: str) -> str | None:
+    def ended(self, run_id: str) -> Ended | None:
         """Why the run ended; None while it goes on or waits to be resumed."""
-        query = select(RunRow.ended_reason).where(RunRow.id == run_id)
+        query = select(RunRow.ended_kind, RunRow.ended_detail).where(RunRow.id == run_id)
         with self._database.reading(f"reading run {run_id}") as connection:
-            return connection.scalar(query)
+            found = connection.execute(query).one_or_none()
+        return codec.read_ended(*found) if found else None
+
+    def note_elapsed(self, run_id: str, elapsed_s: float) -> None:
+        """Store the active time of the run so far, in all."""
+        self._change_run(run_id, elapsed_s=elapsed_s)
 
     def elapsed_s(self, run_id: str) -> float:
-        """The active time of the run when its last node was stored."""
-        query = select(func.max(NodeRow.elapsed_s)).where(NodeRow.run_id == run_id)
+        """The active time of the run as it was last noted."""
+        query = select(RunRow.elapsed_s).where(RunRow.id == run_id)
         with self._database.reading(f"reading run {run_id}") as connection:
             return connection.scalar(query) or 0.0
 
@@ -228,8 +236,28 @@ class Store:
 
     # Calls
 
-    def add_call(self, run_id: str, call: Call) -> None:
-        """Store an answered call of an attempt begun. Raises StoreError when that turn is stored."""
+    def begin_call(self, run_id: str, attempt: int, role: str, model: str, reserved: Cost) -> int:
+        """Store that a question is about to be sent, and what is reserved for it; returns its number."""
+        values = {
+            "run_id": run_id,
+            "attempt": attempt,
+            "role": role,
+            "model": model,
+            "reserved_tokens": reserved.tokens,
+            "reserved_dollars": reserved.dollars,
+        }
+        with self._database.writing(f"storing a question of run {run_id}") as connection:
+            return connection.execute(
+                insert(AskedRow).values(**values).returning(AskedRow.number)
+            ).scalar_one()
+
+    def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
+        """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
+        with self._database.writing("storing the outcome of a question") as connection:
+            _settle(connection, asked, outcome)
+
+    def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
+        """Store the reply to a question, and the run's active time so far. Raises StoreError when that turn is stored."""
         doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
         key = {"run_id": run_id, "attempt": call.attempt, "turn": call.turn}
         with self._database.writing(doing) as connection:
@@ -244,6 +272,33 @@ class Store:
             ]
             if messages:
                 connection.execute(insert(MessageRow), messages)
+            _settle(connection, asked, "answered")
+            connection.execute(
+                update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s)
+            )
+
+    def costs(self, run_id: str) -> list[tuple[str, Cost]]:
+        """The role and the cost of each call of a run, without their texts."""
+        tokens = CallRow.input_tokens + CallRow.output_tokens
+        query = select(CallRow.role, tokens, CallRow.dollars).where(CallRow.run_id == run_id)
+        with self._database.reading(f"reading the calls of run {run_id}") as connection:
+            return [
+                (role, Cost(tokens=tokens, dollars=dollars))
+                for role, tokens, dollars in connection.execute(query)
+            ]
+
+    def lost_calls(self, run_id: str) -> list[Lost]:
+        """The calls whose reply never arrived because the process was killed."""
+        query = select(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome == "lost")
+        with self._database.reading(f"reading the calls of run {run_id}") as connection:
+            return [
+                Lost(
+                    role=row.role,
+                    model=row.model,
+                    reserved=Cost(tokens=row.reserved_tokens, dollars=row.reserved_dollars),
+                )
+                for row in connection.execute(query.order_by(AskedRow.number))
+            ]
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
         """The calls of a run, or of one attempt, by attempt and turn."""
@@ -271,10 +326,10 @@ class Store:
                 for number, turn, body, reply in connection.execute(replies)
             ]
 
-    def spent(self) -> dict[str, tuple[RoleUsage, ...]]:
-        """What the calls of every run took, by run and role; a run without calls is not there."""
-        with self._database.reading("reading what the runs took") as connection:
-            return read_spent(connection, None)
+    def spent(self, run_id: str | None = None) -> dict[str, Roles]:
+        """What the calls of every run cost, or of one, by run and role; a run without calls is not there."""
+        with self._database.reading("reading what the runs cost") as connection:
+            return read_spent(connection, run_id)
 
     # Nodes
 
@@ -298,6 +353,9 @@ class Store:
             values = codec.node_values(node)
             connection.execute(
                 insert(NodeRow).values(run_id=run_id, source=source, elapsed_s=elapsed_s, **values)
+            )
+            connection.execute(
+                update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s)
             )
 
     def nodes(self, run_id: str) -> list[Node]:
@@ -342,6 +400,10 @@ class Store:
             changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
+
+
+def _settle(connection: Connection, asked: int, outcome: str) -> None:
+    connection.execute(update(AskedRow).where(AskedRow.number == asked).values(outcome=outcome))
 
 
 def _selections(connection: Connection, run_id: str) -> dict[int, Selection]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Row, Select, Subquery, and_, case, exists, func, select
+from sqlalchemy import Connection, select
 
 from stark.core.base import Frozen
-from stark.store.codec import is_refusal, read_budget
+from stark.core.measurement import Speedup
+from stark.core.run import Ended
+from stark.core.standing import standing
+from stark.store.codec import read_budget, read_ended, read_speedup
 from stark.store.schema import NodeRow, PromotionRow, RunRow
 
 
 class RunSummary(Frozen):
-    """One line of `stark runs`."""
+    """One run of a list."""
 
     id: str
     created: datetime
@@ -27,81 +30,68 @@ class RunSummary(Frozen):
     correct: int
     """How many of the finished attempts are correct."""
 
+    best_attempt: int | None
+    """The attempt with the star (`core.standing`)."""
+
     latency_ms: float | None
-    """Of the fastest correct candidate, by the lower end of its speedup's interval. Where there was a final check it is
-    that check's, and None if nothing held in it."""
+    """Of that attempt, as its final check measured it once there was one."""
 
-    speedup_vs_eager: float | None
-    """Of that same candidate."""
+    speedup: Speedup | None
+    """Of that attempt against eager."""
 
-    ended_reason: str | None
+    ended: Ended | None
     """None while the run goes on or waits to be resumed."""
 
-    @property
-    def refused(self) -> bool:
-        """Whether it ended because its problem cannot be used."""
-        return is_refusal(self.ended_reason)
+
+Measured = dict[int, tuple[float | None, Speedup | None]]
+"""Latency in milliseconds and speedup, by attempt."""
 
 
-def summaries_query() -> Select[Any]:
-    """One row per run, the newest first, as `read_summary` takes it."""
-    counted = (
-        select(
-            NodeRow.run_id,
-            func.count().label("attempts"),
-            func.sum(case((NodeRow.status == "correct", 1), else_=0)).label("correct"),
+def read_summaries(connection: Connection) -> list[RunSummary]:
+    """Every run, the newest first."""
+    attempts, checks = _measured(connection, NodeRow), _measured(connection, PromotionRow)
+    columns = (RunRow.id, RunRow.body, RunRow.budget, RunRow.ended_kind, RunRow.ended_detail)
+    found = []
+    for id, body, budget, kind, detail in connection.execute(
+        select(*columns).order_by(RunRow.number.desc())
+    ):
+        of_run, of_checks = attempts.get(id, {}), checks.get(id, {})
+        best = standing(
+            {attempt: speedup for attempt, (_, speedup) in of_run.items()},
+            {attempt: speedup for attempt, (_, speedup) in of_checks.items()},
+        ).best
+        latency_ms, speedup = (of_checks or of_run).get(best or 0, (None, None))
+        config = body["config"]
+        found.append(
+            RunSummary(
+                id=id,
+                created=body["created"],
+                problem=body["problem"]["name"],
+                strategy=config["strategy"]["name"],
+                language=config["language"],
+                attempts=len(of_run),
+                budget_attempts=read_budget(budget).attempts,
+                correct=Counter(speedup is not None for _, speedup in of_run.values())[True],
+                best_attempt=best,
+                latency_ms=latency_ms,
+                speedup=speedup,
+                ended=read_ended(kind, detail),
+            )
         )
-        .group_by(NodeRow.run_id)
-        .subquery()
-    )
-    ranked, checked = _ranked(NodeRow), _ranked(PromotionRow)
-    # Once there was a final check only what held counts, and nothing may have.
-    was_checked = exists().where(PromotionRow.run_id == RunRow.id)
-    return (
-        select(
-            RunRow.id,
-            RunRow.body,
-            RunRow.budget,
-            RunRow.ended_reason,
-            func.coalesce(counted.c.attempts, 0).label("attempts"),
-            func.coalesce(counted.c.correct, 0).label("correct"),
-            case((was_checked, checked.c.latency_ms), else_=ranked.c.latency_ms).label(
-                "latency_ms"
-            ),
-            case((was_checked, checked.c.speedup_vs_eager), else_=ranked.c.speedup_vs_eager).label(
-                "speedup_vs_eager"
-            ),
-        )
-        .outerjoin(counted, counted.c.run_id == RunRow.id)
-        .outerjoin(ranked, and_(ranked.c.run_id == RunRow.id, ranked.c.rank == 1))
-        .outerjoin(checked, and_(checked.c.run_id == RunRow.id, checked.c.rank == 1))
-        .order_by(RunRow.number.desc())
-    )
+    return found
 
 
-def _ranked(table: type[NodeRow | PromotionRow]) -> Subquery:
-    """The correct ones of each run, the fastest with rank 1."""
-    fastest_first = (table.assured_speedup.desc(), table.attempt)
-    rank = func.row_number().over(partition_by=table.run_id, order_by=fastest_first)
-    return (
-        select(table.run_id, table.latency_ms, table.speedup_vs_eager, rank.label("rank"))
-        .where(table.latency_ms.is_not(None))
-        .subquery()
+def _measured(connection: Connection, table: type[NodeRow | PromotionRow]) -> dict[str, Measured]:
+    """What was measured of every attempt, by run."""
+    runs: defaultdict[str, Measured] = defaultdict(dict)
+    query = select(
+        table.run_id,
+        table.attempt,
+        table.latency_ms,
+        table.speedup,
+        table.speedup_low,
+        table.speedup_high,
     )
-
-
-def read_summary(row: Row[Any]) -> RunSummary:
-    """The summary in a row of `summaries_query`."""
-    return RunSummary(
-        id=row.id,
-        created=row.body["created"],
-        problem=row.body["problem"]["name"],
-        strategy=row.body["config"]["strategy"]["name"],
-        language=row.body["config"]["language"],
-        attempts=row.attempts,
-        budget_attempts=read_budget(row.budget).attempts,
-        correct=row.correct,
-        latency_ms=row.latency_ms,
-        speedup_vs_eager=row.speedup_vs_eager,
-        ended_reason=row.ended_reason,
-    )
+    for run_id, attempt, latency_ms, *speedup in connection.execute(query):
+        runs[run_id][attempt] = (latency_ms, read_speedup(*speedup))
+    return dict(runs)

@@ -27,7 +27,6 @@ from stark.core.measurement import Measurement
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.core.plan import Plan
 from stark.core.profile import Launch, Profile, Step
-from stark.core.usage import Usage
 from stark.search.policies.base import expand
 from stark.search.tree import Tree
 
@@ -209,5 +208,4 @@ def _attempt(id: int, parent: int, action: Action, evaluation: Evaluation) -> No
         plan=Plan(action="rewrite", strategy=f"Strategy {id}: fuse the elementwise tail."),
         candidate=Candidate(language="triton", source=f"# attempt {id}\nclass ModelNew: ...\n"),
         evaluation=evaluation,
-        usage=Usage(calls=2, input_tokens=6000, output_tokens=1500, dollars=0.04, seconds=20.0),
     )

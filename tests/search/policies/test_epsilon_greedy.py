@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from stark.core.errors import UsageError
-from stark.core.node import ROOT, Node, Selection
+from stark.core.evaluation import Correct
+from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.tree import Tree
 from stark.testing.nodes import failing, unusable, working
@@ -112,6 +113,26 @@ def test_children_in_flight_and_unusable_ones_throttle_the_root_too() -> None:
 
     assert ROOT == only_choice(EXPLOIT, tree_of(*nodes, pending=[(4, ROOT)]))
     assert 1 == only_choice(EXPLOIT, tree_of(*nodes, pending=[(4, ROOT), (5, ROOT)]))
+
+
+def test_the_compilers_start_takes_no_root_slot() -> None:
+    start = working(1, latency_ms=2.0).model_copy(update={"role": COMPILER})
+    four = [working(id, latency_ms=1.0 + id) for id in range(2, 6)]
+
+    assert ROOT == only_choice(EXPLOIT, tree_of(start, *four))
+    assert 1 == only_choice(EXPLOIT, tree_of(start, *four, working(6, latency_ms=9.0)))
+
+
+def test_exploits_by_measured_speedup_even_if_its_interval_is_wider() -> None:
+    """On a noisy machine the fastest attempt often has the lower lower end; it is expanded all the same."""
+    exact, fastest = working(1, latency_ms=0.5), working(2, latency_ms=0.45)
+    assert isinstance(fastest.evaluation, Correct)
+    unsure = fastest.evaluation.candidate.model_copy(update={"resolution_ms": 0.1})
+    evaluation = fastest.evaluation.model_copy(update={"candidate": unsure})
+
+    assert 2 == only_choice(
+        EXPLOIT, tree_of(exact, fastest.model_copy(update={"evaluation": evaluation}))
+    )
 
 
 def test_a_node_is_dead_once_three_children_have_all_failed() -> None:

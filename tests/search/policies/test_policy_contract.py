@@ -24,7 +24,7 @@ def test_the_registry_names_policies_as_they_name_themselves() -> None:
 
 
 class Broken:
-    """A policy with the fault that it is told to have."""
+    """A policy with the given fault."""
 
     name = "broken"
 

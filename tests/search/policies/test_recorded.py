@@ -47,7 +47,7 @@ def test_keeps_the_recorded_action_where_the_parent_fares_otherwise() -> None:
 
 
 def test_an_attempt_beyond_the_recording_is_refused() -> None:
-    with pytest.raises(RecordingError, match="holds no attempt 2"):
+    with pytest.raises(RecordingError, match="has no attempt 2"):
         Recorded({1: IMPROVE_ROOT}).select(Tree.replay(1.0, [working(1)]), random.Random(0))
 
 

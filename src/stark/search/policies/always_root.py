@@ -1,4 +1,4 @@
-"""Independent tries: every attempt starts from the reference. The policy of the sampling baseline."""
+"""Independent attempts: each starts from the reference. The policy of `sampling` and `team-only`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class AlwaysRoot:
-    """Any number of attempts at once: none depends on another."""
+    """Never waits, since no attempt depends on another."""
 
     name: ClassVar[str] = "always-root"
 

@@ -1,20 +1,18 @@
-"""Best-first search with a quota: a few drafts, one repair for what fails, then the fastest in turn.
+"""Our search: best-first with a quota. A few drafts, one repair per failure, then the fastest nodes in turn.
 
-Four rules, the first that applies:
+The first rule that applies decides:
 
-- a failure is **repaired** at once, the newest first, until `repairs` attempts in a row have failed;
-- until `drafts` attempts have set out from the root, another **draft** does;
-- with probability `fresh`, another draft all the same: a **fresh start**;
-- the fastest attempt that has not had its quota of `width` attempts is **improved**.
+1. **Repair** the newest failing leaf, until `repairs` repairs in a row have failed.
+2. **Draft**: start from the root until `drafts` attempts have. The compiler's start does not count.
+3. **Fresh start**: with probability `fresh`, start from the root anyway.
+4. **Improve** the fastest node that has fewer than `width` children and none in flight.
 
-Where all of them have had their quota or have one in flight, another draft sets out, so this
-policy never waits. The drafts keep a mediocre first design from taking the whole budget, the quota
-keeps a leader from doing so that is exhausted or was only lucky in its measurement, and it carries the
-search past a first step that made things slower.
+If no node is left for rule 4, another draft starts, so this policy never waits. The drafts keep a mediocre
+first design from using the whole budget. The quota does the same for a leader that is exhausted or was
+lucky in its measurement, and lets the search continue past a first step that made things slower.
 
-Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts; drafts before
-anything else and bounded repairs are AIDE's (arXiv 2502.13138). The numbers were chosen in the
-policy lab (docs/search.md), which also says what each rule is worth.
+Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts; drafts first and
+bounded repairs are AIDE's (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/search.md).
 """
 
 from __future__ import annotations
@@ -25,40 +23,40 @@ from typing import ClassVar
 
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Selection
-from stark.search.policies.base import expand
+from stark.search.policies.base import drafts_from_root, expand
 from stark.search.repairs import newest_repairable
 from stark.search.tree import Tree
 
 
 @dataclass(frozen=True)
 class BestFirst:
-    """Greedy, but nobody is served twice before the others."""
+    """Expands the fastest node, at most `width` times."""
 
     name: ClassVar[str] = "best-first"
 
     drafts: int = 3
-    """More find better designs in 30 attempts, but leave too little of 10 for improving them."""
+    """More find better designs in 30 attempts, but leave too few of 10 to improve them."""
 
     repairs: int = 1
-    """A second repair pays only where nearly every failure can be mended."""
+    """A second repair pays off only if nearly every failure can be repaired."""
 
     fresh: float = 0.1
     width: int = 3
-    """Also the paper's count of failed attempts after which a node is given up."""
+    """Same as the paper's number of failed children after which a node is dead."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.fresh <= 1:
-            raise UsageError(f"fresh is a probability, so give 0 to 1, not {self.fresh}.")
+            raise UsageError(f"fresh is a probability from 0 to 1, not {self.fresh}")
         if self.drafts < 1 or self.width < 1 or self.repairs < 0:
-            raise UsageError("Give drafts and width of at least 1, and repairs of at least 0.")
+            raise UsageError("drafts and width must be at least 1, and repairs at least 0")
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """A repair, a draft, a fresh start or the best attempt with something left of its quota."""
+        """A repair, a draft, a fresh start or an improvement."""
         starts_afresh = rng.random() < self.fresh
-        broken = newest_repairable(tree, self.repairs)
-        if broken is not None:
-            return expand(tree, broken)
-        if len(tree.children(ROOT)) + tree.pending_children(ROOT) < self.drafts or starts_afresh:
+        failing = newest_repairable(tree, self.repairs)
+        if failing is not None:
+            return expand(tree, failing)
+        if drafts_from_root(tree) < self.drafts or starts_afresh:
             return expand(tree, ROOT)
         fastest = (id for id in tree.fastest_first() if id != ROOT and self._has_quota(tree, id))
         return expand(tree, next(fastest, ROOT))

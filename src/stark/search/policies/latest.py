@@ -1,4 +1,4 @@
-"""A chain: every attempt starts from the one before. The policy of the reflexion baseline."""
+"""A chain: each attempt starts from the one before. The policy of `reflexion`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Latest:
-    """One attempt at a time, whatever the parallelism: the next link needs the last one's outcome."""
+    """One attempt at a time, whatever the parallelism, since each needs the previous outcome."""
 
     name: ClassVar[str] = "latest"
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """The last finished attempt that left a source, or the root; None while one is in flight."""
+        """The last finished attempt with source code, or the root; None while an attempt is in flight."""
         if tree.pending:
             return None
         sources = (node.id for node in reversed(tree.nodes) if node.candidate is not None)

@@ -1,7 +1,7 @@
-"""Repeats the selections of an earlier run, so that its recording can be replayed.
+"""Replays the selections of a recorded run.
 
-It follows the recorded action even where the parent now fares otherwise than it did (another
-device, another verdict): the recorded replies answer that action and no other.
+The recorded action is kept even if the parent ends differently now (another device, another verdict),
+because the recorded replies answer that action.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Recorded:
-    """Answers attempt by attempt; built from a recording, so it has no line in the registry."""
+    """Built from a recording, so it is not in the registry."""
 
     name: ClassVar[str] = "recorded"
 
@@ -26,21 +26,21 @@ class Recorded:
     """By attempt number."""
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """What was recorded for the next attempt, or None while its parent is in flight.
+        """The recorded selection of the next attempt, or None while its parent is in flight.
 
-        Raises RecordingError where the recording cannot be followed.
+        Raises RecordingError if the recording does not fit the run.
         """
         attempt = tree.next_attempt
         selection = self.selections.get(attempt)
         if selection is None:
             raise RecordingError(
-                f"The recording holds no attempt {attempt}: allow no more attempts than it has."
+                f"the recording has no attempt {attempt}; lower the budget to the attempts that it has"
             )
         if selection.parent in tree.pending:
             return None
         if selection.parent not in tree or not tree.has_source(selection.parent):
             raise RecordingError(
-                f"Recorded attempt {attempt} starts from attempt {selection.parent}, which has no "
-                "source in this run: start the replay from an empty run."
+                f"recorded attempt {attempt} starts from attempt {selection.parent}, which has no "
+                "source in this run; start the replay from an empty run"
             )
         return selection

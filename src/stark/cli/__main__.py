@@ -1,7 +1,0 @@
-"""`python -m stark.cli`: the command where the script `stark` is not on the path."""
-
-import sys
-
-from stark.cli.app import main
-
-sys.exit(main())

@@ -1,0 +1,152 @@
+"""`stark optimize`, `stark resume` and `stark demo`: work on a run, show it, and write its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from rich.text import Text
+
+from stark.api import aoptimize, aresume
+from stark.cli import consoles
+from stark.cli.interrupt import run_interruptibly
+from stark.cli.live import open_progress
+from stark.cli.places import check_file, kernel_path, refuse_fleeting
+from stark.cli.settings import Settings
+from stark.configuration import device_kind
+from stark.core.errors import ModelRefused, StarkError, UsageError
+from stark.core.run import Run
+from stark.events import Event, OnEvent, Prepared
+from stark.explain.evaluation import verdict
+from stark.explain.numbers import counted
+from stark.explain.run import replay_line
+from stark.problems import load
+from stark.report.document import run_document
+from stark.report.run import run_text
+from stark.results import Result
+from stark.store import Store
+
+
+def optimize(
+    problem: str | None,
+    settings: Settings,
+    replay: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Begin a run and work on it; returns the exit code."""
+    if problem is None and replay is None:
+        raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
+    refuse_fleeting(settings.store)
+    loaded = None if problem is None else load(problem, settings.kernelbench)
+
+    def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
+        return aoptimize(
+            loaded, store=settings.store, replay=replay, on_event=on_event, **settings.options
+        )
+
+    return _work(work, settings.store, output, as_json)
+
+
+def resume(
+    run_id: str,
+    changes: dict[str, Any],
+    settings: Settings,
+    replay: Path | None,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Go on with a run, with the options that the command line changes; returns the exit code."""
+
+    def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
+        return aresume(run_id, store=settings.store, replay=replay, on_event=on_event, **changes)
+
+    return _work(work, settings.store, output, as_json)
+
+
+def demo(settings: Settings, as_json: bool) -> int:
+    """Replay a recorded run: its replies are a real model's, builds, checks and timings are made here and now."""
+    executor = settings.options.get("executor", "local")
+    language = "cpp" if device_kind(executor) == "cpu" else "triton"
+    with as_file(files("stark").joinpath("demo", f"{language}.json.gz")) as recording:
+        return optimize(None, settings, recording, None, as_json)
+
+
+def _work(
+    work: Callable[[OnEvent], Coroutine[Any, Any, Result]],
+    store: str,
+    output: Path | None,
+    as_json: bool,
+) -> int:
+    """Work until a limit is reached, then say what came of it; returns the exit code."""
+    if output is not None:
+        check_file(output)
+    console = consoles.progress(as_json)
+    prepared: list[Run] = []
+
+    async def watched() -> Result:
+        async with open_progress(console) as progress:
+
+            def on_event(event: Event) -> None:
+                if isinstance(event, Prepared):
+                    prepared.append(event.run)
+                progress.handle(event)
+
+            return await work(on_event)
+
+    try:
+        result = run_interruptibly(watched())
+    except StarkError as stop:
+        if prepared and not isinstance(stop, UsageError):  # resuming would not help
+            stop.add_note(_how_to_resume(store, prepared[0], stop))
+        raise
+    path = _write_kernel(result, store, output)
+    if as_json:
+        written = None if path is None else str(path)
+        consoles.print_json(run_document(result.view) | {"kernel": written})
+    else:
+        _show(result, path)
+    return 0 if path is not None else 1
+
+
+def _write_kernel(result: Result, store: str, output: Path | None) -> Path | None:
+    kernel = result.kernel
+    if kernel is None or not kernel.confirmed:
+        return None
+    return kernel.save(output or kernel_path(store, result.run_id))
+
+
+def _show(result: Result, path: Path | None) -> None:
+    console, view = consoles.results(), result.view
+    console.print(run_text(view, console.width))
+    console.print()
+    if path is None or view.winner is None:
+        found = "None of the fastest kernels passed the final check."
+        lacking = "No correct kernel was found."
+        console.print(Text(found if view.promotions else lacking, "bold red"))
+        console.print(
+            f"`stark show {view.run.id}` says why each attempt failed; "
+            f"`stark resume {view.run.id} --attempts N` goes on with a larger budget."
+        )
+    else:
+        assert result.kernel is not None
+        console.print(Text(verdict(result.kernel.evaluation), "bold"))
+        console.print(Text(f"kernel: {path}"), soft_wrap=True)
+    if view.run.is_replay:
+        console.print(Text(f"In this run {replay_line(view.run)}."))
+
+
+def _how_to_resume(store_url: str, run: Run, stop: StarkError) -> str:
+    with Store.open(store_url, create=False) as store:
+        if not store.holds(run.id):
+            return "nothing was begun, so nothing is stored; give the same command again"
+        nodes = store.nodes(run.id)
+    correct = sum(node.works for node in nodes)
+    replay = " --replay FILE" if run.is_replay else ""
+    repaired = (
+        ", once that is repaired or with another --model" if isinstance(stop, ModelRefused) else ""
+    )
+    stored = f"{counted(len(nodes), 'attempt')} {'is' if len(nodes) == 1 else 'are'} stored"
+    return f"{stored} ({correct} correct); `stark resume {run.id}{replay}` goes on{repaired}"

@@ -1,0 +1,236 @@
+"""From what a user asks for to a run that is fully determined: models, language, search, limits, identity."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+from stark import __version__
+from stark.core.errors import RecordingError, UsageError
+from stark.core.judging import Limits, Tools
+from stark.core.problem import Problem
+from stark.core.run import RECORDED, RoleModel, Run, RunConfig
+from stark.core.usage import Budget
+from stark.languages import Language, best_for, language
+from stark.languages.base import DeviceKind
+from stark.options import RunOptions, checked_options
+from stark.recording import Recording
+from stark.strategies import strategy, team_of
+
+Part = TypeVar("Part", Budget, Limits, Tools)
+
+FIXED = ("strategy", "language", "seed", "start")
+"""Options that a run keeps for good."""
+
+
+def configure(options: RunOptions) -> RunConfig:
+    """The configuration that the options ask for. Raises UsageError."""
+    chosen = strategy(options.strategy)
+    return RunConfig(
+        strategy=chosen,
+        models=role_models(options, team_of(chosen).roles),
+        language=chosen_language(options.language, options.executor).name,
+        executor=options.executor,
+        budget=_budget(options),
+        seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
+        parallel=options.parallel,
+        start=options.start,
+        stop=options.stop,
+        window_tokens=options.window_tokens,
+        limits=_limits(options),
+        tools=_tools(options),
+    )
+
+
+def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
+    """A run with an id that is not in `taken`."""
+    return Run(
+        id=_new_id(problem, taken),
+        created=datetime.now(UTC),
+        problem=problem,
+        config=config,
+        version=__version__,
+    )
+
+
+def replayed_run(recording: Recording, options: RunOptions, taken: Collection[str]) -> Run:
+    """A run that follows a recording: its problem, language, strategy, seed and attempts, judged as the options say."""
+    original = recording.run
+    config = original.config.model_copy(
+        update={
+            "models": _recorded_models(recording),
+            "executor": options.executor,
+            "budget": Budget(attempts=_recorded_attempts(recording)),
+            "parallel": 1,
+            "stop": "budget",
+            "limits": _limits(options),
+            "tools": _tools(options),
+        }
+    )
+    return new_run(original.problem, config, taken)
+
+
+def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
+    """The run with some options changed, by name as in `RunOptions`; the others stay as the run began.
+
+    Raises UsageError for an option that a run keeps, and for models of a replay.
+    """
+    if kept := [name for name in changes if name in FIXED]:
+        raise UsageError(
+            f"a run keeps its {' and '.join(kept)}; start a new run to change {'it' if len(kept) == 1 else 'them'}"
+        )
+    asked, config = checked_options(dict(changes)), run.config
+    if run.is_replay and any(name.endswith("model") or name == "price" for name in changes):
+        raise UsageError(f"run {run.id} follows a recording, so no model can be set")
+    roles = {
+        role: _changed_model(role, entry, changes, asked) for role, entry in config.models.items()
+    }
+    refuse_unused_models(asked, config.strategy.name, roles)
+    parts: dict[str, Any] = {"models": roles}
+    budget, limits, tools = _budget(asked), _limits(asked), _tools(asked)
+    parts["budget"] = _merged(config.budget, budget, changes)
+    parts["limits"] = _merged(config.limits, limits, changes)
+    parts["tools"] = _merged(config.tools, tools, changes)
+    for name in ("executor", "parallel", "stop", "window_tokens"):
+        if name in changes:
+            parts[name] = getattr(asked, name)
+    return run.model_copy(update={"config": config.model_copy(update=parts)})
+
+
+def role_models(options: RunOptions, roles: Iterable[str]) -> dict[str, RoleModel]:
+    """Each role's model and temperature. Raises UsageError for a role without a model."""
+    roles = tuple(roles)
+    refuse_unused_models(options, options.strategy, roles)
+    own = {role: _own_model(options, role) for role in roles}
+    if lacking := [role for role in roles if own[role] is None and options.model is None]:
+        if len(lacking) == len(roles):
+            raise UsageError(
+                "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
+                "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
+            )
+        raise UsageError(
+            f"the {' and '.join(lacking)} role has no model: give it one, or give one for every role"
+        )
+    return {
+        role: RoleModel(
+            model=own[role] or str(options.model),
+            temperature=getattr(options, f"{role}_temperature"),
+            price=options.price,
+        )
+        for role in roles
+    }
+
+
+def refuse_unused_models(options: RunOptions, strategy_name: str, roles: Iterable[str]) -> None:
+    """Raise UsageError for a role's model that the strategy would never ask."""
+    roles = tuple(roles)
+    for role in ("plan", "code", "debug"):
+        if role not in roles and _own_model(options, role) is not None:
+            raise UsageError(
+                f"the strategy {strategy_name} has no {role} role, so leave out its model"
+            )
+
+
+def chosen_language(asked: str | None, executor: str) -> Language:
+    """The language asked for, else the best one for the devices that the executor reaches."""
+    if asked is not None:
+        return language(asked)
+    return best_for(device_kind(executor), here=is_local(executor))
+
+
+def device_kind(executor: str) -> DeviceKind:
+    """The kind of device that an executor leads to, as far as can be said without asking."""
+    if not is_local(executor):
+        return "cuda"
+    rest = executor.partition(":")[2]
+    if rest:
+        return "cpu" if rest.strip().startswith("cpu") else "cuda"
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
+    return "cpu" if hidden or not any(Path("/dev").glob("nvidia[0-9]*")) else "cuda"
+
+
+def is_local(executor: str) -> bool:
+    """Whether an executor's judges run on this machine."""
+    return executor.partition(":")[0] == "local"
+
+
+def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
+    """What the options say about judging a candidate."""
+    return _limits(options), _tools(options)
+
+
+def _own_model(options: RunOptions, role: str) -> str | None:
+    found: str | None = getattr(options, f"{role}_model", None)
+    return found
+
+
+def _changed_model(
+    role: str, entry: RoleModel, changes: Mapping[str, Any], asked: RunOptions
+) -> RoleModel:
+    updates: dict[str, Any] = {}
+    if chosen := _own_model(asked, role) or asked.model:
+        updates["model"] = chosen
+    if f"{role}_temperature" in changes:
+        updates["temperature"] = getattr(asked, f"{role}_temperature")
+    if "price" in changes:
+        updates["price"] = asked.price
+    return entry.model_copy(update=updates)
+
+
+def _budget(options: RunOptions) -> Budget:
+    return Budget(**{name: getattr(options, name) for name in Budget.model_fields})
+
+
+def _limits(options: RunOptions) -> Limits:
+    return Limits(build_s=options.build_s, memory_gb=options.memory_gb)
+
+
+def _tools(options: RunOptions) -> Tools:
+    return Tools(counters=options.counters, sanitizer=options.sanitizer)
+
+
+def _merged(old: Part, new: Part, changes: Mapping[str, Any]) -> Part:
+    """The old values, but for those that are among the changes."""
+    changed = {name: getattr(new, name) for name in type(old).model_fields if name in changes}
+    return old.model_copy(update=changed)
+
+
+def _recorded_models(recording: Recording) -> dict[str, RoleModel]:
+    """The recorded roles, with the models that really answered."""
+    models = recording.run.config.models
+    answered: dict[str, set[str]] = {}
+    for call in recording.calls:
+        answered.setdefault(models[call.role].model, set()).add(call.reply.model)
+    return {
+        role: RoleModel(
+            model=RECORDED + ", ".join(sorted(answered.get(entry.model, {entry.model}))),
+            temperature=entry.temperature,
+        )
+        for role, entry in models.items()
+    }
+
+
+def _recorded_attempts(recording: Recording) -> int:
+    """How many attempts can be followed."""
+    attempts = next(n for n in count(1) if n not in recording.selections) - 1
+    if attempts == 0:
+        raise RecordingError("the recording has no first attempt to follow")
+    return attempts
+
+
+def _new_id(problem: Problem, taken: Collection[str]) -> str:
+    """The problem's name and four hexadecimal digits."""
+    candidates = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def kernel_name(run_id: str) -> str:
+    """A file name for a run's kernel that Python can import."""
+    name = re.sub(r"\W", "_", run_id)
+    return f"{'kernel_' if name[:1].isdigit() else ''}{name}.py"

@@ -1,0 +1,245 @@
+"""Questions to models and their replies: admitted, stored, charged, and never bought twice.
+
+A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. When a run
+stops, calls in flight are awaited: they are paid for whether or not anybody reads the reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NamedTuple, Protocol
+
+from stark.core.call import Call, Fit, Lost, Message, Reply
+from stark.core.errors import ModelRefused, PromptRefused, StarkError, StoreError
+from stark.core.run import RoleModel
+from stark.core.usage import Cost, Price, Spent, estimated_tokens, utf8_bytes
+from stark.events import Charged, Draining, OnEvent, Stepped
+from stark.ledger import Ledger, Reservation
+from stark.models import Model, open_model
+from stark.store import Store
+
+DRAIN_S = 300.0
+"""How long a stopping run waits for calls in flight: as long as the slowest replies seen took."""
+
+MOST_REFUSED = 3
+"""Conversations refused before the first reply of a run after which the model, not the prompt, is taken to be at fault."""
+
+ROOM = 2
+"""By how much the output limit is raised when a truncated reply is asked for again."""
+
+
+class Replies(Protocol):
+    """Answers the questions of a run."""
+
+    @property
+    def turn(self) -> AbstractAsyncContextManager[object]:
+        """Held while a question is asked; bounds how many are asked at once."""
+        ...
+
+    def model(self, role: str) -> str:
+        """The name of the role's model."""
+        ...
+
+    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+        """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
+        ...
+
+    async def reply(
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+    ) -> Reply:
+        """The reply to question `turn` of an attempt. Raises ModelError, or RecordingError."""
+        ...
+
+
+class ModelPool:
+    """Opened models, each once, and a bound on concurrent questions; shared by the runs of a bench."""
+
+    def __init__(
+        self,
+        slots: int | None = None,
+        open_one: Callable[[str, Price | None], Model] = open_model,
+    ) -> None:
+        """Without `slots`, as many questions at once as there are attempts in flight."""
+        self.turn: AbstractAsyncContextManager[object] = (
+            nullcontext() if slots is None else asyncio.Semaphore(slots)
+        )
+        self._open_one = open_one
+        self._opened: dict[tuple[str, Price | None], Model] = {}
+
+    def get(self, entry: RoleModel) -> Model:
+        """The model of a role. Raises what opening a model raises, such as ModelRefused for a missing key."""
+        key = (entry.model, entry.price)
+        if key not in self._opened:
+            self._opened[key] = self._open_one(*key)
+        return self._opened[key]
+
+
+class LiveReplies:
+    """Asks each role's model at the role's temperature."""
+
+    def __init__(self, models: Mapping[str, RoleModel], pool: ModelPool | None = None) -> None:
+        """Opens every model, so that a missing key is reported before any work."""
+        pool = pool or ModelPool()
+        self.turn = pool.turn
+        self._models = {role: (pool.get(entry), entry) for role, entry in models.items()}
+
+    def model(self, role: str) -> str:
+        """See `Replies.model`."""
+        return self._models[role][0].name
+
+    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+        """See `Replies.at_most`."""
+        model, _ = self._models[role]
+        given = estimated_tokens(sum(utf8_bytes(message.text) for message in messages))
+        answered = model.max_output_tokens * (ROOM if room else 1)
+        price = model.price
+        return Cost(
+            tokens=given + answered, dollars=price.dollars(given, answered) if price else 0.0
+        )
+
+    async def reply(
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+    ) -> Reply:
+        """See `Replies.reply`."""
+        model, entry = self._models[role]
+        limit = model.max_output_tokens * ROOM if room else None
+        reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
+        return reply.model_copy(update={"text": plain(reply.text)})
+
+    def price(self, role: str) -> Price | None:
+        """The price of the role's model, if it is known."""
+        return self._models[role][0].price
+
+    def unpriced(self) -> list[str]:
+        """The models whose price is unknown."""
+        return list(dict.fromkeys(m.name for m, _ in self._models.values() if m.price is None))
+
+
+class Desk:
+    """Asks the questions of one run."""
+
+    def __init__(
+        self, run_id: str, store: Store, ledger: Ledger, replies: Replies, emit: OnEvent
+    ) -> None:
+        self.run_id, self.store, self.ledger = run_id, store, ledger
+        self.replies, self.emit = replies, emit
+        self._refused = 0
+
+    def correspondence(self, attempt: int) -> Correspondence:
+        """The questions of one attempt."""
+        return Correspondence(self, attempt)
+
+    def count_refused(self, refusal: PromptRefused) -> None:
+        """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
+        self._refused += 1
+        if self._refused >= MOST_REFUSED and not self.ledger.spent.calls:
+            raise ModelRefused(str(refusal)) from refusal
+
+
+class Correspondence:
+    """The questions of one attempt in their order: stored replies first, then new ones."""
+
+    def __init__(self, desk: Desk, attempt: int) -> None:
+        self._desk, self._attempt = desk, attempt
+        self._stored = {call.turn: call for call in desk.store.calls(desk.run_id, attempt)}
+        self._turn = 0
+
+    async def ask(
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool = False
+    ) -> Reply:
+        """The reply to the attempt's next question; `room` raises the output limit.
+
+        Raises ModelError, and LimitReached if the budget admits no further call.
+        """
+        turn = self._turn
+        self._turn += 1
+        self._desk.emit(Stepped(self._attempt, role))
+        if turn in self._stored:
+            return self._replayed(turn, role)
+        replies = self._desk.replies
+        async with replies.turn:
+            reservation = await self._desk.ledger.admit(role, replies.at_most(role, messages, room))
+            # From here on it is paid for, so it is not cut off when the run stops.
+            question = _Question(self._attempt, turn, role, messages, fit, room)
+            return await self._drained(asyncio.create_task(self._call(question, reservation)))
+
+    async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
+        """The call's reply; when cancelled, wait for it to be stored first."""
+        try:
+            return await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            if not calling.done():
+                self._desk.emit(Draining())
+                await asyncio.wait({calling}, timeout=DRAIN_S)
+            raise
+        finally:
+            if not calling.done():
+                calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
+
+    def _replayed(self, turn: int, role: str) -> Reply:
+        stored = self._stored[turn]
+        if stored.role != role:
+            raise StoreError(
+                f"attempt {self._attempt} of run {self._desk.run_id} was begun by another version of STARK: its "
+                f"reply {turn + 1} is of the {stored.role} role, and the {role} role asks now; start a new run"
+            )
+        return stored.reply
+
+    async def _call(self, question: _Question, reservation: Reservation) -> Reply:
+        """Store, ask, store and charge."""
+        desk, role = self._desk, question.role
+        model, spent = desk.replies.model(role), Spent()
+        asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
+        try:
+            await desk.store.settled()
+            reply = await desk.replies.reply(
+                self._attempt, question.turn, role, question.messages, question.room
+            )
+            call = Call(
+                attempt=self._attempt,
+                turn=question.turn,
+                role=role,
+                messages=question.messages,
+                reply=reply,
+                fit=question.fit,
+            )
+            spent = call.spent
+            desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
+            await desk.store.settled()
+        except asyncio.CancelledError:
+            spent = Lost(role=role, model=model, reserved=reservation.cost).spent
+            desk.store.settle_call(asked, "lost")
+            raise
+        except StarkError as failure:
+            if not spent.calls:
+                desk.store.settle_call(asked, "refused")
+            if isinstance(failure, PromptRefused):
+                desk.count_refused(failure)
+            raise
+        finally:
+            desk.ledger.charge(reservation, spent)
+        desk.emit(Charged())
+        return reply
+
+
+class _Question(NamedTuple):
+    """One question of an attempt."""
+
+    attempt: int
+    turn: int
+    role: str
+    messages: tuple[Message, ...]
+    fit: Fit
+    room: bool
+
+
+def plain(text: str) -> str:
+    """A reply whose lines end with a newline alone, and in which half a surrogate pair is `?`.
+
+    Python would also count other line ends, and lone surrogates cannot be sent on or written.
+    """
+    unbroken = text.replace("\r\n", "\n").replace("\r", "\n")
+    return unbroken.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,56 @@
+"""What a run may cost and how long it may take, before it starts.
+
+From the recorded runs in docs/results and examples (277 calls, 167 attempts; tokens at 3 bytes each, thinking
+not included): a rough guide, since models, problems and devices differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stark.core.run import RunConfig
+from stark.core.usage import Estimate, Price
+
+
+class _Usual(NamedTuple):
+    """The mean tokens of one call of a role."""
+
+    given: int
+    answered: int
+
+
+USUAL = {
+    "plan": _Usual(6_900, 1_900),
+    "code": _Usual(13_700, 1_800),
+    "debug": _Usual(14_500, 3_800),
+    "solo": _Usual(8_400, 3_400),
+}
+
+TOKENS_PER_S = 60.0
+"""Assumed speed at which hosted models answer."""
+
+JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0}
+"""Mean time for which an attempt occupies the judge; for CUDA a guess, as nvcc takes most of it."""
+
+
+def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:
+    """The cost of so many attempts of a run, given the price of each role's model."""
+    count = max(attempts, 0)
+    roles = ("solo",) if config.strategy.team == "solo" else ("plan", "code")
+    prices = [price_of(role) for role in roles]
+    usual = [USUAL[role] for role in roles]
+    each = [
+        None if price is None else price.dollars(*call)
+        for price, call in zip(prices, usual, strict=True)
+    ]
+    known = [dollars for dollars in each if dollars is not None]
+    model_s = sum(call.answered for call in usual) / TOKENS_PER_S
+    judge_s = JUDGE_S.get(config.language, 10.0)
+    return Estimate(
+        attempts=count,
+        calls=count * len(roles),
+        tokens=count * sum(map(sum, usual)),
+        dollars=count * sum(known) if len(known) == len(each) else None,
+        minutes=count * max((model_s + judge_s) / config.parallel, judge_s) / 60,
+    )

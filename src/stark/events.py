@@ -1,0 +1,111 @@
+"""What happens during a run, as one stream of events for screens, logs and benches.
+
+An event is reported after what it speaks of was stored. Handlers are called in the event loop, so they must be quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stark.core.evaluation import Evaluation
+from stark.core.node import Node, Selection
+from stark.core.reference import Reference
+from stark.core.run import Run
+from stark.core.usage import Estimate
+from stark.ledger import Ledger
+from stark.search.tree import Tree
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run is about to start; `estimate` says what it may cost, and is None if its replies are recorded."""
+
+    run: Run
+    estimate: Estimate | None
+
+
+@dataclass(frozen=True)
+class Started:
+    """The reference is measured; `tree` holds what earlier sessions finished, and grows as the run goes on."""
+
+    run: Run
+    reference: Reference
+    tree: Tree
+    ledger: Ledger
+    """Keeps counting while the run goes on."""
+
+
+@dataclass(frozen=True)
+class AttemptBegan:
+    """An attempt was selected."""
+
+    attempt: int
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """An attempt is now with a role (`plan`, `code`, …), with the judge (`judge`), or with `compiler`."""
+
+    attempt: int
+    step: str
+
+
+@dataclass(frozen=True)
+class Charged:
+    """A model's reply arrived and was charged."""
+
+
+@dataclass(frozen=True)
+class AttemptFinished:
+    """An attempt became a node of the tree."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class CheckBegan:
+    """The final check of an attempt began."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class CheckFinished:
+    """The final check of an attempt ended."""
+
+    node: Node
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Draining:
+    """The run is stopping and waits for model calls in flight, which are paid for."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that explains a delay, such as another judge using the device."""
+
+    text: str
+
+
+Event = (
+    Prepared
+    | Started
+    | AttemptBegan
+    | Stepped
+    | Charged
+    | AttemptFinished
+    | CheckBegan
+    | CheckFinished
+    | Draining
+    | Notice
+)
+
+OnEvent = Callable[[Event], None]
+
+
+def ignore(event: Event) -> None:
+    """The handler of those who do not watch."""

@@ -1,0 +1,86 @@
+"""The final check: the fastest candidates are judged once more, thoroughly, before one is called a win.
+
+The search ranks candidates by cheap measurements, and the best of many is partly the luckiest. So the leaders are
+measured anew, against more references and on more inputs, and only what that check measured is reported as a win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.node import COMPILER, Node
+from stark.core.problem import Problem
+from stark.core.standing import best_node, standing_of, vs_eager
+from stark.evaluator.executors import Executor
+from stark.events import CheckBegan, CheckFinished, OnEvent
+from stark.search.tree import Tree
+from stark.store import Store
+
+MOST_CHECKED = 5
+"""Leaders that one session checks at most while none passes."""
+
+MOST_PASSED = 2
+"""Leaders that pass before the check stops, though others might still be faster."""
+
+
+async def check_leaders(
+    run_id: str, problem: Problem, tree: Tree, store: Store, executor: Executor, emit: OnEvent
+) -> None:
+    """Check leaders, fastest first, until one passed that no other is expected to beat; store each check.
+
+    Leaders that an earlier session checked are not checked again, so a resumed run continues down the ranking. What
+    `torch.compile` generated comes last, unless one that passed is already as fast: no run that began with it ends below it.
+    """
+    checks = store.promotions(run_id)
+    session: list[Evaluation] = []
+    for node in _candidates(tree, checks):
+        if _is_beaten(node, tree, checks):
+            continue
+        if node.role != COMPILER and not _goes_on(session):
+            continue
+        assert node.candidate is not None
+        emit(CheckBegan(node))
+        evaluation = await executor.evaluate(problem, node.candidate, "promote")
+        store.add_promotion(run_id, node.id, evaluation)
+        await store.settled()
+        checks[node.id] = evaluation
+        session.append(evaluation)
+        emit(CheckFinished(node, evaluation))
+
+
+def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> list[Node]:
+    """The attempts as a resumed search sees them: those that failed the final check count as failures."""
+    failed = {id: found for id, found in checks.items() if not isinstance(found, Correct)}
+    return [
+        node.model_copy(update={"evaluation": failed[node.id]}) if node.id in failed else node
+        for node in nodes
+    ]
+
+
+def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> Iterator[Node]:
+    """What may be checked: the ranking without repetitions, then the compiler's."""
+    ranked = [tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking]
+    for own in (True, False):
+        for node in ranked:
+            if (
+                (node.role != COMPILER) == own
+                and node.duplicate_of is None
+                and node.id not in checks
+            ):
+                yield node
+
+
+def _goes_on(session: list[Evaluation]) -> bool:
+    passed = sum(isinstance(evaluation, Correct) for evaluation in session)
+    return passed < MOST_PASSED and len(session) < MOST_CHECKED
+
+
+def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:
+    """Whether a checked candidate is at least as fast as the search measured this one."""
+    best = best_node(tree.nodes, checks) if checks else None
+    if best is None:
+        return False
+    checked, searched = vs_eager(best.evaluation), vs_eager(node.evaluation)
+    assert checked is not None and searched is not None  # both are correct
+    return checked.ratio >= searched.ratio

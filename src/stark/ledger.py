@@ -1,0 +1,187 @@
+"""What a run has spent, what its calls in flight are expected to cost, and whether another call may start.
+
+Every model call is admitted first: its expected cost is reserved, and charged at what it really cost when the reply
+arrives. A call is admitted while everything charged, reserved and expected stays within the limit; if nothing is in
+flight, one more call may start as long as the limit is not reached. So a limit is exceeded by one call at most, as far as
+calls cost what was expected of them.
+
+A ledger may draw from a parent, as the runs of a bench do: a call must fit both. Knows no store and no model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from stark.core.run import Ended
+from stark.core.usage import Budget, Cost, Spent
+
+
+class LimitReached(Exception):
+    """A call was not admitted; its attempt stays unfinished, to be continued with a larger budget."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.detail)
+        self.ended = ended
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """The expected cost of a call in flight."""
+
+    role: str
+    cost: Cost
+
+
+class Ledger:
+    """The account of one run, or of several that share a budget."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        parent: Ledger | None = None,
+        *,
+        attempts: int = 0,
+        spent: Mapping[str, Spent] | None = None,
+        elapsed_s: float = 0.0,
+    ) -> None:
+        """`attempts`, `spent` (by role) and `elapsed_s` are those of earlier sessions."""
+        self.budget, self._parent = budget, parent
+        self.attempts = attempts
+        """Attempts begun, finished or not."""
+
+        self.spent_by_role: dict[str, Spent] = dict(spent or {})
+        self._largest: dict[str, Cost] = {}
+        self._reserved: list[Reservation] = []
+        self._earlier_s, self._start_s = elapsed_s, time.monotonic()
+        self._changed: asyncio.Event | None = None
+
+    @property
+    def spent(self) -> Spent:
+        """Everything that was charged."""
+        return sum(self.spent_by_role.values(), Spent())
+
+    @property
+    def elapsed_s(self) -> float:
+        """Active time, earlier sessions included."""
+        return self._earlier_s + time.monotonic() - self._start_s
+
+    def begin_attempt(self) -> None:
+        """Count an attempt, here and in the parents."""
+        for ledger in self._line():
+            ledger.attempts += 1
+
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether there is a dollar limit here or in a parent."""
+        return any(ledger.budget.dollars is not None for ledger in self._line())
+
+    def own_limit(self) -> Ended | None:
+        """The limit of this ledger's budget that is reached, if any."""
+        return reached(self.budget, self.attempts, self.spent.cost, self.elapsed_s / 60)
+
+    def shared_limit(self) -> Ended | None:
+        """The limit of a parent that is reached, if any."""
+        found = (ledger.own_limit() for ledger in self._line() if ledger is not self)
+        return next(filter(None, found), None)
+
+    async def admit(self, role: str, at_most: Cost) -> Reservation:
+        """Reserve the cost of a call, waiting for calls in flight while it does not fit.
+
+        Expected is the most that a call of this role cost so far in this run, else in the parents' runs, else `at_most`,
+        what the model can charge. Raises LimitReached when a limit on tokens or dollars is reached.
+        """
+        while True:
+            reservation = Reservation(role, self._expected(role, at_most))
+            for ledger in self._line():
+                if (limit := ledger._spending_limit()) is not None:
+                    raise LimitReached(limit)
+            full = next((one for one in self._line() if not one._fits(reservation.cost)), None)
+            if full is None:
+                for ledger in self._line():
+                    ledger._reserved.append(reservation)
+                return reservation
+            await full._next_change()
+
+    def charge(self, reservation: Reservation, spent: Spent) -> None:
+        """Replace a reservation by what the call cost; a call that was refused cost `Spent()`."""
+        for ledger in self._line():
+            ledger._reserved.remove(reservation)
+            if spent.calls:
+                role = reservation.role
+                ledger.spent_by_role[role] = ledger.spent_by_role.get(role, Spent()) + spent
+                ledger._largest[role] = _larger(ledger._largest.get(role, Cost()), spent.cost)
+            ledger._announce()
+
+    def learn(self, role: str, cost: Cost) -> None:
+        """Note what a call of an earlier session cost, for the reservations of this one."""
+        self._largest[role] = _larger(self._largest.get(role, Cost()), cost)
+
+    def _line(self) -> Iterator[Ledger]:
+        ledger: Ledger | None = self
+        while ledger is not None:
+            yield ledger
+            ledger = ledger._parent
+
+    def _expected(self, role: str, at_most: Cost) -> Cost:
+        known = (ledger._largest[role] for ledger in self._line() if role in ledger._largest)
+        return next(known, at_most)
+
+    def _spending_limit(self) -> Ended | None:
+        """The limit on tokens or dollars that is reached; attempts and minutes only keep attempts from starting."""
+        return reached(self.budget, 0, self.spent.cost, 0.0)
+
+    def _fits(self, cost: Cost) -> bool:
+        if not self._reserved:
+            return True
+        whole = sum((one.cost for one in self._reserved), self.spent.cost) + cost
+        budget = self.budget
+        return (budget.tokens is None or whole.tokens <= budget.tokens) and (
+            budget.dollars is None or whole.dollars <= budget.dollars
+        )
+
+    async def _next_change(self) -> None:
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        await self._changed.wait()
+
+    def _announce(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+
+def reached(budget: Budget, attempts: int, cost: Cost, minutes: float) -> Ended | None:
+    """The first limit of a budget that these reach."""
+    found: tuple[tuple[Literal["attempts", "tokens", "dollars", "minutes"], bool, str], ...] = (
+        (
+            "attempts",
+            attempts >= budget.attempts,
+            f"{budget.attempts:,} attempt{'' if budget.attempts == 1 else 's'} made",
+        ),
+        (
+            "tokens",
+            budget.tokens is not None and cost.tokens >= budget.tokens,
+            f"{cost.tokens:,} of {budget.tokens or 0:,} tokens used",
+        ),
+        (
+            "dollars",
+            budget.dollars is not None and cost.dollars >= budget.dollars,
+            f"${cost.dollars:.2f} of ${budget.dollars or 0:.2f} spent",
+        ),
+        (
+            "minutes",
+            budget.minutes is not None and minutes >= budget.minutes,
+            f"{budget.minutes or 0:g} minutes passed",
+        ),
+    )
+    return next(
+        (Ended(kind=kind, detail=said) for kind, is_reached, said in found if is_reached), None
+    )
+
+
+def _larger(one: Cost, other: Cost) -> Cost:
+    return Cost(tokens=max(one.tokens, other.tokens), dollars=max(one.dollars, other.dollars))

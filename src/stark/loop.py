@@ -1,0 +1,311 @@
+"""The loop: the policy selects a node, the team writes a candidate, the judge evaluates it, the store keeps it.
+
+Everything that is paid for is stored before it is used, so a run whose process was killed continues where it stood:
+attempts that had begun are finished first, with the replies that they already have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from stark.agents.fitting import least_tokens
+from stark.agents.team import Assignment, Draft
+from stark.core.candidate import Candidate
+from stark.core.errors import CompilerRefused, ProblemError, UsageError
+from stark.core.evaluation import Correct, Evaluation, Unusable
+from stark.core.node import COMPILER, ROOT, Node, Selection
+from stark.core.reference import Reference
+from stark.core.run import Ended, Run
+from stark.correspondence import Desk, Replies
+from stark.evaluator.executors import Executor
+from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Stepped, ignore
+from stark.explain.evaluation import evidence
+from stark.final_check import check_leaders, demote_refuted
+from stark.languages import language
+from stark.ledger import Ledger, LimitReached
+from stark.search.policies.base import Policy
+from stark.search.tree import Tree
+from stark.stopping import enough
+from stark.store import Store
+from stark.strategies import policy_of, team_of
+
+
+async def work_on(
+    run: Run,
+    store: Store,
+    executor: Executor,
+    replies: Replies,
+    emit: OnEvent = ignore,
+    shared: Ledger | None = None,
+    policy: Policy | None = None,
+) -> Ended:
+    """Work on a run until it ends, then check its leaders; returns why it stopped.
+
+    A run stopped by `shared`, the ledger of several runs, has not ended: it waits to be resumed. `policy` replaces the
+    strategy's own, for a replay. A new run is stored once nothing refuses it any more. Raises Held while another
+    process works on the run, and what the judge, the models or the store raise.
+    """
+    check_compiler(run)
+    _check_length(run)
+    with store.exclusive(run.id):
+        reference = store.reference(run.id)
+        if reference is None:
+            reference = await executor.describe(run.problem)
+            _check_device(run, reference)
+            if not store.holds(run.id):
+                store.create_run(run)
+            store.set_reference(run.id, reference)
+        store.reopen_run(run.id)
+        ledger = _ledger(run, store, shared)
+        desk = Desk(run.id, store, ledger, replies, emit)
+        session = Session(run, reference, executor, desk, policy or policy_of(run.config.strategy))
+        try:
+            ended = await session.work()
+            if session.own_end() or not ledger.shared_limit():
+                await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
+                store.end_run(run.id, ended)
+        finally:
+            store.note_elapsed(run.id, ledger.elapsed_s)
+        return ended
+
+
+def check_compiler(run: Run) -> None:
+    """Raise UsageError for a run that starts from the compiler in a language that it does not write."""
+    if run.config.start == "compiler" and not language(run.config.language).has_compiler:
+        raise UsageError(
+            f"torch.compile writes no {run.config.language} kernels; start from the reference, or choose the language "
+            "triton for a GPU or cpp for the CPU"
+        )
+
+
+def _check_length(run: Run) -> None:
+    """Raise ProblemError for a problem that no prompt could hold."""
+    least = least_tokens(run.problem, language(run.config.language))
+    if least > run.config.window_tokens:
+        raise ProblemError(
+            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, and a prompt may have "
+            f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models take it, or shorten "
+            "the problem"
+        )
+
+
+def _check_device(run: Run, reference: Reference) -> None:
+    """Raise UsageError, before anything is paid, for a language that the judge's device does not run."""
+    kind, fitting = reference.device.kind, language(run.config.language).device_kinds
+    if kind not in fitting:
+        raise UsageError(
+            f"{run.config.language} kernels do not run on the judge's {reference.device.name} ({kind}); choose "
+            f"another language, or an executor with {' or '.join(fitting)}"
+        )
+
+
+def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
+    """The account of a run as far as earlier sessions came."""
+    ledger = Ledger(
+        run.config.budget,
+        shared,
+        attempts=len(store.selections(run.id)),
+        spent=store.spent(run.id).get(run.id),
+        elapsed_s=store.elapsed_s(run.id),
+    )
+    for role, cost in store.costs(run.id):
+        ledger.learn(role, cost)
+    return ledger
+
+
+class _Judged(NamedTuple):
+    """The evaluation of a source, perhaps still under way."""
+
+    attempt: int
+    """The first attempt that came with this source."""
+
+    evaluation: asyncio.Future[Evaluation]
+
+
+class Session:
+    """One process's work on one run."""
+
+    def __init__(
+        self, run: Run, reference: Reference, executor: Executor, desk: Desk, policy: Policy
+    ) -> None:
+        self.run, self.reference, self.executor = run, reference, executor
+        self.desk, self.policy = desk, policy
+        self.team = team_of(run.config.strategy)
+        nodes = desk.store.nodes(run.id)
+        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
+        self._judged: dict[str, _Judged] = {}
+        if self.own_end() is None:
+            # The search continues, so what the final check refuted is a failure to it. A run at its limit has only
+            # its final check left, of the leaders as the search ranked them.
+            nodes = demote_refuted(nodes, desk.store.promotions(run.id))
+            self.tree = Tree.replay(reference.eager.latency_ms, nodes)
+
+    async def work(self) -> Ended:
+        """Keep `parallel` attempts in flight until the run ends; returns why."""
+        unfinished = self.desk.store.unfinished(self.run.id)
+        for attempt, selection in unfinished.items():
+            self.tree.begin(attempt, selection)
+        self.desk.emit(Started(self.run, self.reference, self.tree, self.desk.ledger))
+        waiting = iter(unfinished.items())
+        running: set[asyncio.Task[Node]] = set()
+        limit: Ended | None = None
+        try:
+            while True:
+                room = self.run.config.parallel - len(running)
+                for attempt, selection in self._next(waiting, room):
+                    self.desk.emit(AttemptBegan(attempt, selection))
+                    running.add(asyncio.create_task(self._attempt(attempt, selection)))
+                if not running:
+                    nothing = Ended(kind="exhausted", detail="nothing is left to try")
+                    return limit or self._end() or nothing
+                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                running -= done
+                await self._tell(done)
+                for task in done:
+                    if isinstance(stopped := task.exception(), LimitReached):
+                        limit = stopped.ended
+                    else:
+                        task.result()  # raises what kept an attempt from becoming a node
+        finally:
+            evaluations = [judged.evaluation for judged in self._judged.values()]
+            pending: list[asyncio.Future[Any]] = [*running, *evaluations]
+            for each in pending:
+                each.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+            await self._tell(running)
+
+    def _next(
+        self, waiting: Iterator[tuple[int, Selection]], room: int
+    ) -> Iterator[tuple[int, Selection]]:
+        """Ask: attempts that an earlier session began, then what the policy selects."""
+        for _ in range(room):
+            if begun := next(waiting, None):
+                yield begun
+                continue
+            if self._end():
+                return
+            attempt = self.tree.next_attempt
+            selection = self._select(attempt)
+            if selection is None:
+                return
+            self.desk.store.begin_attempt(self.run.id, attempt, selection)
+            self.desk.ledger.begin_attempt()
+            self.tree.begin(attempt, selection)
+            yield attempt, selection
+
+    def _is_compilers(self, attempt: int) -> bool:
+        """Whether `torch.compile` writes this attempt: the first, in a run that starts from the compiler."""
+        return self.run.config.start == "compiler" and attempt == 1
+
+    def _select(self, attempt: int) -> Selection | None:
+        if self._is_compilers(attempt):
+            return Selection(parent=ROOT, action="improve")
+        return self.policy.select(self.tree, self._random(attempt, "policy"))
+
+    async def _attempt(self, attempt: int, selection: Selection) -> Node:
+        """Work: write a candidate and have it evaluated."""
+        await self.desk.store.settled()  # nothing is paid before the attempt is on disk
+        if self._is_compilers(attempt):
+            return await self._compilers_attempt(attempt, selection)
+        work = Assignment(
+            problem=self.run.problem,
+            language=language(self.run.config.language),
+            reference=self.reference,
+            tree=self.tree,
+            selection=selection,
+            rng=self._random(attempt, "window"),
+            window_tokens=self.run.config.window_tokens,
+        )
+        draft = await self.team.write(work, self.desk.correspondence(attempt).ask)
+        if draft.source is None:
+            return _node(attempt, selection, draft, None, Unusable(reason=draft.fault))
+        candidate = Candidate(language=self.run.config.language, source=draft.source)
+        first, evaluation = await self._evaluated(attempt, candidate)
+        return _node(attempt, selection, draft, candidate, evaluation, first)
+
+    async def _compilers_attempt(self, attempt: int, selection: Selection) -> Node:
+        """What `torch.compile` generates. If it does not work, nothing is left to start from or repair."""
+        draft = Draft(role=COMPILER)
+        self.desk.emit(Stepped(attempt, COMPILER))
+        try:
+            candidate = await self.executor.compiled(self.run.problem, self.run.config.language)
+        except CompilerRefused as refusal:
+            return _node(attempt, selection, draft, None, Unusable(reason=str(refusal)))
+        first, evaluation = await self._evaluated(attempt, candidate)
+        if isinstance(evaluation, Correct):
+            return _node(attempt, selection, draft, candidate, evaluation, first)
+        reason = (
+            f"what torch.compile generates does not work here: {evaluation.status}: "
+            f"{evidence(evaluation)}"
+        )
+        return _node(attempt, selection, draft, None, Unusable(reason=reason))
+
+    async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
+        """The evaluation of a candidate, and the earlier attempt with the same source, if there is one.
+
+        Identical candidates are judged once.
+        """
+        judged = self._judged.get(candidate.digest) or self._earlier(candidate)
+        if judged is None:
+            self.desk.emit(Stepped(attempt, "judge"))
+            asking = self.executor.evaluate(self.run.problem, candidate)
+            judged = _Judged(attempt, asyncio.ensure_future(asking))
+            self._judged[candidate.digest] = judged
+        evaluation = await asyncio.shield(judged.evaluation)
+        return (None if judged.attempt == attempt else judged.attempt), evaluation
+
+    def _earlier(self, candidate: Candidate) -> _Judged | None:
+        """A finished attempt with the same source."""
+        for node in self.tree.nodes:
+            if node.candidate is not None and node.candidate.digest == candidate.digest:
+                known: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
+                known.set_result(node.evaluation)
+                return _Judged(node.id, known)
+        return None
+
+    async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
+        """Tell: store each attempt that became a node, then add it to the tree."""
+        nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
+        nodes.sort(key=lambda node: node.id)
+        for node in nodes:
+            self.desk.store.add_node(self.run.id, node, self.desk.ledger.elapsed_s)
+        await self.desk.store.settled()
+        for node in nodes:
+            self.tree.add(node)
+            self.desk.emit(AttemptFinished(node))
+
+    def _end(self) -> Ended | None:
+        return self.own_end() or self.desk.ledger.shared_limit()
+
+    def own_end(self) -> Ended | None:
+        """The limit of the run's own budget that is reached, or why its budget need not be used up."""
+        limit = self.desk.ledger.own_limit()
+        return limit or (enough(self.tree) if self.run.config.stop == "auto" else None)
+
+    def _random(self, attempt: int, use: str) -> random.Random:
+        """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""
+        return random.Random(f"{self.run.config.seed}/{attempt}/{use}")
+
+
+def _node(
+    attempt: int,
+    selection: Selection,
+    draft: Draft,
+    candidate: Candidate | None,
+    evaluation: Evaluation,
+    duplicate_of: int | None = None,
+) -> Node:
+    return Node(
+        id=attempt,
+        parent=selection.parent,
+        action=selection.action,
+        role=draft.role,
+        plan=draft.plan,
+        edits=draft.edits,
+        candidate=candidate,
+        evaluation=evaluation,
+        duplicate_of=duplicate_of,
+    )

@@ -1,0 +1,47 @@
+"""Prices a hosted model's replies: by what the provider reports, else by the list prices of genai-prices."""
+
+from __future__ import annotations
+
+from pydantic_ai.messages import ModelResponse
+from pydantic_ai.models import Model as Connection
+from pydantic_ai.usage import RequestUsage
+
+from stark.core.usage import Price
+
+_SAMPLE_TOKENS = 1000
+"""Small, since some providers charge more per token for long prompts."""
+
+
+def reported_dollars(response: ModelResponse) -> float | None:
+    """The cost that the provider reports with a reply, if it does."""
+    cost = (response.provider_details or {}).get("cost")
+    return float(cost) if isinstance(cost, int | float) else None
+
+
+def list_dollars(response: ModelResponse) -> float | None:
+    """The cost of a reply by list price, with cached input at its own price; None for an unlisted model."""
+    try:
+        return float(response.cost().total_price)
+    except (LookupError, ValueError):
+        return None
+
+
+def list_price(connection: Connection, model: str) -> Price | None:
+    """A model's list price for uncached input and short prompts; None for an unlisted model."""
+
+    def per_million(usage: RequestUsage) -> float | None:
+        sample = ModelResponse(
+            parts=[],
+            usage=usage,
+            model_name=model,
+            provider_name=connection.system,
+            provider_url=connection.base_url,
+        )
+        dollars = list_dollars(sample)
+        return None if dollars is None else dollars * 1e6 / _SAMPLE_TOKENS
+
+    input_price = per_million(RequestUsage(input_tokens=_SAMPLE_TOKENS))
+    output_price = per_million(RequestUsage(output_tokens=_SAMPLE_TOKENS))
+    if input_price is None or output_price is None:
+        return None
+    return Price(input_per_million=input_price, output_per_million=output_price)

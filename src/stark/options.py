@@ -1,0 +1,128 @@
+"""What a user may ask of a run: the one list that Python, the command line and `stark.toml` share.
+
+`RunOptions` has defaults; `configure` (in `stark.configuration`) resolves it to a `RunConfig`, which has none left. The
+command line generates its options from the fields below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from stark.core.base import Frozen
+from stark.core.errors import UsageError
+from stark.core.run import WINDOW_TOKENS, Start, Stop
+from stark.core.usage import Price
+
+MODELS, BUDGET, JUDGE = "Models", "Budget", "Judge"
+"""Groups of options in help texts."""
+
+
+def _option(default: Any, description: str, panel: str | None = None, **rules: Any) -> Any:
+    return Field(default, description=description, json_schema_extra={"panel": panel}, **rules)
+
+
+class RunOptions(Frozen):
+    """The options of a run. Every field is also `--field-name`, `STARK_FIELD_NAME` and a key of `stark.toml`."""
+
+    model: str | None = _option(
+        None,
+        "Model of every role: anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME, ollama:NAME, vllm:NAME, "
+        "llamacpp:NAME, openai-compatible:NAME@URL or exec:COMMAND.",
+        MODELS,
+    )
+    plan_model: str | None = _option(None, "Model of the plan role.", MODELS)
+    code_model: str | None = _option(None, "Model of the code role.", MODELS)
+    debug_model: str | None = _option(None, "Model of the debug role.", MODELS)
+    plan_temperature: float = _option(0.8, "Temperature of the plan role.", MODELS, ge=0, le=2)
+    code_temperature: float = _option(0.1, "Temperature of the code role.", MODELS, ge=0, le=2)
+    debug_temperature: float = _option(0.1, "Temperature of the debug role.", MODELS, ge=0, le=2)
+    solo_temperature: float = _option(
+        0.8, "Temperature of the agent of strategies that have only one.", MODELS, ge=0, le=2
+    )
+    window_tokens: int = _option(
+        WINDOW_TOKENS,
+        "Approximate prompt limit in tokens; other attempts are trimmed to fit.",
+        MODELS,
+        ge=1,
+    )
+    price: Price | None = _option(
+        None,
+        "Price of models without a list price, in dollars per million input and output tokens, such as 3/15.",
+        MODELS,
+    )
+    unpriced: bool = _option(
+        False, "Accept models of unknown price although there is a dollar limit.", MODELS
+    )
+    attempts: int = _option(30, "End after this many attempts.", BUDGET, ge=1)
+    tokens: int | None = _option(None, "End after this many tokens.", BUDGET, ge=1)
+    dollars: float | None = _option(None, "End after this many dollars.", BUDGET, gt=0)
+    minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
+    stop: Stop = _option(
+        "budget",
+        "`auto` also ends near the roofline, or after as many attempts without a gain as led to the best (at least 10).",
+        BUDGET,
+    )
+    strategy: str = _option(
+        "stark",
+        "stark, sampling, reflexion, search-only or team-only; NAME:POLICY sets another search policy, such as "
+        "stark:best-first or stark:epsilon-greedy(epsilon=0.2).",
+    )
+    language: str | None = _option(
+        None, "Kernel language: cpp, triton or cuda; by default the best for the device."
+    )
+    parallel: int = _option(1, "Attempts in flight at once.", ge=1)
+    seed: int | None = _option(None, "Seed of the search; random by default.")
+    start: Start = _option(
+        "reference", "`compiler` makes what torch.compile generates the first attempt."
+    )
+    executor: str = _option(
+        "local",
+        "Where candidates are judged: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH.",
+        JUDGE,
+    )
+    counters: bool = _option(
+        False,
+        "On a GPU, also read the hardware counters of correct candidates with NVIDIA's ncu.",
+        JUDGE,
+    )
+    sanitizer: bool = _option(
+        False,
+        "On a GPU, run the final check under NVIDIA's compute-sanitizer too; a finding makes a candidate incorrect.",
+        JUDGE,
+    )
+    build_s: float = _option(180.0, "Time limit of a candidate's build in seconds.", JUDGE, gt=0)
+    memory_gb: float = _option(16.0, "Host memory limit of a candidate in GB.", JUDGE, gt=0)
+
+    @field_validator("price", mode="before")
+    @classmethod
+    def _written_price(cls, value: object) -> object:
+        """Read `3/15`."""
+        if not isinstance(value, str):
+            return value
+        given, _, answered = value.partition("/")
+        try:
+            return Price(input_per_million=float(given), output_per_million=float(answered))
+        except ValueError:
+            raise ValueError(
+                "a price is written INPUT/OUTPUT in dollars per million tokens, such as 3/15"
+            ) from None
+
+
+def checked_options(given: dict[str, Any]) -> RunOptions:
+    """The options, with defaults for those not given. Raises UsageError, which names the wrong one."""
+    try:
+        return RunOptions(**given)
+    except ValidationError as error:
+        raise UsageError(_wrong(error.errors())) from error
+
+
+def _wrong(errors: Iterable[Any]) -> str:
+    first = next(iter(errors))
+    name = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return f"there is no option {name!r}; the options are {', '.join(RunOptions.model_fields)}"
+    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return f"{name} is {first['input']!r}, and should be {reason}"

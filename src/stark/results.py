@@ -1,0 +1,125 @@
+"""What the Python API returns: a run and its best kernel, as small frozen objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from stark.core.errors import StoreError
+from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
+from stark.core.node import Node
+from stark.core.run import Ended
+from stark.core.usage import Spent
+from stark.explain.evaluation import speedup_text
+from stark.report.kernel import kernel_file
+from stark.report.view import RunView
+from stark.search.tree import Tree
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The best kernel of a run."""
+
+    source: str
+    """A Python file that defines `ModelNew`."""
+
+    language: str
+    attempt: int
+    """The attempt that wrote it."""
+
+    evaluation: Correct
+    """How it was verified and timed; by the final check if `confirmed`."""
+
+    confirmed: bool
+    """Whether it passed the final check; only then its speedup is more than the search's estimate."""
+
+    file: str
+    """The source with where it comes from and a check against the reference: what `save` writes."""
+
+    @property
+    def speedup(self) -> Speedup:
+        """Against the reference in eager mode, with a 95 % interval."""
+        return self.evaluation.speedup_vs("eager")
+
+    @property
+    def latency_ms(self) -> float:
+        """The median time of one call in milliseconds."""
+        return self.evaluation.latency_ms
+
+    def save(self, path: str | Path) -> Path:
+        """Write the kernel to a file, creating its folder; returns the path. Raises StoreError if it cannot be written."""
+        path = Path(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self.file, "utf-8")
+        except OSError as error:
+            raise StoreError(f"the kernel cannot be written to {path}: {error.strerror}") from error
+        return path
+
+    def __repr__(self) -> str:
+        state = "confirmed" if self.confirmed else "not confirmed"
+        return (
+            f"Kernel(attempt {self.attempt}, {self.language}, {self.latency_ms:.4g} ms, "
+            f"{speedup_text(self.speedup)}, {state})"
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """A run as far as it has come."""
+
+    view: RunView
+    """Everything that is stored of the run."""
+
+    @property
+    def run_id(self) -> str:
+        """What `stark.resume` and `stark.load_run` take."""
+        return self.view.run.id
+
+    @cached_property
+    def kernel(self) -> Kernel | None:
+        """The best kernel: the one that passed the final check, before that the fastest of the search; or None."""
+        best = self.view.best
+        return None if best is None else _kernel(self.view, best)
+
+    @property
+    def speedup(self) -> float | None:
+        """The kernel's median speedup against eager; None without a kernel."""
+        return None if self.kernel is None else self.kernel.speedup.ratio
+
+    @property
+    def tree(self) -> Tree:
+        """All finished attempts: `tree.nodes`, `tree.children(id)`, `tree.node(id)`."""
+        return self.view.tree
+
+    @property
+    def ended(self) -> Ended | None:
+        """Why the run ended; None while it can be resumed with its budget."""
+        return self.view.ended
+
+    @property
+    def spent(self) -> Spent:
+        """What the model calls cost."""
+        return self.view.spent
+
+    def __repr__(self) -> str:
+        ended = "not ended" if self.ended is None else f"ended: {self.ended.detail}"
+        return (
+            f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, ${self.spent.dollars:.2f}, "
+            f"{ended}, kernel={self.kernel!r})"
+        )
+
+
+def _kernel(view: RunView, node: Node) -> Kernel:
+    assert node.candidate is not None and isinstance(node.evaluation, Correct)
+    assert view.reference is not None  # there are attempts
+    return Kernel(
+        source=node.candidate.source,
+        language=node.candidate.language,
+        attempt=node.id,
+        evaluation=node.evaluation,
+        confirmed=view.winner is not None,
+        file=kernel_file(view.run, node, view.reference),
+    )

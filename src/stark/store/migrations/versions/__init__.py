@@ -1,1 +1,0 @@
-"""One file per revision; a published one is never edited."""
