@@ -79,7 +79,7 @@ async def test_what_it_generates_is_a_candidate_that_holds(executor: Executor) -
         ),
         (
             problem("return x * torch.tensor([[1.0, 2.0, 4.0]] * 8)", arguments="x, rest"),
-            "tensors of constants",
+            "constant tensors",
         ),
     ],
     ids=["no kernel", "two graphs", "constants"],

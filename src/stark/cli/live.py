@@ -124,7 +124,7 @@ class PlainLines:
                 yield f"final check of attempt {node.id}: {checked(evaluation)}"
             case Draining():
                 yield DRAINING
-            case Notice(text):
+            case Notice(text) if text:
                 yield text
 
     def _finished(self, node: Node) -> str:

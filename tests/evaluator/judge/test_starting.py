@@ -42,7 +42,11 @@ def test_a_device_that_there_is_not_is_told_in_a_sentence(device: str, said: str
     ("variable", "value", "said"),
     [
         ("STARK_CACHE", "/proc/nowhere", "/proc/nowhere cannot be written"),
-        ("STARK_SANDBOX_WITHOUT", "firewall", "STARK_SANDBOX_WITHOUT names firewall"),
+        (
+            "STARK_SANDBOX_WITHOUT",
+            "firewall",
+            "STARK_SANDBOX_WITHOUT names unknown layers: firewall",
+        ),
         ("STARK_CACHE_GB", "much", "STARK_CACHE_GB is 'much'"),
     ],
 )

@@ -33,7 +33,6 @@ SHOWN, LONGEST, PRINTED = 3, 400, 50
 LONGEST_RECORD = 4_000
 """Characters of one record that are parsed."""
 
-
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Makes every tensor a separate allocation with a known end, instead of a part of a larger one."""
 
