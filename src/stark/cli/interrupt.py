@@ -12,8 +12,9 @@ Result = TypeVar("Result")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
-GRACE_S = DRAIN_S + 15.0
-"""How long cleaning up may take: model calls in flight are awaited, then judges get time to exit."""
+GRACE_S = 315.0
+"""How long cleaning up may take: the loop awaits model calls in flight (`correspondence.DRAIN_S`),
+then judges get time to exit."""
 
 
 class Interrupted(StarkError):
