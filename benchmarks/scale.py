@@ -36,6 +36,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import RoleModel, Run
 from stark.core.usage import Budget
+from stark.models.base import MAX_OUTPUT_TOKENS
 from stark.problems import load_all
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
@@ -93,12 +94,18 @@ class Slots:
 class SlowModel:
     """Scripted replies of a usual length that take time; keeps nothing of what it was asked."""
 
-    name = "scripted"
+    name, price, max_output_tokens = "scripted", None, MAX_OUTPUT_TOKENS
 
     def __init__(self, slots: Slots) -> None:
         self._slots, self._script = slots, ScriptedModel(long_reply, dollars=0.01)
 
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+    async def ask(
+        self,
+        messages: tuple[Message, ...],
+        temperature: float | None,
+        *,
+        max_output_tokens: int | None = None,
+    ) -> Reply:
         async with self._slots.one(QUESTION_S):
             reply = await self._script.ask(messages, temperature)
             self._script.asked.clear()

@@ -132,7 +132,7 @@ async def test_a_truncated_reply_is_asked_for_with_twice_the_room_and_that_is_re
         len(roomy.text),
         roomy.truncated,
     )
-    assert [None, 200] == [asked.max_output_tokens for asked in model.asked]
+    assert [None, 200] == model.limits
     for room, answered in ((False, 100), (True, 200)):
         dollars = (5 * 3 + answered * 15) / 1e6
         assert Cost(tokens=5 + answered, dollars=dollars) == replies.at_most("code", QUESTION, room)

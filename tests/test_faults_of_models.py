@@ -143,7 +143,7 @@ async def test_a_truncated_reply_is_asked_for_again_with_room(store: Store) -> N
 
     worked = await samples.work(store, run, replies=replies_of(provider))
 
-    assert [None, 300] * 3 == [asked.max_output_tokens for asked in provider.asked]
+    assert [None, 300] * 3 == provider.limits
     assert [True, False] * 3 == [call.reply.truncated for call in store.calls(run.id)]
     assert all(node.candidate is not None for node in worked.tree.nodes)
     check_paid_once(store, run, provider)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable
 
 import pytest
 
@@ -20,6 +21,11 @@ def cost(dollars: float, tokens: int = 100) -> Cost:
 
 def paid(dollars: float, tokens: int = 100) -> Spent:
     return Spent(calls=1, input_tokens=tokens, dollars=dollars)
+
+
+async def soon(waiting: Awaitable[Reservation]) -> Reservation:
+    """The reservation of a call that has no reason to wait any more."""
+    return await asyncio.wait_for(waiting, 1)
 
 
 async def is_admitted(ledger: Ledger, at_most: Cost, role: str = "code") -> Reservation | None:
@@ -46,37 +52,37 @@ async def test_without_limits_nothing_waits() -> None:
 
 async def test_a_waiting_call_is_admitted_when_another_turns_out_cheaper() -> None:
     ledger = Ledger(Budget(dollars=1.0))
-    first = await ledger.admit("plan", cost(0.9))
+    first = await soon(ledger.admit("plan", cost(0.9)))
     waiting = asyncio.create_task(ledger.admit("code", cost(0.9)))
     await asyncio.sleep(0)
     assert not waiting.done()
 
     ledger.charge(first, paid(0.05))
 
-    assert cost(0.9) == (await waiting).cost
+    assert cost(0.9) == (await soon(waiting)).cost
 
 
 async def test_a_waiting_call_is_refused_when_another_reaches_the_limit() -> None:
     ledger = Ledger(Budget(dollars=1.0))
-    first = await ledger.admit("plan", cost(0.9))
+    first = await soon(ledger.admit("plan", cost(0.9)))
     waiting = asyncio.create_task(ledger.admit("code", cost(0.9)))
     await asyncio.sleep(0)
 
     ledger.charge(first, paid(1.0))
 
     with pytest.raises(LimitReached) as caught:
-        await waiting
+        await soon(waiting)
     assert Ended(kind="dollars", detail="$1.00 of $1.00 spent") == caught.value.ended
 
 
 async def test_a_refused_call_frees_what_was_reserved_and_costs_nothing() -> None:
     ledger = Ledger(Budget(dollars=1.0))
-    first = await ledger.admit("plan", cost(0.9))
+    first = await soon(ledger.admit("plan", cost(0.9)))
     waiting = asyncio.create_task(ledger.admit("code", cost(0.9)))
 
     ledger.charge(first, Spent())
 
-    await waiting
+    await soon(waiting)
     assert (Spent(), {}) == (ledger.spent, ledger.spent_by_role)
 
 
@@ -92,7 +98,7 @@ async def test_no_call_is_admitted_at_the_limit(budget: Budget) -> None:
     ledger = Ledger(budget, spent={"plan": paid(0.5)})
 
     with pytest.raises(LimitReached):
-        await ledger.admit("code", CENT)
+        await soon(ledger.admit("code", CENT))
 
 
 async def test_limits_on_attempts_and_minutes_refuse_no_call_of_an_attempt_that_has_begun() -> None:
@@ -105,9 +111,9 @@ async def test_limits_on_attempts_and_minutes_refuse_no_call_of_an_attempt_that_
 async def test_expected_is_the_largest_cost_of_the_role_so_far() -> None:
     ledger = Ledger(Budget(dollars=1.0))
     for dollars, tokens in ((0.2, 10), (0.1, 300)):
-        ledger.charge(await ledger.admit("code", cost(9.0)), paid(dollars, tokens))
+        ledger.charge(await soon(ledger.admit("code", cost(9.0))), paid(dollars, tokens))
 
-    assert cost(0.2, 300) == (await ledger.admit("code", cost(9.0))).cost
+    assert cost(0.2, 300) == (await soon(ledger.admit("code", cost(9.0)))).cost
     assert await is_admitted(ledger, cost(9.0), "plan") is None, "no plan has cost anything yet"
 
 
@@ -116,16 +122,16 @@ async def test_expected_is_learned_from_earlier_sessions() -> None:
     for dollars in (0.3, 0.4, 0.2):
         ledger.learn("code", cost(dollars))
 
-    assert cost(0.4) == (await ledger.admit("code", cost(9.0))).cost
+    assert cost(0.4) == (await soon(ledger.admit("code", cost(9.0)))).cost
     assert Spent() == ledger.spent
 
 
 async def test_a_new_run_expects_what_calls_cost_in_the_runs_beside_it() -> None:
     shared = Ledger(Budget(dollars=9.0))
     one, other = Ledger(Budget(), shared), Ledger(Budget(), shared)
-    one.charge(await one.admit("code", cost(5.0)), paid(0.4))
+    one.charge(await soon(one.admit("code", cost(5.0))), paid(0.4))
 
-    assert cost(0.4) == (await other.admit("code", cost(5.0))).cost
+    assert cost(0.4) == (await soon(other.admit("code", cost(5.0)))).cost
 
 
 async def test_a_call_must_fit_its_run_and_what_the_runs_share() -> None:
@@ -144,7 +150,7 @@ async def test_a_call_must_fit_its_run_and_what_the_runs_share() -> None:
 async def test_the_limit_of_a_parent_is_not_the_runs_own() -> None:
     shared = Ledger(Budget(dollars=1.0))
     run = Ledger(Budget(dollars=5.0), shared)
-    run.charge(await run.admit("code", cost(1.0)), paid(1.0))
+    run.charge(await soon(run.admit("code", cost(1.0))), paid(1.0))
 
     assert None is run.own_limit()
     assert (

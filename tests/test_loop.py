@@ -8,7 +8,7 @@ import pytest
 
 import loop_samples as samples
 from stark.agents.fitting import least_tokens
-from stark.core.call import Message, spent_by_role
+from stark.core.call import Message, prompt_of, spent_by_role
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, PromptRefused, UsageError
 from stark.core.evaluation import Effort, Evaluation
@@ -224,18 +224,18 @@ async def test_unpriced_replies_lift_no_limit_on_what_the_others_cost(store: Sto
 
 async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Store) -> None:
     least = least_tokens(samples.run().problem, language("triton"))
-    run = samples.run(attempts=20, window_tokens=least + 900)
+    run = samples.run(attempts=20, window_tokens=least + 2_000)
 
     await samples.work(store, run)
 
     fits = [call.fit for call in store.calls(run.id)]
-    assert all(fit is not None and fit.limit_tokens == least + 900 for fit in fits)
+    assert all(fit is not None and fit.limit_tokens == least + 2_000 for fit in fits)
     assert all(fit is not None and not fit.over for fit in fits)
     assert any(fit is not None and fit.cuts for fit in fits)
     for call in store.calls(run.id):
-        system, user, *_ = call.messages
         assert call.fit is not None
-        assert estimated_tokens(utf8_bytes(system.text + user.text)) == call.fit.tokens
+        sent = call.messages[0].text + prompt_of(call.messages)
+        assert abs(estimated_tokens(utf8_bytes(sent)) - call.fit.tokens) <= 1
 
 
 async def test_a_limit_below_the_problem_and_the_guide_is_refused_at_once(store: Store) -> None:

@@ -30,31 +30,31 @@ RECORDINGS = Path(__file__).parents[2] / "examples" / "recordings"
 HEADINGS: dict[RoleName, Sequence[str]] = {
     "plan": (
         *("# Your role: plan", "# The problem: ", "# The device", "# The reference"),
-        *("# What every candidate must keep to", "# The fastest so far"),
+        *("# Rules for every candidate", "# The fastest so far"),
         *("# What was tried from here", "# Where you start", "# Your reply"),
     ),
     "code": (
-        *("# Your role: code", "# The problem: ", "# The device", "# How candidates in "),
+        *("# Your role: code", "# The problem: ", "# The device", "# How to write candidates in "),
         *("# Other attempts nearby", "# The plan", "# Your reply"),
     ),
     "debug": (
-        *("# Your role: debug", "# The problem: ", "# The device", "# How candidates in "),
-        *("# How its siblings fared", "# The plan that it carries out", "# The failing candidate"),
+        *("# Your role: debug", "# The problem: ", "# The device", "# How to write candidates in "),
+        *("# Its siblings", "# Its plan", "# The failing candidate"),
         *("# What happened", "# Your reply"),
     ),
     "solo": (
         *("# Your role: solo", "# The problem: ", "# The device", "# The reference"),
-        *("# How candidates in ", "# The fastest so far", "# What was tried from here"),
+        *("# How to write candidates in ", "# The fastest so far", "# What was tried from here"),
         *("# Where you start", "# Your reply"),
     ),
 }
 
 
 async def asked(situation: Situation, window_tokens: int | None = None) -> Conversation:
-    """What the role is asked first, by whoever answers nothing."""
+    """The role's conversation with a model that answers nothing."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
-        return Reply(text="", model="nobody")
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+        return Reply(text="", model="none")
 
     return await converse(situation, ask, window_tokens)
 
