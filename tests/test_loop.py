@@ -235,7 +235,7 @@ async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Sto
     for call in store.calls(run.id):
         assert call.fit is not None
         sent = call.messages[0].text + prompt_of(call.messages)
-        assert abs(estimated_tokens(utf8_bytes(sent)) - call.fit.tokens) <= 1
+        assert 0 <= call.fit.tokens - estimated_tokens(utf8_bytes(sent)) <= 10
 
 
 async def test_a_limit_below_the_problem_and_the_guide_is_refused_at_once(store: Store) -> None:
