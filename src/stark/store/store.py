@@ -424,7 +424,7 @@ def _insert_run(connection: Connection, run: Run) -> None:
     connection.execute(insert(RunRow).values(problem_source=source, **values))
 
 
-_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench folder PATH"}
+_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench run PATH"}
 _LISTERS = {"run": "stark runs", "bench": "stark bench list"}
 
 
