@@ -61,7 +61,7 @@ def _optional(field: FieldInfo) -> Any:
     if Price in kinds:
         return str | None  # written as 3/15, which `RunOptions` reads
     inner = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
-    bounded = Annotated[inner, *field.metadata] if field.metadata else inner
+    bounded: Any = Annotated[inner, *field.metadata] if field.metadata else inner
     return bounded | None
 
 
