@@ -312,6 +312,8 @@ async def resume_bench(
     `options` change those of every unfinished run, such as `model`; the others are those of `abench`.
     """
     unpriced = bool(options.pop("unpriced", False))
+    if "in_each" in options:
+        options["parallel"] = options.pop("in_each")
     with Store.open(store, create=False) as opened:
         found = opened.bench(name)
         found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})

@@ -114,8 +114,9 @@ def role_models(options: RunOptions, roles: Iterable[str]) -> dict[str, RoleMode
                 "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
                 "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
             )
+        have = "role has" if len(lacking) == 1 else "roles have"
         raise UsageError(
-            f"the {' and '.join(lacking)} role has no model: give it one, or give one for every role"
+            f"the {' and '.join(lacking)} {have} no model: give each its own, or one for all roles"
         )
     return {
         role: RoleModel(

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
-
 from stark.bench.account import Account
+
 from stark.cli.bench_live import BenchLines, BenchScreen
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Evaluation
