@@ -143,7 +143,6 @@ def test_a_run_that_goes_on_keeps_its_own_values(stark: Stark, option: str) -> N
         ("optimize problem.py --model exec:cat --price 3", "--price is '3', and should be written"),
         ("optimize problem.py --model exec:cat --price -1/2", "--price is '-1/2'"),
         ("optimize problem.py --model exec:cat --stop never", "error: --stop is 'never'"),
-        ("optimize problem.py --model exec:cat --attempts few", "Invalid value for '--attempts': 'few' is not"),
         ("evaluate problem.py nope.py", "error: there is no file nope.py"),
         ("evaluate problem.py problem.py", "problem.py: The file does not define a class ModelNew"),
         ("show", "error: there are no runs yet"),

@@ -35,7 +35,11 @@ WRITTEN = {
     name: str(value)
     for name, value in RunOptions(
         **dict.fromkeys(("model", "plan_model", "code_model", "debug_model"), "exec:x"),
-        tokens=9, dollars=2.5, minutes=3, language="cpp", seed=0,
+        tokens=9,
+        dollars=2.5,
+        minutes=3,
+        language="cpp",
+        seed=0,
     )
     if name != "price"
 } | {"price": "3/15"}

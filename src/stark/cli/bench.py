@@ -130,6 +130,7 @@ def run(
     """Run every problem with every strategy (--strategy A,B,… compares A with the others)."""
     from stark.api import abench
     from stark.cli.settings import load_settings
+    from stark.configuration import without_unused_models
     from stark.strategies import split_strategies
 
     options, levels, its_seeds = _with_preset(preset, options, level)
@@ -140,6 +141,7 @@ def run(
     in_file = split_strategies(given.pop("strategy", ""))
     chosen = strategies or in_file or ["stark"]
     given["in_each"] = given.pop("parallel", 1)
+    given = without_unused_models(given, chosen, settings.flags)
     total = _totals(total_attempts, total_tokens, total_dollars, total_minutes)
 
     def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:

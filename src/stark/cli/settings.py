@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args
@@ -78,7 +78,7 @@ _Settings: Any = create_model("Settings", __base__=_Base, **_FIELDS)
 class Settings:
     """Everything that is set."""
 
-    def __init__(self, values: _Base) -> None:
+    def __init__(self, values: _Base, flags: Collection[str]) -> None:
         self.store: str = values.store
         self.kernelbench: Path | None = values.kernelbench
         self.options: dict[str, Any] = {
@@ -87,6 +87,9 @@ class Settings:
             if (value := getattr(values, name)) is not None
         }
         """The fields of `RunOptions` that are set, by name."""
+
+        self.flags = flags
+        """The names of those that are set on the command line."""
 
 
 def load_settings(
@@ -103,7 +106,7 @@ def load_settings(
     if Path(FILE).is_dir():
         raise UsageError(f"{FILE} is a folder, and should be a file; move it or rename it")
     try:
-        return Settings(_Settings(**given))
+        return Settings(_Settings(**given), frozenset(options or ()))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
