@@ -228,7 +228,7 @@ def test_limits_of_the_whole_stop_it(
     stopped = stark(*bench, *limit, "--name", "mine", "--runs", "2", "--json")
 
     assert 1 == stopped.code, stopped.err
-    assert 0 < len(executor.evaluated) < 16
+    assert len(executor.evaluated) < 16
     assert float(limit[1]) == stopped.document["bench"]["budget"][kind]
     unlimited = stark("bench", "resume", limit[0], "9999999", "--json")
     assert (0, 16) == (unlimited.code, len(executor.evaluated))
