@@ -128,7 +128,8 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
 
     monkeypatch.setattr(executor, "describe", describe)
 
-    ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
+    ended = stark(*bench, "--name", "mine")
+    again = stark("bench", "resume", "mine", "--model", "exec[other]:sh answer.sh")
 
     assert "two: two: line 3: forward raised" in ended.out
     said = "refused problems: two, for the reasons in the report; `stark bench resume mine` goes on and tries them again"
@@ -137,6 +138,13 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
         assert "unreachable" not in each.err and "unfinished" not in each.err
     assert 8 == len(executor.evaluated)
     assert "4 of 4 runs have ended" in stark("bench", "list").out
+    with Store.open(STORE) as store:
+        asked = {
+            (run.problem.name, entry.model)
+            for run in (store.run(summary.id) for summary in store.summaries())
+            for entry in run.config.models.values()
+        }
+    assert {("one", "exec[scripted]:sh answer.sh"), ("two", "exec[other]:sh answer.sh")} == asked
 
 
 def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(

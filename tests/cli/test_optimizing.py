@@ -282,6 +282,31 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
 
 
+def test_an_interrupted_run_waits_for_the_reply_that_it_pays_for(
+    stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH", str(os.getpid()))
+    script = (workplace / "model.sh").read_text()
+    (workplace / "model.sh").write_text(
+        script.replace(
+            "printf", "test -e asked || kill -INT $SEARCH; touch asked; sleep 0.2; printf"
+        )
+    )
+
+    stopped = stark(*THREE)
+
+    assert 130 == stopped.code
+    assert "stopping: waiting for replies that are being paid for" in stopped.out
+    assert "interrupted\n0 attempts are stored (0 correct); `stark resume problem-" in stopped.err
+    with Store.open(STORE) as store:
+        run = store.run("last").id
+        assert [(1, "plan")] == [(call.attempt, call.role) for call in store.calls(run)]
+    assert 0 == stark("resume").code
+    with Store.open(STORE) as store:
+        assert [] == store.lost_calls(run)
+        assert 5 == len(store.calls(run))
+
+
 def test_a_model_for_a_role_that_the_strategy_lacks_is_refused_as_a_flag_alone(
     stark: Stark, executor: FakeExecutor, workplace: Path
 ) -> None:

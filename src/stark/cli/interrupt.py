@@ -12,8 +12,8 @@ Result = TypeVar("Result")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
-GRACE_S = 15.0
-"""What cleaning up may take: more than the executors give their judges to end."""
+GRACE_S = 330.0
+"""What cleaning up may take: waiting for replies in flight (`correspondence.DRAIN_S`), then for judges to end."""
 
 
 class Interrupted(StarkError):
