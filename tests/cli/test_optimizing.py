@@ -405,6 +405,25 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 3 == len(executor.evaluated)
 
 
+def test_the_demo_needs_no_model_and_costs_nothing(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is set for other runs, and although the invented judge finds something else than the recorded one."""
+    monkeypatch.setenv("STARK_MODEL", "exec:exit 3")
+    monkeypatch.setenv("STARK_DOLLARS", "1")
+    monkeypatch.setenv("STARK_EXECUTOR", "local:cpu")
+
+    document = stark("demo", "--json").document
+
+    assert {"recorded:"} == {
+        entry["model"][:9] for entry in document["run"]["config"]["models"].values()
+    }
+    assert (0.0, len(document["attempts"])) == (
+        document["spent"]["dollars"],
+        document["run"]["config"]["budget"]["attempts"],
+    )
+
+
 def test_a_replay_refuses_the_flags_that_it_does_not_take(
     stark: Stark, executor: FakeExecutor
 ) -> None:
