@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from stark.bench.grid import enter, lay_out
 from stark.bench.report import Report, make_report
-from stark.bench.running import BenchSession, OnBenchEvent, unfinished
+from stark.bench.running import BenchSession, OnBenchEvent, to_do
 from stark.bench.suite import Suite, folders
 from stark.configuration import (
     configure,
@@ -317,7 +317,7 @@ async def resume_bench(
 ) -> Report:
     """Go on with a bench: its unfinished runs, and again those whose problems were refused.
 
-    `options` change those of every unfinished run, such as `model`; the others are those of `abench`.
+    `options` change those of every such run, such as `model`; the others are those of `abench`.
     """
     unpriced = bool(options.pop("unpriced", False))
     if "in_each" in options:
@@ -327,7 +327,7 @@ async def resume_bench(
         found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
         opened.set_bench_budget(found.name, found.budget)
         if options:
-            for cell in unfinished(opened, found):
+            for cell in to_do(opened, found):
                 with opened.exclusive(cell.run_id):
                     opened.reconfigure(reconfigured(opened.run(cell.run_id), options))
         return await _bench_worked(

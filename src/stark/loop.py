@@ -64,7 +64,7 @@ async def work_on(
         session = Session(run, reference, executor, desk, policy or policy_of(run.config.strategy))
         try:
             ended = await session.work()
-            if session.own_end() or not ledger.shared_limit():
+            if not session.waits():
                 await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
                 store.end_run(run.id, ended)
         finally:
@@ -284,6 +284,14 @@ class Session:
         """The limit of the run's own budget that is reached, or why its budget need not be used up."""
         limit = self.desk.ledger.own_limit()
         return limit or (enough(self.tree) if self.run.config.stop == "auto" else None)
+
+    def waits(self) -> bool:
+        """Whether a limit that several runs share stopped it before its own end, perhaps within its last attempt."""
+        if self.desk.ledger.shared_limit() is None:
+            return False
+        own = self.own_end()
+        within = bool(self.desk.store.unfinished(self.run.id))
+        return own is None or (own.kind == "attempts" and within)
 
     def _random(self, attempt: int, use: str) -> random.Random:
         """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""

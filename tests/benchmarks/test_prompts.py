@@ -17,7 +17,7 @@ from prompts import recorded
 
 from stark.agents.briefing import evidence_text, numbered
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply
+from stark.core.call import Fit, Message, Reply, prompt_of
 from stark.core.run import WINDOW_TOKENS
 from stark.core.usage import estimated_tokens
 from stark.languages import language
@@ -60,7 +60,7 @@ async def asked(situation: Situation, window_tokens: int | None = None) -> Conve
 
 
 def prompt_of(held: Conversation) -> str:
-    return held.asked[0][1].text
+    return prompt_of(held.asked[0])
 
 
 def test_every_role_has_situations_and_the_most_of_them_real_replies() -> None:
@@ -223,7 +223,7 @@ def test_a_situation_is_taken_with_the_window_that_was_shown(tmp_path: Path) -> 
     assert [(1, 6)] == [(pair.broken.id, pair.fixed.id) for pair in stored.window.repairs]
     call = next(call for call in recording.calls if (call.attempt, call.role) == (9, "debug"))
     for shown in stored.window.others:
-        assert f"- Attempt {shown.id}, " in call.messages[1].text
+        assert f"- Attempt {shown.id}, " in prompt_of(call.messages)
 
 
 def test_a_plans_situation_has_no_sources_of_others() -> None:
