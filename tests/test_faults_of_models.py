@@ -404,6 +404,20 @@ async def test_three_runs_exceed_the_limit_that_they_share_by_one_call_at_most(
     assert {run.id: spent_by_role(store.calls(run.id)) for run in runs} == store.spent()
 
 
+async def test_a_run_whose_last_attempts_the_shared_limit_stopped_has_not_ended(
+    store: Store,
+) -> None:
+    """Its own budget lets no further attempt begin, and both are planned and not written."""
+    run = samples.run(attempts=2, parallel=2)
+    shared, provider = Ledger(Budget(dollars=0.5)), Provider(delay_s=0.001)
+
+    worked = await samples.work(store, run, replies=replies_of(provider), shared=shared)
+
+    assert "$0.50 of $0.50 spent" == worked.reason
+    assert ({1, 2}, None) == (set(store.unfinished(run.id)), store.ended(run.id))
+    await check_finished(store, run, provider)
+
+
 # What is on disk before what.
 
 
