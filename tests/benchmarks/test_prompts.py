@@ -113,7 +113,8 @@ async def test_prompts_fit_and_are_the_same_every_time(name: str) -> None:
     (fit, *_), (messages, *_) = whole.fits, whole.asked
 
     assert whole.asked == (await asked(situation)).asked
-    assert estimated_tokens(sum(len(m.text.encode()) for m in messages)) == fit.tokens
+    sent = sum(len(message.text.encode()) for message in messages)
+    assert fit.tokens == pytest.approx(estimated_tokens(sent), abs=10)
     assert not fit.over
     assert () == fit.cuts, "the usual limit cuts none of these"
 
