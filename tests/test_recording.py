@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stark.optimize import optimize
-from stark.replies import RecordedReplies
 
 import loop_samples as samples
 from stark.core.call import Message
@@ -18,7 +16,9 @@ from stark.core.node import Node
 from stark.core.problem import Problem
 from stark.core.run import RoleModel
 from stark.core.usage import Budget
+from stark.optimize import optimize
 from stark.recording import Recording, read_recording, record, write_recording
+from stark.replies import RecordedReplies
 from stark.search.policies.recorded import Recorded
 from stark.search.tree import Tree
 from stark.store import Store

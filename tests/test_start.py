@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-from stark.optimize import optimize
-from stark.promotion import MOST_CHECKED
-from stark.replies import RecordedReplies
 
 import loop_samples as samples
 from stark.core.candidate import Candidate
@@ -16,7 +13,10 @@ from stark.core.errors import CompilerRefused, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.run import Run
 from stark.core.usage import Usage
+from stark.optimize import optimize
+from stark.promotion import MOST_CHECKED
 from stark.recording import RecordedCompiler, record
+from stark.replies import RecordedReplies
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy

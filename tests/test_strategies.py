@@ -4,13 +4,13 @@ from importlib.resources import files
 from typing import get_args
 
 import pytest
-from stark.optimize import optimize
 
 import loop_samples as samples
 from stark.agents.window import RoleName
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
 from stark.core.run import Strategy
+from stark.optimize import optimize
 from stark.search.policies import POLICIES
 from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
