@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from stark.core.call import Call, Fit, Lost, Message, Reply
 from stark.core.errors import ModelRefused, PromptRefused, StarkError, StoreError
 from stark.core.run import RoleModel
-from stark.core.usage import Cost, Price, Spent, estimated_tokens, utf8_bytes
+from stark.core.usage import Cost, Price, Spent, Usage, estimated_tokens, spent_on, utf8_bytes
 from stark.events import Charged, Draining, OnEvent, Stepped
 from stark.ledger import Ledger, Reservation
 from stark.models import Model, open_model
@@ -106,7 +106,8 @@ class LiveReplies:
         model, entry = self._models[role]
         limit = model.max_output_tokens * ROOM if room else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
-        return reply.model_copy(update={"text": plain(reply.text)})
+        usage = _priced(reply, messages, model.price)
+        return reply.model_copy(update={"text": plain(reply.text), "usage": usage})
 
     def price(self, role: str) -> Price | None:
         """The price of the role's model, if it is known."""
@@ -236,6 +237,17 @@ class _Question(NamedTuple):
     messages: tuple[Message, ...]
     fit: Fit
     room: bool
+
+
+def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
+    """The usage of a reply; where no cost is reported, that of its tokens, estimated if need be."""
+    usage = reply.usage
+    if usage.dollars is not None or price is None:
+        return usage
+    asked = sum(utf8_bytes(message.text) for message in messages)
+    spent = spent_on(usage, asked, utf8_bytes(reply.text))
+    dollars = price.dollars(spent.input_tokens, spent.output_tokens)
+    return usage.model_copy(update={"dollars": dollars})
 
 
 def plain(text: str) -> str:
