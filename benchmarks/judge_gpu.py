@@ -3,7 +3,7 @@
     python benchmarks/judge_gpu.py --kernelbench PATH/TO/KernelBench [--json FILE]
 
 Judges three KernelBench problems (one per level) with three ways to write a kernel, each correct, slow and wrong; then
-every fault of `stark.testing.candidates`, each followed by an honest candidate. Exits with 1 if any status is unexpected.
+every fault of `support.candidates`, each followed by an honest candidate. Exits with 1 if any status is unexpected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.problems import load
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 PROBLEMS = ("level1/19", "level2/12", "level3/1")
 ROUTES = ("triton", "cuda", "load_inline")

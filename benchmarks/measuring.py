@@ -32,7 +32,7 @@ from clocks.programs import COMPARED, SIZES, sizes
 
 from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import PROBLEM
+from support.candidates import PROBLEM
 
 DOCS = Path(__file__).parents[1] / "docs"
 

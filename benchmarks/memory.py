@@ -19,7 +19,7 @@ from pathlib import Path
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors.local import local
-from stark.testing.candidates import as_candidate
+from support.candidates import as_candidate
 
 SOURCE = """
 import torch

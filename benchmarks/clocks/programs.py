@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stark.core.candidate import Candidate
 from stark.core.problem import Problem
-from stark.testing.candidates import as_candidate
+from support.candidates import as_candidate
 
 PROGRAM = """
 import torch

@@ -18,7 +18,7 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.explain.evaluation import evidence
-from stark.testing.candidates import PROBLEM
+from support.candidates import PROBLEM
 from versus.cases import Case
 from versus.results import FAILED, Finding, Results
 

@@ -1,6 +1,6 @@
 """A fake judge that needs no torch and no device, but keeps problems ready and serves requests like a real one.
 
-    python -m stark.testing.judge NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
+    python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
 
 Every candidate is correct. Each preparation appends a line with the problem's name to NOTES.
 """

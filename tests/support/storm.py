@@ -17,7 +17,7 @@ from pathlib import Path
 
 from stark.core.judging import Limits
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 LIMITS = Limits(
     build_s=3.0, load_s=20.0, verify_s=6.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.5
