@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from stark.core.evaluation import Correct, TimedOut
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.storm import LIMITS
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.storm import LIMITS
 
 pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import PROBLEM, as_candidate
+from support.candidates import PROBLEM, as_candidate
 
 pytest.importorskip("torch")
 

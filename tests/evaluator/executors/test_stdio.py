@@ -17,7 +17,8 @@ from stark.evaluator.executors.stdio import StdioExecutor
 from stark.evaluator.judge.building.cache import locks_below
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated, Notice
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support import FAKE_JUDGE
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 
 async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
@@ -162,7 +163,7 @@ async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.Monkey
 
 async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> None:
     notice = Notice(text="waiting for another judge on cpu").model_dump_json()
-    judge = f"{sys.executable} -m stark.testing.judge {tmp_path / 'notes'}"
+    judge = f"{sys.executable} {FAKE_JUDGE} {tmp_path / 'notes'}"
     told: list[str] = []
     executor = StdioExecutor([["sh", "-c", f"echo '{notice}'; exec {judge}"]])
     executor.on_notice = told.append
