@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from stark.core.problem import Problem
     from stark.core.usage import Budget, Price
-    from stark.evaluator.executors import open_executor
+    from stark.evaluator.executors import Executor, open_executor
     from stark.ledger import Ledger
     from stark.results import Kernel, Result
 
@@ -52,7 +52,7 @@ _HOMES = {
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",
-    "stark.evaluator.executors": "open_executor",
+    "stark.evaluator.executors": "Executor open_executor",
     "stark.ledger": "Ledger",
     "stark.results": "Kernel Result",
 }
@@ -62,6 +62,7 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()
 
 __all__ = [
     "Budget",
+    "Executor",
     "Kernel",
     "Ledger",
     "MachineError",

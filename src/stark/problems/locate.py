@@ -57,7 +57,7 @@ def level_folder(level: str, kernelbench: Path | None) -> Path:
     """Where a level lies in a checkout. Raises ProblemError."""
     if kernelbench is None:
         raise ProblemError(
-            f"{level} is a level of KernelBench; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
+            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, or make one with `{CLONE}`."
         )
     with _looking_for(str(kernelbench)):
         root = kernelbench.expanduser()

@@ -66,7 +66,7 @@ def open_judges(notation: str) -> StdioExecutor:
     if name not in JUDGES:
         raise UsageError(
             f"a worker cannot forward requests to {name!r}; "
-            "give it --executor local or command:LINE"
+            "give it the executor local or command:LINE"
         )
     return JUDGES[name](rest, Limits(), Tools())
 
