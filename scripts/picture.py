@@ -1,6 +1,6 @@
 """Draws the README's picture of a run: `stark show` of a recording, as an SVG.
 
-Use: `python scripts/picture.py examples/recordings/gated_causal_conv.triton.json docs/run.svg`
+Use: `python scripts/picture.py src/stark/demo/triton.json.gz docs/run.svg`
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ it. Names are imported when they are first used, so `import stark` is instant an
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -95,4 +97,20 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The module `stark`, whose function `bench` has the name of a package inside, which an import would bind instead."""
+
+    @property
+    def bench(self) -> Any:
+        """The function, even after `import stark.bench.running`."""
+        return __getattr__("bench")
+
+    @bench.setter
+    def bench(self, package: ModuleType) -> None:
+        """Ignore the package, which `from stark.bench.running import …` finds anyway."""
+
+
+sys.modules[__name__].__class__ = _Package
