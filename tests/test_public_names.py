@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import stark
+from stark import events
 from stark.options import RunOptions
 
 SOURCE = Path(stark.__file__).parent
@@ -68,6 +70,15 @@ def test_the_help_lists_arguments_and_options(name: str) -> None:
         assert re.search(rf"^    {option}: ", explained, re.MULTILINE), option
     assert "build_s: float = 180.0. Time limit of a candidate's build in seconds." in explained
     assert max(map(len, explained.splitlines())) <= 120
+
+
+def test_the_page_about_the_api_has_every_name_and_option() -> None:
+    page = (SOURCE.parents[1] / "docs" / "api.md").read_text()
+    arguments = set(inspect.signature(stark.optimize).parameters) - {"problem", "options"}
+    handled = [kind.__name__ for kind in get_args(events.Event)]
+
+    for name in (*NAMES, *RunOptions.model_fields, *arguments, *handled):
+        assert re.search(rf"\b{name}\b", page), name
 
 
 def test_the_function_bench_is_not_replaced_by_the_package_of_that_name() -> None:
