@@ -1,4 +1,4 @@
-"""The scripts in `examples` run as they are, the hand-written kernels among them with the real judge on the CPU."""
+"""The scripts in `examples` run as they are, and the hand-written kernels compute what their problems do."""
 
 from __future__ import annotations
 
@@ -12,24 +12,49 @@ from types import ModuleType
 
 import pytest
 
+from stark.languages import LANGUAGES
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
+CPP = LANGUAGES["cpp"]
 
 
 def module(name: str) -> ModuleType:
     """An example, imported."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(Path(name).name, EXAMPLES / f"{name}.py")
     assert spec is not None and spec.loader is not None
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
 
 
+needs_cpp = pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing()))
+
+
+@needs_cpp
+@pytest.mark.parametrize("name", sorted(path.stem for path in (EXAMPLES / "kernels").glob("*.py")))
+def test_a_hand_written_kernel_is_correct(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    for variable, value in CPP.environment(tmp_path, None).items():
+        monkeypatch.setenv(variable, value)
+    problem, kernel = module(name), module(f"kernels/{name}")
+    model, ours = (
+        program(*problem.get_init_inputs()) for program in (problem.Model, kernel.ModelNew)
+    )
+    ours.load_state_dict(model.state_dict())
+    inputs = problem.get_inputs()
+
+    with torch.no_grad():
+        torch.testing.assert_close(ours(*inputs), model(*inputs))
+
+
+@needs_cpp
 def test_the_python_api_in_ten_lines(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     script = (EXAMPLES / "python_api.py").read_text()
     assert len(ast.parse(script).body) - 1 <= 10, "its docstring is not code"
     (tmp_path / "examples").symlink_to(EXAMPLES)  # so that its store is not the checkout's

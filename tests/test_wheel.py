@@ -34,7 +34,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         SOURCE, checkout / "src" / "stark", ignore=shutil.ignore_patterns("__pycache__")
     )
     isolated = [] if importlib.util.find_spec("hatchling") is None else ["--no-build-isolation"]
-    build = ("wheel", "--no-deps", "--quiet", *isolated, "--wheel-dir", folder, checkout)
+    build = (
+        "wheel",
+        "--no-deps",
+        "--quiet",
+        "--retries=0",
+        *isolated,
+        "--wheel-dir",
+        folder,
+        checkout,
+    )
     built = subprocess.run(
         [sys.executable, "-m", "pip", *map(str, build)], capture_output=True, text=True, timeout=300
     )
