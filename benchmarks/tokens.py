@@ -20,7 +20,11 @@ import tiktoken
 from stark.core.usage import BYTES_PER_TOKEN
 from stark.recording import read_recording
 
-RECORDINGS = Path(__file__).parents[1] / "examples" / "recordings"
+_ROOT = Path(__file__).parents[1]
+RECORDINGS = (
+    *sorted((_ROOT / "src" / "stark" / "demo").glob("*.json.gz")),
+    *sorted((_ROOT / "examples" / "recordings").glob("*.json")),
+)
 NO_MODEL = ("scripted", "planted bugs")
 
 
@@ -48,9 +52,7 @@ def main() -> int:
 
 
 def _texts() -> dict[str, list[str]]:
-    calls = [
-        call for path in sorted(RECORDINGS.glob("*.json")) for call in read_recording(path).calls
-    ]
+    calls = [call for path in RECORDINGS for call in read_recording(path).calls]
     return {
         "prompts": ["".join(message.text for message in call.messages) for call in calls],
         "replies": [call.reply.text for call in calls if call.reply.model not in NO_MODEL],

@@ -79,7 +79,7 @@ def _level_folder(level: str, kernelbench: Path | None) -> Path:
     """The folder of a level in a checkout."""
     if kernelbench is None:
         raise ProblemError(
-            f"{level} is a level of KernelBench; give a checkout with --kernelbench PATH, or make one with `{CLONE}`."
+            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, or make one with `{CLONE}`."
         )
     with _finding(str(kernelbench)):
         root = kernelbench.expanduser()
