@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from stark.core.evaluation import Correct, TimedOut
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import Executor
 from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from stark.testing.executor import JudgeWithin
 from stark.testing.storm import LIMITS
 
 pytest.importorskip("torch")
@@ -19,15 +18,12 @@ pytest.importorskip("torch")
 SLACK_S = 8.0
 """Over the deadline itself: the first candidate prepares the problem, and killing takes its time."""
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", LIMITS)
-    await judge.describe(PROBLEM)
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(LIMITS)
 
 
 @pytest.mark.parametrize("name", FAULTS)

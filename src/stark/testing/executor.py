@@ -1,4 +1,4 @@
-"""An executor without a judge: evaluations are invented from the candidate's source alone."""
+"""Executors for tests: one without a judge, and one that shares the judges of another."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct, Effort, Evaluation
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
+from stark.evaluator.executors.base import Executor, RequestingExecutor
+from stark.evaluator.protocol import Answer, AnyRequest
 from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
 
 COMPILED = "class ModelNew: ...  # as the compiler has it\n"
@@ -86,3 +89,24 @@ class FakeExecutor:
     async def close(self) -> None:
         """Note that it was closed."""
         self.closed = True
+
+
+class SharingExecutor(RequestingExecutor):
+    """Sends requests to the judges of another executor, with limits of its own.
+
+    Closing it leaves the judges running, since starting one takes seconds.
+    """
+
+    def __init__(self, judges: RequestingExecutor, limits: Limits) -> None:
+        super().__init__(limits, None)
+        self._judges = judges
+
+    async def close(self) -> None:
+        """The owner of the judges closes them."""
+
+    async def _ask(self, request: AnyRequest) -> Answer:
+        return await self._judges._ask(request)
+
+
+JudgeWithin = Callable[[Limits], Executor]
+"""Opens an executor on the judges that a test session shares: the type of its fixture."""
