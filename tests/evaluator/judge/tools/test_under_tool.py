@@ -163,6 +163,7 @@ def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:
     assert "bye" == Ran("== bye\n", "hello\n", 1).why()
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_ended_and_one_that_raises_says_why(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
