@@ -22,6 +22,7 @@ from typing import Any, get_args
 from prompting.checks import Check, Conversation, checks, converse
 from prompting.situation import FOLDER, Situation, situations, write
 from prompting.taking import take
+from stark.replies import plain
 
 from stark.agents.roles import Ask
 from stark.agents.window import RoleName
@@ -30,7 +31,6 @@ from stark.core.errors import StarkError
 from stark.core.usage import RoleUsage, role_usage, utf8_bytes
 from stark.models import Model, open_model
 from stark.recording import read_recording
-from stark.replies import plain
 from stark.report.spending import ESTIMATED
 
 TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}

@@ -32,7 +32,7 @@ async def test_models_are_opened_by_their_names() -> None:
 
 
 def test_a_model_that_cannot_be_opened_is_told_before_any_work() -> None:
-    with pytest.raises(UsageError, match="names no model"):
+    with pytest.raises(UsageError, match="unknown model"):
         LiveReplies.open({"plan": RoleModel(model="exec:cat"), "code": RoleModel(model="nobody:x")})
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
-from stark.core.call import Call
+from stark.core.call import Call, prompt_of
 from stark.core.node import ROOT, Node
 from stark.recording import Recording
 
@@ -28,7 +28,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         node.id: _slim(node, with_source=role != "plan" or node.id == selected)
         for node in recording.nodes
     }
-    prompt = calls[0].messages[1].text
+    prompt = prompt_of(calls[0].messages)
     shown = [nodes[int(number)] for number in _LISTED.findall(prompt)]
     history = tuple(nodes[int(number)] for number in _LED_HERE.findall(prompt))
     window = _window(role, None if selected == ROOT else nodes[selected], shown)

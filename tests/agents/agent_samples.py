@@ -16,7 +16,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply
+from stark.core.call import Fit, Message, Reply, prompt_of
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
 from stark.core.node import ROOT, Action, Node, Selection
@@ -217,8 +217,13 @@ class Answers:
 
     @property
     def prompts(self) -> list[str]:
-        """The last message of each question."""
-        return [messages[-1].text for messages in self.asked]
+        """The prompt of each question, or what was said when asking again."""
+        return [
+            messages[-1].text
+            if any(message.speaker == "assistant" for message in messages)
+            else prompt_of(messages)
+            for messages in self.asked
+        ]
 
 
 async def prompt(role: RoleName, parent: int, plan: Plan = EDIT, grown: Tree | None = None) -> str:

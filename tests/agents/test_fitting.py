@@ -232,8 +232,8 @@ async def test_the_fit_is_passed_with_the_question() -> None:
     first, again = answers.fits
     assert first == again
     assert Cut(attempt=3, kept="nothing") in first.cuts
-    system, user = answers.asked[0]
-    assert first.tokens == estimated_tokens(len((system.text + user.text).encode()))
+    sent = "".join(message.text for message in answers.asked[0])
+    assert first.tokens == pytest.approx(estimated_tokens(len(sent.encode())), abs=10)
 
 
 @pytest.mark.parametrize("limit", [300, 1_000, 3_000, 20_000])

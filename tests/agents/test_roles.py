@@ -289,11 +289,11 @@ async def test_a_malformed_reply_is_sent_back_once_with_the_exact_reason(
     assert [role, role] == answers.roles
     first, second = answers.asked
     assert [False, False] == answers.rooms
-    assert ["system", "user"] == [message.speaker for message in first]
-    assert first == second[:2]
-    assert ("assistant", bad) == (second[2].speaker, second[2].text)
-    assert "user" == second[3].speaker
-    assert reason in second[3].text
+    assert ["system", "user", "user"] == [message.speaker for message in first]
+    assert first == second[:3]
+    assert ("assistant", bad) == (second[3].speaker, second[3].text)
+    assert "user" == second[4].speaker
+    assert reason in second[4].text
 
 
 async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> None:
@@ -335,8 +335,9 @@ async def test_a_reply_that_was_cut_off_is_asked_for_again_with_more_room(
     await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT)
 
     assert [False, True] == answers.rooms
-    assert ["system", "user", "assistant", "user"] == [m.speaker for m in answers.asked[1]]
-    assert text == answers.asked[1][2].text
+    speakers = [message.speaker for message in answers.asked[1]]
+    assert ["system", "user", "user", "assistant", "user"] == speakers
+    assert text == answers.asked[1][3].text
     assert "it was cut off at the output limit" in answers.prompts[1]
 
 

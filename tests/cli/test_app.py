@@ -106,7 +106,7 @@ def test_a_flag_takes_no_value_in_help(stark: Stark) -> None:
         ("optimize", "error: name a problem"),
         ("optimize problem.py", "error: no model is given: write `--model anthropic:NAME`"),
         ("optimize nope.py --model exec:cat", "error: There is no file nope.py"),
-        ("optimize problem.py --model gpt", "error: 'gpt' names no model"),
+        ("optimize problem.py --model gpt", "error: unknown model 'gpt'"),
         ("optimize problem.py --plan-model exec:cat", "error: the code role has no model"),
         ("optimize problem.py --model exec:cat --strategy luck", "error: There is no strategy"),
         ("optimize problem.py --model exec:cat --executor moon", "error: 'moon' is not an executor"),

@@ -250,11 +250,11 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     ended = stark("optimize", "problem.py", "--language", "cpp", "--model", "exec:exit 3")
 
     assert 2 == ended.code
-    assert "error: the command behind exec:exit ended with status 3" in ended.err
-    assert "0 attempts are stored (0 correct); `stark resume problem-" in ended.err
+    assert "error: exec:exit exited with status 3" in ended.err
+    assert "2 attempts are stored (0 correct); `stark resume problem-" in ended.err
     assert "` goes on, once that is mended or with another --model" in ended.err
 
-    assert 0 == stark("resume", "--attempts", "2", "--model", "exec:sh model.sh").code
+    assert 0 == stark("resume", "--attempts", "4", "--model", "exec:sh model.sh").code
 
 
 def test_prompts_have_the_limit_that_is_given(stark: Stark, executor: FakeExecutor) -> None:

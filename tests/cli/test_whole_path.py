@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_samples import BETTER, GOOD, Stark, candidate_source
 
 from stark.languages import language

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import pytest
-
-from stark.core.plan import Plan
+from stark.core.reference import Reference
 from stark.core.standing import Standing
 from stark.core.usage import Spent
-from stark.explain.run import idea, plan_name, price, standing_lines, tokens
-from stark.testing.nodes import working
+from stark.explain.run import idea, price, reference_line, standing_lines, tokens
+from stark.testing.nodes import CPU, ROOFLINE, measurement, working
 
 
 def test_unknown_prices_and_estimates_are_marked() -> None:
@@ -16,25 +14,6 @@ def test_unknown_prices_and_estimates_are_marked() -> None:
     assert ("$0.50", "1,200 tokens") == (price(known), tokens(known))
     assert ("price unknown", "~3 tokens") == (price(unknown), tokens(unknown))
     assert "$0.50 + ?" == price(known + unknown)
-
-
-@pytest.mark.parametrize(
-    ("title", "strategy", "name"),
-    [
-        ("Fuse the tail", "It is slow.", "Fuse the tail"),
-        ("", "**Fuse** the `gelu`. Then tile.", "Fuse the gelu"),
-        ("", "\n## 1. Fuse\n\nMore.", "Fuse"),
-        ("", "Keep x**2 and **y**2 in registers", "Keep x**2 and **y**2 in registers"),
-        ("", "word " * 20, "word " * 11 + "word…"),
-    ],
-)
-def test_a_plan_is_named_by_its_title_or_first_sentence(
-    title: str, strategy: str, name: str
-) -> None:
-    found = plan_name(Plan(action="rewrite", title=title, strategy=strategy))
-
-    assert name == found
-    assert len(found) <= 60
 
 
 def test_a_repair_names_the_plan_that_it_implements() -> None:
@@ -53,3 +32,16 @@ def test_the_group_of_the_best_is_listed() -> None:
         "= 1 and 4 cannot be told apart from it: their 95 % intervals overlap",
     ] == list(standing_lines(found))
     assert [] == list(standing_lines(Standing(ranking=(), group=(), confirmed=True)))
+
+
+def test_a_reference_faster_than_its_roofline_is_called_doubtful() -> None:
+    roof = ROOFLINE.model_copy(update={"compute_ms": 67.0})
+    slow = Reference(
+        device=CPU, versions={}, inputs=(), outputs=(), eager=measurement(80.0), roofline=roof
+    )
+
+    assert "80.0 ms in eager mode; at best 67.0 ms (compute-bound roofline)" == reference_line(slow)
+    assert (
+        "44.6 ms in eager mode, faster than the fp32 roofline: it computes in another arithmetic, "
+        "or the measurement is off (67.0 ms)"
+    ) == reference_line(slow.model_copy(update={"eager": measurement(44.6)}))

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from chat_server import ChatServer
+from model_samples import OpenHosted, Waits
 from pydantic_ai.providers.openrouter import OpenRouterProvider
 
 from stark.models.catalog import CATALOG
@@ -15,18 +16,6 @@ BASE_URLS = {
     "openai": "OPENAI_BASE_URL",
     "google": "GOOGLE_GEMINI_BASE_URL",
 }
-
-OpenHosted = Callable[..., ProviderModel]
-
-
-class Waits:
-    """Stands in for sleeping, and records for how long."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
 
 
 @pytest.fixture

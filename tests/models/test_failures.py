@@ -9,8 +9,8 @@ from chat_server import (
     google_content,
     refusal,
 )
+from model_samples import OpenHosted
 
-from conftest import OpenHosted
 from stark.core.call import Message
 from stark.core.errors import ModelError, ModelRefused, ModelUnreachable, PromptRefused
 from stark.models.provider import ProviderModel

@@ -10,8 +10,8 @@ from chat_server import (
     openai_response,
     openrouter_completion,
 )
+from model_samples import OpenHosted
 
-from conftest import OpenHosted
 from stark.core.call import Message
 from stark.core.usage import Price, Usage
 from stark.models.base import priced

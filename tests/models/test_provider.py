@@ -11,8 +11,8 @@ from chat_server import (
     openai_response,
     refusal,
 )
+from model_samples import OpenHosted, Waits
 
-from conftest import OpenHosted, Waits
 from stark.core.call import Message
 from stark.core.errors import ModelRefused, ModelUnreachable
 from stark.models.catalog import CATALOG

@@ -57,7 +57,7 @@ async def test_a_reply_longer_than_the_limit_is_cut_until_there_is_room() -> Non
 
     assert ("x" * 20, True, 5) == (cut.text, cut.truncated, cut.usage.output_tokens)
     assert ("x" * 40, False, 10) == (whole.text, whole.truncated, whole.usage.output_tokens)
-    assert [None, 10] == [asked.max_output_tokens for asked in model.asked]
+    assert [None, 10] == model.limits
 
 
 async def test_every_kth_call_fails() -> None:

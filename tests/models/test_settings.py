@@ -16,8 +16,8 @@ from chat_server import (
     openrouter_completion,
     refusal,
 )
+from model_samples import OpenHosted, Waits
 
-from conftest import OpenHosted, Waits
 from stark.core.call import Message
 from stark.models.base import MAX_OUTPUT_TOKENS
 from stark.models.provider import ProviderModel

@@ -88,3 +88,11 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     assert all(len(line.rstrip()) <= columns for line in lines)
     table = lines[lines.index(next(line for line in lines if "vs eager" in line)) + 1]
     assert ["123.45x", "[123.45,", "123.45]", "123%"] == table.split()[4:8]
+
+
+def test_a_chain_of_repairs_is_one_failure_debugged() -> None:
+    repairs = failing(2, parent=1, action="debug"), working(3, parent=2, action="debug")
+
+    said = text_of(run_text(view(failing(1), *repairs, failing(4)), 200))
+
+    assert "4 attempts: 1 correct, 3 incorrect; 1 failure debugged, 1 repaired" in said

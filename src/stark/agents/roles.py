@@ -5,6 +5,7 @@ A reply that breaks its role's rules, or was cut off, is sent back once with the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
@@ -152,9 +153,9 @@ async def _converse(
     """Ask, and ask once more if the reply was cut off or breaks the rules."""
     instructions = fill("system", {})
     prompt, fit = fitted(brief, write, instructions)
-    messages: tuple[Message, ...] = (
+    messages = (
         Message(speaker="system", text=instructions),
-        Message(speaker="user", text=prompt),
+        *(Message(speaker="user", text=part) for part in _STABLE_END.split(prompt)),
     )
     reply = await ask(role, messages, fit, room=False)
     try:
@@ -165,6 +166,11 @@ async def _converse(
     said = reply.text if reply.text.strip() else "(no text)"
     messages += (Message(speaker="assistant", text=said), Message(speaker="user", text=again))
     return _parsed(await ask(role, messages, fit, room=reply.truncated), parse)
+
+
+_STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
+"""The line of a prompt's file above which the text is the same for all prompts of a role in a run. The two parts become
+two messages, so that providers can cache the first."""
 
 
 def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:

@@ -77,13 +77,3 @@ class Node(Frozen):
         if not isinstance(self.evaluation, Correct):
             return None
         return self.evaluation.speedup_vs("eager").ratio
-
-    @property
-    def assured_speedup(self) -> float | None:
-        """The lower end of that speedup's interval: what its measurement vouches for.
-
-        Attempts are ranked by it, since a noisy window has a wide interval and its ratio would win by luck.
-        """
-        if not isinstance(self.evaluation, Correct):
-            return None
-        return self.evaluation.speedup_vs("eager").low

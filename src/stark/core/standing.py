@@ -47,7 +47,8 @@ def standing(
     counting = checks or speedups
     found = {attempt: speedup for attempt, speedup in counting.items() if speedup is not None}
     ranking = sorted(found, key=lambda attempt: rank_key(found[attempt], attempt))
-    group = [each for each in ranking if _alike(found[each], found[ranking[0]])]
+    sharp = [each for each in ranking if not found[each].too_noisy] or ranking
+    group = [each for each in sharp if found[each].overlaps(found[ranking[0]])]
     return Standing(ranking=tuple(ranking), group=tuple(group), confirmed=bool(checks))
 
 
@@ -72,10 +73,6 @@ def best_node(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Node |
 def vs_eager(evaluation: Evaluation) -> Speedup | None:
     """The speedup against eager; None unless the candidate is correct."""
     return evaluation.speedup_vs("eager") if isinstance(evaluation, Correct) else None
-
-
-def _alike(one: Speedup, other: Speedup) -> bool:
-    return one.too_noisy == other.too_noisy and one.overlaps(other)
 
 
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:

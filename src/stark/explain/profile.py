@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stark.core.bottleneck import Bottleneck, Profiled, short_name
+from stark.core.bottleneck import Bottleneck, Profiled, kernel_name
 from stark.core.evaluation import NEAR
 from stark.core.profile import OUTSIDE, Profile, Step
 from stark.explain.counters import facts, limiter
@@ -25,7 +25,7 @@ def profile_lines(profiled: Profiled) -> Iterator[str]:
     yield from step_lines(profiled.profile)
     for kernel in profiled.profile.counters[:SHOWN_COUNTED]:
         if kernel.share >= MATTERS:
-            name = f"{short_name(kernel.name)} ({kernel.share:.0%})"
+            name = f"{kernel_name(kernel.name)} ({kernel.share:.0%})"
             yield f"counters of {name}: {limiter(kernel)}; {', '.join(facts(kernel))}"
 
 
@@ -33,7 +33,7 @@ def bottleneck_text(profiled: Profiled) -> str:
     """What limits the program, in one line."""
     found, use = profiled.bottleneck, _use(profiled)
     profile, processors = profiled.profile, profiled.device.processors
-    name, launch = short_name(profile.steps[0].name), profile.steps[0].launch
+    name, launch = kernel_name(profile.steps[0].name), profile.steps[0].launch
     if found.kind == "launch":
         kernels = counted(round(profile.count), "kernel")
         return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} a call"
@@ -53,7 +53,7 @@ def bottleneck_text(profiled: Profiled) -> str:
     if launch is not None and 0 < (launch.occupancy or 0) < LOW_OCCUPANCY:
         text += f", low occupancy {launch.occupancy:.0%} in {name}"
     if found.counters is not None:
-        text += f"; {limiter(found.counters)} in {short_name(found.counters.name)}"
+        text += f"; {limiter(found.counters)} in {kernel_name(found.counters.name)}"
     several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
     if several > 1:
         steps = f"{several} {'kernels' if device else 'operators'}"
@@ -83,7 +83,7 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
         cause = "its data stays in a cache" if memory else "it computes in another arithmetic"
         doubt = f"; {cause}, or a measurement is off" if share > 1 + NEAR else ""
         return f"{share:.0%} of the measured {of}{doubt}"
-    text = f"{limiter(kernel)} in {short_name(kernel.name)}"
+    text = f"{limiter(kernel)} in {kernel_name(kernel.name)}"
     # Caches are emptied before each counted kernel, so the sum over several says nothing about the call.
     moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
     if memory and moved is not None and moved > roof.least_bytes > 0:
@@ -117,7 +117,7 @@ def _achieved(profiled: Profiled) -> str:
 
 
 def _step(step: Step) -> str:
-    shown = short_name(step.name)
+    shown = kernel_name(step.name)
     text = f"{step.operator} ({shown})" if step.operator else shown
     if step.count > 1.5:
         text += f", {step.count:.0f} times"

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from stark.core.evaluation import beats_roofline
 from stark.core.node import COMPILER, Node
-from stark.core.plan import Plan
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than
-from stark.explain.numbers import counted, first_line, listed, milliseconds, without_markup
-
-LONGEST_NAME = 60
-
-_LIST_MARK = re.compile(r"^(?:[-*]|\d+[.)])\s+")
-
-
-def plan_name(plan: Plan) -> str:
-    """The plan's title, or else the first sentence of its strategy."""
-    line = without_markup(plan.title or first_line(plan.strategy)).replace("`", "")
-    sentence = _LIST_MARK.sub("", line).partition(". ")[0].rstrip(".:")
-    if len(sentence) <= LONGEST_NAME:
-        return sentence
-    return f"{sentence[: LONGEST_NAME - 1].rstrip()}…"
+from stark.explain.numbers import counted, listed, milliseconds
 
 
 def idea(node: Node) -> str:
@@ -35,7 +20,7 @@ def idea(node: Node) -> str:
         return f"same source as attempt {node.duplicate_of}"
     if node.role == COMPILER:
         return "what torch.compile generates"
-    name = plan_name(node.plan) if node.plan else ""
+    name = node.plan.name if node.plan else ""
     repair = f"repair of {node.parent}" if node.action == "debug" else ""
     return ": ".join(filter(None, (repair, name)))
 

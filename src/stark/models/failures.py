@@ -1,4 +1,4 @@
-"""Translates pydantic-ai's errors into STARK's: the model refused, this prompt refused, or worth another try."""
+"""Translates pydantic-ai's errors into STARK's: ModelRefused, PromptRefused or Transient."""
 
 from __future__ import annotations
 

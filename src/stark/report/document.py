@@ -12,7 +12,6 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.explain.evaluation import explain
 from stark.explain.profile import bottleneck_text
-from stark.explain.run import plan_name
 from stark.report.view import RunView
 from stark.search.repairs import failures_repaired
 
@@ -50,7 +49,7 @@ def attempt_document(node: Node) -> Document:
         "parent": node.parent,
         "action": node.action,
         "role": node.role,
-        "title": plan_name(node.plan) if node.plan else None,
+        "title": node.plan.name if node.plan else None,
         "strategy": node.plan.strategy if node.plan else None,
         "duplicate_of": node.duplicate_of,
         **evaluation_summary(node.evaluation),

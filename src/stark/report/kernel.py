@@ -1,11 +1,12 @@
 """The exported kernel file: the candidate's source, a header with its origin and limits, and a check.
 
-The file is a module that defines `ModelNew`. Run as a program, it compares the kernel with the reference.
+The file is a module that defines `ModelNew`. Run as a program, it compares the kernel's results with the reference's.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from importlib.resources import files
@@ -50,7 +51,7 @@ def _head(run: Run, node: Node, reference: Reference, source: str) -> str:
         "",
         *(f"{name + ':':<11}{text}" for name, text in _facts(run, node, reference, source)),
         "",
-        "Import ModelNew from this file, or run the file to compare the kernel with the reference.",
+        "Import ModelNew from this file, or run the file to compare its results with the reference's.",
     ]
     if ast.get_docstring(parse_python(source)) is not None:
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + "\n"
@@ -67,23 +68,14 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     yield "Latency", f"{milliseconds(correct.latency_ms)}, the reference in eager mode {eager}"
     yield "Device", f"{device.name} ({device.architecture})"
     yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
-    yield "Language", f"{run.config.language}; imports {', '.join(_imports(source))}"
+    imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
+    packages = ", ".join(sorted(imported - sys.stdlib_module_names))
+    yield "Language", f"{run.config.language}; imports {packages}"
     inputs = ", ".join(map(str, reference.inputs))
     yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
     oracle = f"against the reference in {accuracy.oracle}; {accuracy.budget:.2g} was allowed"
     yield "Accuracy", f"relative RMS error {accuracy.relative_rms:.2g} {oracle}"
     yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
-
-
-def _imports(source: str) -> list[str]:
-    """The packages that it needs besides the standard library."""
-    names = {"torch"}
-    for node in ast.walk(parse_python(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    return sorted(names - set(sys.stdlib_module_names))
 
 
 def _literal(source: str) -> str:

@@ -149,5 +149,5 @@ def _counts(view: RunView) -> Text:
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
     failures, repaired = failures_repaired(view.nodes)
     if failures:
-        text.append(f"; debug repaired {repaired} of {counted(failures, 'failure')}")
+        text.append(f"; {counted(failures, 'failure')} debugged, {repaired} repaired")
     return text

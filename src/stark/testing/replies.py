@@ -8,19 +8,19 @@ from __future__ import annotations
 import re
 
 from stark.core.base import digest
-from stark.core.call import Message
+from stark.core.call import Message, prompt_of
 
 
 def role_of(messages: tuple[Message, ...]) -> str:
     """The role that a prompt addresses."""
-    found = re.match(r"# Your role: (\w+)", messages[1].text)
+    found = re.match(r"# Your role: (\w+)", prompt_of(messages))
     assert found is not None
     return found[1]
 
 
 def team_reply(messages: tuple[Message, ...]) -> str:
     """A reply that the role accepts."""
-    prompt = messages[1].text
+    prompt = prompt_of(messages)
     mark = digest(*(message.text for message in messages))
     line = f"        return x  # {mark}"
     if role_of(messages) == "plan":

@@ -318,6 +318,7 @@ async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
     assert "correct" == neighbour.status
 
 
+@pytest.mark.slow
 async def test_every_candidate_that_ends_its_judge_is_tried_alone(tmp_path: Path) -> None:
     executor = StdioExecutor([fake_judge(tmp_path)])
     killers = [as_candidate("cpp", f"{ENDS_THE_JUDGE} {number}") for number in range(2)]

@@ -107,3 +107,16 @@ def test_a_problem_that_nothing_can_be_compared_of_is_refused(
 
     with pytest.raises(ProblemError, match="made_up: too little memory to judge this problem"):
         made_ready(SOURCE, tmp_path)
+
+
+def test_error_budgets_are_of_each_outputs_own_type(tmp_path: Path) -> None:
+    source = SOURCE.replace(
+        "return x / x.abs().amax().clamp(min=1)",
+        "y = x.softmax(-1)\n        return y, y.bfloat16(), y.argmax(-1)",
+    )
+
+    exact, rounded, index = made_ready(source, tmp_path).trials.error_budgets()
+
+    assert 2e-5 == exact
+    assert rounded is not None and 4e-3 <= rounded < 1e-2
+    assert None is index

@@ -30,18 +30,13 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
 MAX_ERROR_CHARS = 15_000
-"""Characters of an error in an answer."""
-
 CAUSES = 8
 """How many causes of an exception are followed."""
 
 MAX_TYPES, MAX_TYPE_CHARS = 64, 200
-"""Bounds on the exception types in an answer: their number, and the characters of each."""
-
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 """The tensor classes that count as results. Others may override what the judge does with them."""
-
 
 MAX_CACHED_BYTES = 1 << 30
 """Bytes of unused device memory that torch may cache between untimed calls."""

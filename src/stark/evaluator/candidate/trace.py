@@ -20,7 +20,6 @@ MAX_ENTRIES = 16
 MAX_NAME_CHARS = 300
 """Characters of a name."""
 
-
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of events that ran on the GPU."""
 

@@ -101,6 +101,7 @@ def _built(folder: Path, prepared: PreparedReference, then: str = "pass") -> Bui
     return built
 
 
+@pytest.mark.slow
 def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     assert not (tmp_path / "beside").exists()
 
 
+@pytest.mark.slow
 def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_files(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_
     assert "work" == told["home"], "the folder of its build, whose path is left out of what is told"
 
 
+@pytest.mark.slow
 def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(
     prepared: PreparedReference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(
     assert 0 == done.code and "loaded before the lock" not in done.printed, done
 
 
+@pytest.mark.slow
 def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_path: Path) -> None:
     target = Target(_built(tmp_path, prepared), "cpp", prepared, Limits())
 

@@ -26,7 +26,6 @@ SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
 """Mount options of a child's own /dev/shm."""
 
-
 SIGNALLED = 128
 """Added to a signal's number in the exit code of a process that the signal ended, as in shells."""
 

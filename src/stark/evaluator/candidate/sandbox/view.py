@@ -31,7 +31,6 @@ SETTINGS = (
 DEVICES = "null zero full random urandom nvidia* nvidia-caps dri kfd dxg".split()
 """Names of usable files in /dev."""
 
-
 THREAD_NAMES = Path("/proc/self/task")
 """Where a program names its threads, which NVIDIA's driver requires."""
 

@@ -23,7 +23,6 @@ CALL = "call"
 PREFIX = "compiled_"
 """Prefix of names that are changed to avoid a clash."""
 
-
 NEEDS_A_DEVICE = "triton_helpers.set_driver_to_gpu()"
 """A line in every Triton kernel's string. Triton finds the GPU by itself at the first launch."""
 

@@ -24,7 +24,6 @@ MAX_LAUNCHES = 32
 MAX_KERNELS, MAX_NAME_CHARS = 4, 300
 """Kernels to report, and characters of their names."""
 
-
 _PERCENT = "pct_of_peak_sustained_elapsed"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _BETWEEN = "smsp__average_warp_latency_per_inst_issued.ratio"

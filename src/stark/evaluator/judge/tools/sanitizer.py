@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stark.core.bottleneck import short_name
+from stark.core.bottleneck import kernel_name
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
@@ -32,7 +32,6 @@ SHOWN, LONGEST, PRINTED = 3, 400, 50
 
 LONGEST_RECORD = 4_000
 """Characters of one record that are parsed."""
-
 
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Makes every tensor a separate allocation with a known end, instead of a part of a larger one."""
@@ -55,7 +54,7 @@ class Finding(NamedTuple):
 
     def in_own(self, source: str) -> bool:
         """Whether the kernel is the candidate's own, by its name, file or presence in `source`."""
-        name = re.split(r"\W+", short_name(self.kernel))[-1]
+        name = re.split(r"\W+", kernel_name(self.kernel))[-1]
         lies_there = self.place is not None and self.place.startswith("candidate.py")
         return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
 
