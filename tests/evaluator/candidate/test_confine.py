@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 from collections.abc import Iterator
@@ -68,6 +69,25 @@ def attempted(source: str, there: dict[str, object], layers: frozenset[Layer], f
         said = answer.read()
     os.waitpid(pid, 0)
     return said
+
+
+LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION = 444, 1
+
+IN_THE_KERNEL: dict[Layer, bool] = {
+    "limits": True,
+    "capabilities": True,
+    "landlock": ctypes.CDLL(None).syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION) >= 1,
+    "seccomp": Path("/proc/sys/kernel/seccomp/actions_avail").exists(),
+}
+"""Found here without the product's own probes, on which all other expectations rest."""
+
+
+@pytest.mark.parametrize("layer", IN_THE_KERNEL)
+def test_a_layer_that_the_kernel_has_is_offered(layer: Layer) -> None:
+    if not IN_THE_KERNEL[layer]:
+        pytest.skip(f"this kernel has no {layer}")
+
+    assert OFFERED[layer] is None
 
 
 @pytest.mark.parametrize(
