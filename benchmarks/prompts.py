@@ -22,13 +22,14 @@ from typing import Any, get_args
 from prompting.checks import Check, Conversation, checks, converse
 from prompting.situation import FOLDER, Situation, situations, write
 from prompting.taking import take
-from stark.replies import plain
 
 from stark.agents.roles import Ask
 from stark.agents.window import RoleName
 from stark.core.call import Fit, Message, Reply
 from stark.core.errors import StarkError
-from stark.core.usage import RoleUsage, role_usage, utf8_bytes
+from stark.core.usage import Spent, spent_on, utf8_bytes
+from stark.correspondence import plain
+from stark.explain.run import token_count
 from stark.models import Model, open_model
 from stark.recording import read_recording
 from stark.report.spending import ESTIMATED
@@ -108,18 +109,17 @@ async def _prompt(situation: Situation) -> str:
     return "\n".join(message.text for message in conversation.asked[0])
 
 
-def spent(conversation: Conversation) -> RoleUsage:
-    """The tokens, time and price of the conversation."""
-    parts = [
-        role_usage(
-            conversation.situation.role,
+def spent(conversation: Conversation) -> Spent:
+    """What the conversation cost."""
+    costs = (
+        spent_on(
             reply.usage,
             sum(utf8_bytes(message.text) for message in messages),
             utf8_bytes(reply.text),
         )
         for messages, reply in zip(conversation.asked, conversation.replies, strict=True)
-    ]
-    return sum(parts[1:], parts[0])
+    )
+    return sum(costs, Spent())
 
 
 def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
@@ -134,8 +134,8 @@ def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) 
         failed = ", ".join(check.name for check in found if not check.passed)
         passed = f"{sum(check.passed for check in found)}/{len(found)}"
         print(
-            f"{name:<30} {conversation.situation.role:<6} {passed:>7} {took.input!s:>9} {took.output!s:>8} "
-            f"{took.seconds:>8.1f}  {failed}"
+            f"{name:<30} {conversation.situation.role:<6} {passed:>7} {token_count(took.input_tokens, took):>9} "
+            f"{token_count(took.output_tokens, took):>8} {took.seconds:>8.1f}  {failed}"
         )
     every = [check for _, found in results.values() for check in found]
     print(f"{sum(check.passed for check in every)} of {len(every)} checks passed. {ESTIMATED}.")

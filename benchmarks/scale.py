@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import dataclasses
 import random
 import resource
 import sys
@@ -20,28 +19,29 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from stark.bench.files import write_report
-from stark.bench.grid import Terms, enter, lay_out
+from stark.bench.grid import enter, lay_out
 from stark.bench.report import make_report
-from stark.bench.running import BenchSession
-from stark.bench.shared import ModelDoor
+from stark.bench.running import BenchEvent, BenchSession, Left
 from stark.bench.suite import Member, Suite
-from stark.core.bench import Bench, Cell
+from stark.configuration import configure
+from stark.core.bench import Bench
 from stark.core.call import Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Effort, Evaluation
-from stark.core.node import Node, Selection
+from stark.core.node import Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import RoleModel, Run
-from stark.core.usage import Budget
-from stark.models.base import MAX_OUTPUT_TOKENS
+from stark.core.run import Run, Strategy
+from stark.correspondence import ModelPool
+from stark.options import RunOptions
 from stark.problems import load_all
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.store import Store
-from stark.strategies import STRATEGIES
+from stark.strategies import STRATEGIES, policy_of
 from stark.testing.executor import FakeExecutor, invented
 from stark.testing.model import ScriptedModel
 from stark.testing.replies import team_reply
@@ -91,13 +91,12 @@ class Slots:
         )
 
 
-class SlowModel:
+class SlowModel(ScriptedModel):
     """Scripted replies of a usual length that take time; keeps nothing of what it was asked."""
 
-    name, price, max_output_tokens = "scripted", None, MAX_OUTPUT_TOKENS
-
     def __init__(self, slots: Slots) -> None:
-        self._slots, self._script = slots, ScriptedModel(long_reply, dollars=0.01)
+        super().__init__(long_reply, dollars=0.01)
+        self._slots = slots
 
     async def ask(
         self,
@@ -107,8 +106,8 @@ class SlowModel:
         max_output_tokens: int | None = None,
     ) -> Reply:
         async with self._slots.one(QUESTION_S):
-            reply = await self._script.ask(messages, temperature)
-            self._script.asked.clear()
+            reply = await super().ask(messages, temperature, max_output_tokens=max_output_tokens)
+            self.asked.clear()
             return reply
 
 
@@ -159,26 +158,24 @@ class Timed:
         return selection
 
 
+def timed(strategy: Strategy) -> Policy:
+    """The strategy's policy, timed."""
+    return Timed(policy_of(strategy))
+
+
 class Lines:
-    """A line now and then."""
+    """Prints a line now and then."""
 
-    def opened(self, bench: Bench, ended: int, account: object) -> None:
-        self.runs = 0
-        self.begun_s = time.perf_counter()
+    def __init__(self) -> None:
+        self._runs, self._begun_s = 0, time.perf_counter()
 
-    def began(self, cell: Cell, tree: Tree) -> None: ...
-
-    def stepped(self, cell: Cell, attempt: int, step: str) -> None: ...
-
-    def attempted(self, cell: Cell, node: Node) -> None: ...
-
-    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None: ...
-
-    def left(self, cell: Cell, reason: str, ended: bool) -> None:
-        self.runs += 1
-        if self.runs % 125 == 0:
-            minutes = (time.perf_counter() - self.begun_s) / 60
-            print(f"{self.runs} runs, {minutes:.1f} minutes, {peak_gb():.2f} GB", flush=True)
+    def handle(self, event: BenchEvent) -> None:
+        """Count the runs that ended."""
+        if isinstance(event, Left):
+            self._runs += 1
+            if self._runs % 125 == 0:
+                minutes = (time.perf_counter() - self._begun_s) / 60
+                print(f"{self._runs} runs, {minutes:.1f} minutes, {peak_gb():.2f} GB", flush=True)
 
 
 class Heart:
@@ -213,8 +210,10 @@ def peak_gb() -> float:
 async def drive(store: Store, bench: Bench) -> tuple[Slots, Slots, Heart]:
     """The whole bench."""
     models, devices, heart = Slots(MODEL_SLOTS), Slots(DEVICE_SLOTS), Heart()
-    door = ModelDoor(open_one=lambda _: SlowModel(models))
-    session = BenchSession(bench, store, SlowExecutor(devices), door, Lines(), RUNS_IN_FLIGHT)
+    pool = ModelPool(open_one=lambda *_: SlowModel(models))
+    session = BenchSession(
+        bench, store, SlowExecutor(devices), pool, Lines().handle, RUNS_IN_FLIGHT
+    )
     beating = asyncio.create_task(heart.beat())
     await session.work()
     beating.cancel()
@@ -227,20 +226,24 @@ def main() -> int:
     parser.add_argument("--problems", type=int, default=250)
     parser.add_argument("--attempts", type=int, default=30)
     asked = parser.parse_args()
-    for name, entry in list(STRATEGIES.items()):
-        STRATEGIES[name] = dataclasses.replace(entry, policy=Timed(entry.policy))
-    roles = {name: entry.team.roles for name, entry in STRATEGIES.items()}
-    terms = Terms(
-        language="triton",
-        models={n: {r: RoleModel(model="exec:scripted") for r in of} for n, of in roles.items()},
-        executor="local",
-        budget=Budget(attempts=asked.attempts),
-    )
+    configs = {
+        name: configure(
+            RunOptions(
+                strategy=name,
+                model="exec:scripted",
+                language="triton",
+                attempts=asked.attempts,
+                seed=1,
+            )
+        )
+        for name in STRATEGIES
+    }
     with (
         tempfile.TemporaryDirectory() as folder,
         Store.open(f"sqlite:///{folder}/stark.db") as store,
+        patch("stark.loop.policy_of", timed),
     ):
-        return measure(store, Path(folder), *lay_out(suite(asked.problems), (1,), terms))
+        return measure(store, Path(folder), *lay_out(suite(asked.problems), (1,), configs))
 
 
 def measure(store: Store, folder: Path, bench: Bench, runs: list[Run]) -> int:

@@ -24,6 +24,7 @@ from stark.configuration import (
     new_run,
     reconfigured,
     replayed_run,
+    without_unused_models,
 )
 from stark.core.bench import Bench
 from stark.core.errors import RecordingError, UsageError
@@ -279,12 +280,19 @@ async def abench(
     """
     suite = problems if isinstance(problems, Suite) else folders([Path(one) for one in problems])
     options["parallel"] = options.pop("in_each", 1)
+    if not strategies:
+        raise UsageError("a bench needs at least one strategy")
+    used = without_unused_models(options, strategies)
+    if unused := [name for name in options if name not in used]:
+        raise UsageError(
+            f"no strategy of the bench has the role of {' and '.join(unused)}, so leave out its model"
+        )
     configs = {
-        one: configure(checked_options({**options, "strategy": one, "seed": 1}))
+        one: configure(
+            checked_options(without_unused_models(options, [one]) | {"strategy": one, "seed": 1})
+        )
         for one in strategies
     }
-    if not configs:
-        raise UsageError("a bench needs at least one strategy")
     laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
     laid_out = laid_out.model_copy(update={"budget": changed_budget(laid_out.budget, total or {})})
     check_compiler(its_runs[0])  # all have one language and one start
@@ -312,6 +320,8 @@ async def resume_bench(
     `options` change those of every unfinished run, such as `model`; the others are those of `abench`.
     """
     unpriced = bool(options.pop("unpriced", False))
+    if "in_each" in options:
+        options["parallel"] = options.pop("in_each")
     with Store.open(store, create=False) as opened:
         found = opened.bench(name)
         found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
@@ -398,8 +408,8 @@ def _live(run: Run, unpriced: bool, within: Ledger | None) -> LiveReplies:
 def _check_prices(replies: LiveReplies, unpriced: bool) -> None:
     if (unknown := replies.unpriced()) and not unpriced:
         raise UsageError(
-            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: give the price, such as "
-            "3/15 (dollars per million input and output tokens), or accept unpriced calls"
+            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: set price, such as "
+            "3/15 (dollars per million input and output tokens), or set unpriced to accept that"
         )
 
 

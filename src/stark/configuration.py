@@ -25,6 +25,7 @@ from stark.strategies import strategy, team_of
 
 Part = TypeVar("Part", Budget, Limits, Tools)
 
+ROLE_MODELS = ("plan_model", "code_model", "debug_model")
 FIXED = ("strategy", "language", "seed", "start")
 """Options that a run keeps for good."""
 
@@ -114,8 +115,9 @@ def role_models(options: RunOptions, roles: Iterable[str]) -> dict[str, RoleMode
                 "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
                 "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
             )
+        have = "role has" if len(lacking) == 1 else "roles have"
         raise UsageError(
-            f"the {' and '.join(lacking)} role has no model: give it one, or give one for every role"
+            f"the {' and '.join(lacking)} {have} no model: give each its own, or one for all roles"
         )
     return {
         role: RoleModel(
@@ -127,10 +129,19 @@ def role_models(options: RunOptions, roles: Iterable[str]) -> dict[str, RoleMode
     }
 
 
+def without_unused_models(
+    options: Mapping[str, Any], strategies: Iterable[str], asked: Collection[str] = ()
+) -> dict[str, Any]:
+    """The options without models of roles that none of the strategies has; those in `asked` stay, to be refused."""
+    roles = {role for name in strategies for role in team_of(strategy(name)).roles}
+    unused = {name for name in ROLE_MODELS if name.removesuffix("_model") not in roles}
+    return {name: value for name, value in options.items() if name not in unused or name in asked}
+
+
 def refuse_unused_models(options: RunOptions, strategy_name: str, roles: Iterable[str]) -> None:
     """Raise UsageError for a role's model that the strategy would never ask."""
     roles = tuple(roles)
-    for role in ("plan", "code", "debug"):
+    for role in (name.removesuffix("_model") for name in ROLE_MODELS):
         if role not in roles and _own_model(options, role) is not None:
             raise UsageError(
                 f"the strategy {strategy_name} has no {role} role, so leave out its model"

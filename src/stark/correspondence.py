@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from stark.core.call import Call, Fit, Lost, Message, Reply
 from stark.core.errors import ModelRefused, PromptRefused, StarkError, StoreError
 from stark.core.run import RoleModel
-from stark.core.usage import Cost, Price, Spent, estimated_tokens, utf8_bytes
+from stark.core.usage import Cost, Price, Spent, Usage, estimated_tokens, spent_on, utf8_bytes
 from stark.events import Charged, Draining, OnEvent, Stepped
 from stark.ledger import Ledger, Reservation
 from stark.models import Model, open_model
@@ -106,7 +106,8 @@ class LiveReplies:
         model, entry = self._models[role]
         limit = model.max_output_tokens * ROOM if room else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
-        return reply.model_copy(update={"text": plain(reply.text)})
+        usage = _priced(reply, messages, model.price)
+        return reply.model_copy(update={"text": plain(reply.text), "usage": usage})
 
     def price(self, role: str) -> Price | None:
         """The price of the role's model, if it is known."""
@@ -134,7 +135,8 @@ class Desk:
     def count_refused(self, refusal: PromptRefused) -> None:
         """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
         self._refused += 1
-        if self._refused >= MOST_REFUSED and not self.ledger.spent.calls:
+        spent = self.ledger.spent
+        if self._refused >= MOST_REFUSED and spent.calls == spent.lost_calls:
             raise ModelRefused(str(refusal)) from refusal
 
 
@@ -210,8 +212,9 @@ class Correspondence:
             desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
             await desk.store.settled()
         except asyncio.CancelledError:
-            spent = Lost(role=role, model=model, reserved=reservation.cost).spent
-            desk.store.settle_call(asked, "lost")
+            if not spent.calls:
+                spent = Lost(role=role, model=model, reserved=reservation.cost).spent
+                desk.store.settle_call(asked, "lost")
             raise
         except StarkError as failure:
             if not spent.calls:
@@ -234,6 +237,17 @@ class _Question(NamedTuple):
     messages: tuple[Message, ...]
     fit: Fit
     room: bool
+
+
+def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
+    """The usage of a reply; where no cost is reported, that of its tokens, estimated if need be."""
+    usage = reply.usage
+    if usage.dollars is not None or price is None:
+        return usage
+    asked = sum(utf8_bytes(message.text) for message in messages)
+    spent = spent_on(usage, asked, utf8_bytes(reply.text))
+    dollars = price.dollars(spent.input_tokens, spent.output_tokens)
+    return usage.model_copy(update={"dollars": dollars})
 
 
 def plain(text: str) -> str:

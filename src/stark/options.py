@@ -100,15 +100,18 @@ class RunOptions(Frozen):
     @classmethod
     def _written_price(cls, value: object) -> object:
         """Read `3/15`."""
-        if not isinstance(value, str):
-            return value
-        given, _, answered = value.partition("/")
-        try:
-            return Price(input_per_million=float(given), output_per_million=float(answered))
-        except ValueError:
-            raise ValueError(
-                "a price is written INPUT/OUTPUT in dollars per million tokens, such as 3/15"
-            ) from None
+        return written_price(value) if isinstance(value, str) else value
+
+
+def written_price(text: str) -> Price:
+    """The price in `3/15`. Raises ValueError, which says how a price is written."""
+    given, _, answered = text.partition("/")
+    try:
+        return Price(input_per_million=float(given), output_per_million=float(answered))
+    except ValueError:
+        raise ValueError(
+            "written INPUT/OUTPUT in dollars per million tokens, such as 3/15"
+        ) from None
 
 
 def checked_options(given: dict[str, Any]) -> RunOptions:
@@ -119,10 +122,15 @@ def checked_options(given: dict[str, Any]) -> RunOptions:
         raise UsageError(_wrong(error.errors())) from error
 
 
+def said(error: Any) -> str:
+    """A wrong value, and what it should be."""
+    reason = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return f"{error['input']!r}, and should be {reason}"
+
+
 def _wrong(errors: Iterable[Any]) -> str:
     first = next(iter(errors))
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         return f"there is no option {name!r}; the options are {', '.join(RunOptions.model_fields)}"
-    reason = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"{name} is {first['input']!r}, and should be {reason}"
+    return f"{name} is {said(first)}"

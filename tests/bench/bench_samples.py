@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import loop_samples
-from stark.bench.account import Account
 from stark.bench.document import report_document
-from stark.bench.grid import Terms, enter, lay_out
+from stark.bench.grid import enter, lay_out
 from stark.bench.report import Report, make_report
 from stark.bench.results import Result
-from stark.bench.running import BenchSession
-from stark.bench.shared import ModelDoor
+from stark.bench.running import BenchEvent, BenchSession, InRun, Left, Opened, Progress
 from stark.bench.suite import folders
 from stark.core.bench import Bench, Cell
-from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import Node
-from stark.core.run import RoleModel
+from stark.core.evaluation import Correct
+from stark.core.measurement import Speedup
+from stark.core.run import Ended, RoleModel, RunConfig
 from stark.core.standing import standing
-from stark.core.usage import Budget, RoleUsage, Usage
+from stark.core.usage import Budget, Cost, Spent
+from stark.correspondence import ModelPool
 from stark.evaluator.executors import Executor
-from stark.search.tree import Tree
+from stark.events import AttemptFinished, Started
 from stark.store import Attempted, Outcome, Store
 from stark.strategies import strategy, team_of
 from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 from stark.testing.nodes import EAGER_MS, correct, measurement
+from stark.testing.replies import team_reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STRATEGIES = ("stark", "sampling", "search-only")
+ENDED = Ended(kind="attempts", detail="30 attempts made")
 
 
 def kernel(speedup: float, **others: float) -> Correct:
@@ -42,16 +43,20 @@ def kernel(speedup: float, **others: float) -> Correct:
     return correct(latency_ms).model_copy(update={"references": measured})
 
 
+def speedup(ratio: float, low: float | None = None) -> Speedup:
+    return Speedup(reference="eager", ratio=ratio, low=low or ratio, high=ratio)
+
+
 def attempt(
     id: int,
-    speedup: float | None = None,
+    ratio: float | None = None,
     parent: int = 0,
     action: str = "improve",
     status: str = "",
 ) -> Attempted:
     """A finished attempt; without a speedup it failed."""
-    status = status or ("incorrect" if speedup is None else "correct")
-    return Attempted(id, parent, action, status, speedup, speedup)
+    status = status or ("incorrect" if ratio is None else "correct")
+    return Attempted(id, parent, action, status, None if ratio is None else speedup(ratio))
 
 
 def result(
@@ -62,11 +67,11 @@ def result(
     strategy: str = "stark",
     seed: int = 1,
     level: str = "level1",
-    usage: Usage | None = None,
-    roles: tuple[RoleUsage, ...] = (),
+    roles: Mapping[str, Spent] | None = None,
     elapsed_s: float = 0.0,
-    ended: str | None = "30 attempts made",
+    ended: Ended | None = ENDED,
 ) -> Result:
+    """A run whose best kernel passed the final check."""
     cell = Cell(
         problem=problem,
         level=level,
@@ -74,47 +79,65 @@ def result(
         seed=seed,
         run_id=f"{problem}-{strategy}-{seed}",
     )
-    usage = usage or Usage()
     leader = standing({tried.id: tried.speedup for tried in attempts}, {}).best
     outcome = Outcome(
-        "0.1.0",
-        ended,
-        attempts,
-        best,
-        None if best is None else leader,
-        True,
-        frozenset(),
-        usage,
-        usage.told,
-        roles,
-        elapsed_s,
+        version="0.1.0",
+        ended=ended,
+        attempts=attempts,
+        checks={} if best is None else {leader or 1: best.speedup_vs("eager")},
+        best_attempt=None if best is None else leader,
+        best=best,
+        roles=dict(roles or {}),
+        elapsed_s=elapsed_s,
     )
     return Result(cell, outcome)
 
 
-def terms(attempts: int, **changes: Any) -> Terms:
-    models = {
-        name: {role: RoleModel(model="exec:scripted") for role in team_of(strategy(name)).roles}
-        for name in STRATEGIES
-    }
+def configs(
+    attempts: int, strategies: tuple[str, ...] = STRATEGIES, **changes: Any
+) -> dict[str, RunConfig]:
+    """The configuration of each strategy."""
     values: dict[str, Any] = {
         "language": "triton",
-        "models": models,
         "executor": "local",
         "budget": Budget(attempts=attempts),
+        "seed": 1,
     }
-    return Terms(**values | changes)
+    return {
+        name: RunConfig(
+            strategy=strategy(name),
+            models={
+                role: RoleModel(model="exec:scripted") for role in team_of(strategy(name)).roles
+            },
+            **values | changes,
+        )
+        for name in strategies
+    }
 
 
-def new_bench(store: Store, attempts: int = 6, seeds: int = 1, **changes: Any) -> Bench:
+def new_bench(
+    store: Store,
+    attempts: int = 6,
+    seeds: int = 1,
+    name: str | None = None,
+    budget: Budget | None = None,
+    strategies: tuple[str, ...] = STRATEGIES,
+    problems: Path = EXAMPLES,
+) -> Bench:
     """A bench over the eight examples in this store, whether it is there already or not."""
-    bench, runs = lay_out(folders([EXAMPLES]), range(1, seeds + 1), terms(attempts), **changes)
-    return enter(store, bench, runs)
+    suite = folders([problems])
+    bench, runs = lay_out(suite, range(1, seeds + 1), configs(attempts, strategies), name)
+    return enter(store, bench.model_copy(update={"budget": budget or bench.budget}), runs)
 
 
-def door(dollars: float | None = 0.25) -> tuple[ModelDoor, ScriptedModel]:
-    model = ScriptedModel(loop_samples.team_reply, dollars=dollars)
-    return ModelDoor(open_one=lambda _: model), model
+def pool_of(model: Any, slots: int | None = None) -> ModelPool:
+    """One model for every role."""
+    return ModelPool(slots, lambda *_: model)
+
+
+def scripted(dollars: float | None = 0.25) -> tuple[ModelPool, ScriptedModel]:
+    model = ScriptedModel(team_reply, dollars=dollars)
+    return pool_of(model), model
 
 
 async def work(
@@ -122,55 +145,64 @@ async def work(
     bench: Bench,
     parallel: int = 3,
     executor: Executor | None = None,
-    models: ModelDoor | None = None,
-    watch: Quiet | None = None,
-) -> str | None:
+    models: ModelPool | None = None,
+    notes: Notes | None = None,
+) -> Ended | None:
     session = BenchSession(
-        bench, store, executor or FakeExecutor(), models or door()[0], watch or Quiet(), parallel
+        bench,
+        store,
+        executor or FakeExecutor(),
+        models or scripted()[0],
+        (notes or Notes()).handle,
+        parallel,
     )
     return await session.work()
 
 
-class Quiet:
-    """A watch that counts what it sees."""
+class Notes:
+    """What the events of a bench say."""
+
+    progress: Progress
 
     def __init__(self) -> None:
-        self.most_in_flight = 0
-        self.account: Account | None = None
+        self.most_in_flight = self.ended = 0
         self.reasons: dict[str, str] = {}
         self._in_flight: set[str] = set()
 
-    def opened(self, bench: Bench, ended: int, account: Account) -> None:
-        self.ended, self.account = ended, account
+    def handle(self, event: BenchEvent) -> None:
+        match event:
+            case Opened(_, ended, progress):
+                self.ended, self.progress = ended, progress
+            case InRun(cell, Started()):
+                self._in_flight.add(cell.run_id)
+                self.most_in_flight = max(self.most_in_flight, len(self._in_flight))
+            case InRun(cell, AttemptFinished(node)):
+                self.finished(cell, node.id)
+            case Left(cell, reason, ended):
+                self._in_flight.discard(cell.run_id)
+                self.reasons[cell.run_id] = reason
+                self.ended += ended
 
-    def began(self, cell: Cell, tree: Tree) -> None:
-        self._in_flight.add(cell.run_id)
-        self.most_in_flight = max(self.most_in_flight, len(self._in_flight))
-
-    def stepped(self, cell: Cell, attempt: int, step: str) -> None:
+    def finished(self, cell: Cell, attempt: int) -> None:
         pass
-
-    def attempted(self, cell: Cell, node: Node) -> None:
-        pass
-
-    def checked(self, cell: Cell, node: Node, evaluation: Evaluation) -> None:
-        pass
-
-    def left(self, cell: Cell, reason: str, ended: bool) -> None:
-        self._in_flight.discard(cell.run_id)
-        self.reasons[cell.run_id] = reason
-        self.ended += ended
 
 
 def timeless(report: Report) -> dict[str, Any]:
-    """A report without times and durations."""
+    """A report without times, durations and the bill."""
     document = report_document(report)
     document["bench"].pop("created")
     for one in document["summaries"]:
-        one.pop("active_hours")
+        for name in ("active_hours", "roles"):
+            one.pop(name)
     for run in document["runs"]:
-        run.pop("active_s")
+        for name in ("active_s", "calls", "tokens", "dollars"):
+            run.pop(name)
     return document
+
+
+def bill(store: Store) -> dict[str, list[tuple[str, Cost]]]:
+    """The cost of each answered call, by run."""
+    return {summary.id: sorted(store.costs(summary.id), key=str) for summary in store.summaries()}
 
 
 def report_of(store: Store, name: str = "last") -> dict[str, Any]:

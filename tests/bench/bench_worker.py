@@ -8,37 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import bench_samples as samples
 
-from stark.bench.shared import ModelDoor
 from stark.core.bench import Cell
-from stark.core.call import Message, Reply
-from stark.core.node import Node
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
+from stark.testing.model import ScriptedModel
+from stark.testing.replies import team_reply
 
 REPLY_S = 0.004
 JUDGE_S = 0.006
 
 
-class SlowModel:
-    name = "scripted"
-
-    def __init__(self) -> None:
-        _, self._model = samples.door()
-
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
-        await asyncio.sleep(REPLY_S)
-        return await self._model.ask(messages, temperature)
-
-
-class Telling(samples.Quiet):
-    def attempted(self, cell: Cell, node: Node) -> None:
-        say(f"{cell.run_id} {node.id}")
+class Telling(samples.Notes):
+    def finished(self, cell: Cell, attempt: int) -> None:
+        say(f"{cell.run_id} {attempt}")
 
 
 def say(line: str) -> None:
@@ -51,7 +36,8 @@ def main(url: str) -> None:
     say("opening")
     with Store.open(url) as store:
         bench = samples.new_bench(store, name="killed")
-        executor, models = FakeExecutor(delay_s=JUDGE_S), ModelDoor(open_one=lambda _: SlowModel())
+        model = ScriptedModel(team_reply, dollars=0.25, delay_s=REPLY_S)
+        executor, models = FakeExecutor(delay_s=JUDGE_S), samples.pool_of(model)
         asyncio.run(samples.work(store, bench, 4, executor, models, Telling()))
 
 

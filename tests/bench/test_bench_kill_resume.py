@@ -13,6 +13,7 @@ from pathlib import Path
 
 import bench_samples as samples
 
+from stark.core.call import spent_by_role
 from stark.store import Store
 
 WORKER = Path(__file__).parent / "bench_worker.py"
@@ -67,3 +68,10 @@ def test_killed_at_random_moments_a_bench_ends_with_the_report_of_an_unbroken_on
         asyncio.run(samples.work(other, samples.new_bench(other, name="killed"), 4))
         assert samples.report_of(other) == samples.report_of(store)
         assert 8 * 3 * 6 == len(finished(store))
+        assert samples.bill(other) == samples.bill(store), "no reply is paid twice"
+        lost = 0
+        for cell in store.bench("killed").cells:
+            paid = [*store.calls(cell.run_id), *(gone := store.lost_calls(cell.run_id))]
+            assert spent_by_role(paid) == store.spent(cell.run_id)[cell.run_id]
+            lost += len(gone)
+        assert 0 < lost <= 4 * KILLS, "calls in flight at a kill are on the bill as reserved"

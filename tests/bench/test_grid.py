@@ -7,7 +7,6 @@ import pytest
 
 from stark.bench.grid import lay_out
 from stark.bench.suite import Suite, folders
-from stark.core.base import digest
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.usage import Budget
@@ -23,7 +22,7 @@ def store() -> Iterator[Store]:
 
 
 def test_every_problem_meets_every_strategy_and_seed() -> None:
-    bench, runs = lay_out(SUITE, (1, 2), samples.terms(30))
+    bench, runs = lay_out(SUITE, (1, 2), samples.configs(30))
 
     assert 8 * 3 * 2 == len(bench.cells) == len({cell.run_id for cell in bench.cells})
     assert [run.id for run in runs] == [cell.run_id for cell in bench.cells]
@@ -38,8 +37,8 @@ def test_every_problem_meets_every_strategy_and_seed() -> None:
 
 
 def test_the_same_request_leads_to_the_same_names() -> None:
-    one, _ = lay_out(SUITE, (1,), samples.terms(30))
-    again, _ = lay_out(SUITE, (1,), samples.terms(30))
+    one, _ = lay_out(SUITE, (1,), samples.configs(30))
+    again, _ = lay_out(SUITE, (1,), samples.configs(30))
 
     assert (one.name, one.cells) == (again.name, again.cells)
     assert one.name.startswith("examples-")
@@ -60,8 +59,8 @@ def test_the_same_request_leads_to_the_same_names() -> None:
     ids=str,
 )
 def test_what_changes_a_run_changes_its_name(change: dict[str, object]) -> None:
-    one, _ = lay_out(SUITE, (1,), samples.terms(30))
-    other, _ = lay_out(SUITE, (1,), samples.terms(30, **change))
+    one, _ = lay_out(SUITE, (1,), samples.configs(30))
+    other, _ = lay_out(SUITE, (1,), samples.configs(30, **change))
 
     assert not {cell.run_id for cell in one.cells} & {cell.run_id for cell in other.cells}
     assert one.name != other.name
@@ -69,8 +68,8 @@ def test_what_changes_a_run_changes_its_name(change: dict[str, object]) -> None:
 
 def test_a_larger_bench_shares_the_runs_of_a_smaller_one(store: Store) -> None:
     small = Suite("examples", SUITE.members[:2])
-    few, _ = lay_out(small, (1,), samples.terms(30))
-    many, _ = lay_out(SUITE, (1, 2), samples.terms(30))
+    few, _ = lay_out(small, (1,), samples.configs(30))
+    many, _ = lay_out(SUITE, (1, 2), samples.configs(30))
 
     assert {cell.run_id for cell in few.cells} < {cell.run_id for cell in many.cells}
 
@@ -94,21 +93,13 @@ def test_another_bench_cannot_take_the_name(store: Store) -> None:
 @pytest.mark.parametrize("name", ["../x/y", "/x", "a b", ".hidden", "..", "a\n", ""])
 def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="cannot name a bench"):
-        lay_out(SUITE, (1,), samples.terms(30), name)
+        lay_out(SUITE, (1,), samples.configs(30), name)
 
 
 def test_a_default_name_holds_what_a_name_may_hold() -> None:
     odd = Suite(".my problems (2)", SUITE.members[:1])
 
-    bench, _ = lay_out(odd, (1,), samples.terms(30))
+    bench, _ = lay_out(odd, (1,), samples.configs(30))
 
     assert bench.name.startswith("my-problems-2--")
-    assert bench.name == lay_out(odd, (1,), samples.terms(30), bench.name)[0].name
-
-
-def test_runs_keep_the_names_that_they_had_before_there_was_a_choice() -> None:
-    _, (run, *_) = lay_out(SUITE, (1,), samples.terms(30))
-
-    later = {"start", "stop", "window_tokens", "limits", "tools"}
-    as_it_was = run.model_dump_json(exclude={"id", "created", "version", *later})
-    assert run.id.endswith(digest(as_it_was)[:8])
+    assert bench.name == lay_out(odd, (1,), samples.configs(30), bench.name)[0].name

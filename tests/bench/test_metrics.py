@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 
 import pytest
-from bench_samples import attempt, kernel, result
+from bench_samples import attempt, kernel, result, speedup
 
 from stark.bench import metrics
-from stark.core.usage import Tokens, Usage, role_usage
+from stark.core.usage import Spent
 
-HALF = Usage(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)
+HALF = {"plan": Spent(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)}
 
 RESULTS = [
     result(
         "a",
         kernel(4.0, compile=2.0),
         (attempt(1), attempt(2, 4.0, parent=1, action="debug"), attempt(3, 2.0)),
-        usage=HALF,
+        roles=HALF,
         elapsed_s=1800,
     ),
-    result("b", kernel(1.0, compile=0.5), (attempt(1, 1.0),), usage=HALF, elapsed_s=900),
+    result("b", kernel(1.0, compile=0.5), (attempt(1, 1.0),), roles=HALF, elapsed_s=900),
     result(
-        "c", kernel(0.5, compile=0.25), (attempt(2), attempt(1, 0.5)), usage=HALF, elapsed_s=900
+        "c", kernel(0.5, compile=0.25), (attempt(2), attempt(1, 0.5)), roles=HALF, elapsed_s=900
     ),
     result(
         "d",
         None,
         (attempt(1), attempt(2, parent=1, action="debug"), attempt(3, status="unusable")),
-        usage=HALF,
+        roles=HALF,
     ),
 ]
 """Speedups 4, 1, 1/2 and none; against compile half of that."""
@@ -157,18 +157,18 @@ def test_attempts_to_best_are_counted_in_the_order_of_finishing() -> None:
 
 
 def test_the_best_is_by_measured_speedup_then_age_and_a_noisy_one_comes_last() -> None:
-    lucky = attempt(2, 3.0)._replace(assured_speedup=1.0)
-    tried = (lucky, attempt(3, 2.0), attempt(1, 2.0))
+    noisy = attempt(4, 9.0)._replace(speedup=speedup(9.0, low=0.1))
+    tried = (noisy, attempt(2, 3.0), attempt(3, 2.0), attempt(1, 2.0))
 
-    assert 3.0 == metrics.attempts_to_best([result("a", kernel(2.0), tried)])
-    assert pytest.approx([3.0, 2.0, 2.0]) == metrics.best_by_attempt(
-        [result("a", kernel(2.0), tried)], 3
+    assert 2.0 == metrics.attempts_to_best([result("a", kernel(2.0), tried)])
+    assert pytest.approx([9.0, 3.0, 3.0, 3.0]) == metrics.best_by_attempt(
+        [result("a", kernel(2.0), tried)], 4
     )
 
 
 def test_an_attempt_that_failed_the_final_check_is_no_progress() -> None:
     found = result("a", kernel(2.0), (attempt(1, 50.0), attempt(2, 2.0)))
-    checked = found.outcome._replace(best_attempt=2, refuted=frozenset({1}))
+    checked = found.outcome._replace(best_attempt=2, checks={1: None, 2: speedup(2.0)})
 
     assert 2.0 == metrics.attempts_to_best([found._replace(outcome=checked)])
     assert pytest.approx([1.0, 2.0]) == metrics.best_by_attempt(
@@ -184,37 +184,19 @@ def test_best_by_attempt_is_a_geometric_mean_with_1_for_runs_without_a_kernel() 
     assert pytest.approx(EAGER.of_all.geomean) == course[-1]
 
 
-def test_cost_is_added_up_and_unknown_when_a_part_is() -> None:
+def test_cost_is_added_up_by_role() -> None:
     assert (12, 480, 2.0, 1.0) == (
-        SUMMARY.calls,
-        SUMMARY.tokens,
-        SUMMARY.dollars,
+        SUMMARY.spent.calls,
+        SUMMARY.spent.tokens,
+        SUMMARY.spent.dollars,
         SUMMARY.active_hours,
     )
-    unknown = result("e", None, usage=Usage(calls=1, input_tokens=None, dollars=None))
-    summary = metrics.summarize("level1", "stark", [*RESULTS, unknown])
-    assert (13, None, None) == (summary.calls, summary.tokens, summary.dollars)
-
-
-def test_cost_by_role_keeps_reported_and_estimated_tokens_apart() -> None:
-    plan = role_usage("plan", Usage(calls=1, input_tokens=70, output_tokens=9, dollars=0.5), 0, 0)
-    untold = role_usage(
-        "plan", Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None), 301, 9
+    code = Spent(calls=1, input_tokens=9, estimated_calls=1, unpriced_calls=1)
+    summary = metrics.summarize(
+        "level1", "stark", [*RESULTS, result("e", None, roles={"code": code})]
     )
-    code = role_usage("code", Usage(calls=1, input_tokens=5, output_tokens=2, dollars=0.25), 0, 0)
-    shared = [result("a", None, roles=(plan, code)), result("b", None, roles=(untold,))]
-
-    of_plan, of_code = metrics.summarize("level1", "stark", shared).roles
-
-    assert ("plan", 2, None) == (of_plan.role, of_plan.calls, of_plan.dollars)
-    assert Tokens(told=70, estimated=101) == of_plan.input
-    assert ("~171", "~12") == (str(of_plan.input), str(of_plan.output))
-    assert ("code", "5", "2", 0.25) == (
-        of_code.role,
-        str(of_code.input),
-        str(of_code.output),
-        of_code.dollars,
-    )
+    assert {"plan": SUMMARY.spent, "code": code} == summary.roles
+    assert SUMMARY.spent + code == summary.spent
 
 
 def test_seeds_count_as_runs_of_one_problem() -> None:

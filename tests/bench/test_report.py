@@ -16,16 +16,15 @@ import pytest
 from bench_samples import attempt, kernel, result
 
 from stark.bench.files import write_report
-from stark.bench.grid import enter, lay_out
 from stark.bench.metrics import geomean
 from stark.bench.plots import plots
 from stark.bench.report import Report, make_report
 from stark.bench.results import Result
-from stark.bench.suite import folders
 from stark.bench.tables import markdown, sheets
 from stark.core.bench import Bench
+from stark.core.call import spent_by_role
 from stark.core.errors import UsageError
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, Spent
 from stark.search.repairs import failures_repaired
 from stark.store import Store
 
@@ -70,12 +69,9 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
             one.failures_taken_up,
             one.failures_repaired,
         )
-        usage = sum((node.usage for node in nodes), Usage())
-        assert (usage.calls, usage.tokens) == (one.calls, one.tokens)
-        assert pytest.approx(usage.dollars) == one.dollars
-        assert sum(role.calls for role in one.roles) == one.calls
-        assert sum(role.input.told + role.output.told for role in one.roles) == one.tokens
-        assert not any(role.input.estimated or role.output.estimated for role in one.roles)
+        calls = [call for run in runs for call in store.calls(run)]
+        assert spent_by_role(sorted(calls, key=lambda call: call.attempt)) == one.roles
+        assert not one.spent.estimated_calls and one.spent.dollars
     assert {("stark", "sampling"), ("stark", "search-only")} == {
         (one.strategy, one.other) for one in report.differences
     }
@@ -95,11 +91,10 @@ async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Stor
 
 
 async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
-    models = {"sampling": samples.terms(1).models["sampling"]}
-    suite = folders([samples.EXAMPLES / "moving_average.py"])
+    problem = samples.EXAMPLES / "moving_average.py"
     notes = []
-    for seeds in ([1], [1, 2]):
-        bench = enter(store, *lay_out(suite, seeds, samples.terms(1, models=models)))
+    for seeds in (1, 2):
+        bench = samples.new_bench(store, 1, seeds, strategies=("sampling",), problems=problem)
         await samples.work(store, bench)
         notes.append(make_report(store, bench).notes[0])
 
@@ -194,11 +189,13 @@ def by_hand(*results: Result) -> Report:
     return make_report(Stored(), bench)
 
 
+UNPRICED = Spent(calls=2, input_tokens=90, output_tokens=10, estimated_calls=1, unpriced_calls=2)
+
 REPORT = by_hand(
     result("a|b", kernel(4.0), (attempt(1, 4.0),), strategy="stark", elapsed_s=3600),
     result("c", kernel(2.0), (attempt(1), attempt(2, 2.0, 1, "debug")), strategy="stark"),
     result("a|b", None, (attempt(1),), strategy="sampling"),
-    result("c", kernel(1.0), (attempt(1, 1.0),), strategy="sampling", usage=Usage(dollars=None)),
+    result("c", kernel(1.0), (attempt(1, 1.0),), strategy="sampling", roles={"solo": UNPRICED}),
     result("d", kernel(8.0), (attempt(1, 8.0),), level="level2"),
 )
 
@@ -248,7 +245,9 @@ def test_search_and_cost_say_what_is_unknown() -> None:
     assert ("3", "66.7 %", "100.0 % of 1", "1.5", "0", "0", "$0.00", "1.00") == found[
         "level1", "stark"
     ]
-    assert ("2", "50.0 %", "-", "1.0", "0", "0", "unknown", "0.00") == found["level1", "sampling"]
+    assert ("2", "50.0 %", "-", "1.0", "2", "~100", "unknown", "0.00") == found[
+        "level1", "sampling"
+    ]
 
 
 def test_markdown_has_every_table_and_escapes_what_would_break_it() -> None:
@@ -270,6 +269,14 @@ def test_files_hold_the_same_numbers_unrounded(tmp_path: Path) -> None:
         summary = list(csv.DictReader(file))
     with (tmp_path / "runs.csv").open() as file:
         runs = list(csv.DictReader(file))
+    with (tmp_path / "roles.csv").open() as file:
+        (role, *_) = csv.DictReader(file)
+    assert {
+        "level": "level1",
+        "strategy": "sampling",
+        "role": "solo",
+        **{name: str(value) for name, value in UNPRICED.model_dump().items()},
+    } == role
     eager = document["summaries"][0]["against"]["eager"]
     assert pytest.approx(8**0.5) == eager["of_all"]["geomean"]
     assert None is document["summaries"][0]["against"]["max-autotune"]

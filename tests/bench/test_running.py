@@ -4,24 +4,21 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count, cycle
 from pathlib import Path
+from typing import Any
 
 import bench_samples as samples
 import pytest
 
-from stark.bench.account import Account
-from stark.bench.grid import enter, lay_out
 from stark.bench.report import make_report
 from stark.bench.running import unfinished
-from stark.bench.shared import ModelDoor
-from stark.bench.suite import folders
 from stark.core.call import Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelUnreachable, ProblemError, StarkError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.run import Ended
 from stark.core.usage import Budget
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
@@ -51,15 +48,15 @@ class Counting(FakeExecutor):
 
 
 async def test_every_run_of_the_grid_is_worked_on_to_its_end(store: Store) -> None:
-    bench, watch, executor = samples.new_bench(store, seeds=2), samples.Quiet(), Counting()
+    bench, notes, executor = samples.new_bench(store, seeds=2), samples.Notes(), Counting()
 
-    limit = await samples.work(store, bench, 5, executor, watch=watch)
+    limit = await samples.work(store, bench, 5, executor, notes=notes)
 
-    assert "288 attempts made by the whole bench" == limit
+    assert Ended(kind="attempts", detail="288 attempts made") == limit
     assert [] == unfinished(store, bench)
-    assert {"6 attempts made"} == set(watch.reasons.values())
-    assert 5 == watch.most_in_flight
-    assert 48 == watch.ended
+    assert {"6 attempts made"} == set(notes.reasons.values())
+    assert 5 == notes.most_in_flight
+    assert 48 == notes.ended
     assert {1} == set(executor.described.values()), "each reference is measured once"
     assert executor.closed
 
@@ -90,82 +87,53 @@ async def test_its_runs_are_ordinary_runs(store: Store) -> None:
 async def test_a_limit_of_the_whole_ends_the_session_and_leaves_runs_to_be_resumed(
     store: Store, budget: Budget, said: str
 ) -> None:
-    bench = samples.new_bench(store, budget=budget)
+    bench, notes = samples.new_bench(store, budget=budget), samples.Notes()
 
-    limit = await samples.work(store, bench, executor=Counting())
+    limit = await samples.work(store, bench, executor=Counting(), notes=notes)
 
-    assert limit is not None and re.fullmatch(f"{said} by the whole bench", limit)
+    assert limit is not None and re.fullmatch(said, limit.detail)
     left = unfinished(store, bench)
     assert left
-    ended = {summary.id for summary in store.summaries() if summary.ended_reason}
+    assert len(bench.cells) - len(left) == notes.ended
+    ended = {summary.id for summary in store.summaries() if summary.ended}
     assert not ended & {cell.run_id for cell in left}
-    assert all(not store.unfinished(cell.run_id) for cell in left)
-
-
-async def test_a_run_that_a_limit_of_the_whole_stopped_has_not_ended(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spent = count()
-
-    def limit(account: Account) -> str | None:
-        """The total moves on while other runs pay."""
-        return f"{next(spent)} tokens" if account.finished >= 20 else None
-
-    monkeypatch.setattr(Account, "limit", limit)
-    bench, watch = samples.new_bench(store), samples.Quiet()
-
-    await samples.work(store, bench, watch=watch)
-
-    assert len(bench.cells) - len(unfinished(store, bench)) == watch.ended
 
 
 async def test_a_limit_counts_what_earlier_sessions_spent(store: Store) -> None:
     bench = samples.new_bench(store, budget=Budget(attempts=20))
     await samples.work(store, bench)
-    models, model = samples.door()
+    models, model = samples.scripted()
 
     limit = await samples.work(store, bench, models=models)
 
-    assert "20 attempts made by the whole bench" == limit
+    assert limit is not None and "20 attempts made" == limit.detail
     assert [] == model.asked
 
 
-async def test_an_unknown_price_lifts_no_limit_of_what_is_known(store: Store) -> None:
-    bench = samples.new_bench(store, budget=Budget(attempts=999, tokens=30_000))
+async def test_calls_without_a_price_do_not_lift_a_limit(store: Store) -> None:
+    tokens = samples.new_bench(store, budget=Budget(attempts=999, tokens=30_000))
+    limit = await samples.work(store, tokens, models=samples.scripted(dollars=None)[0])
+    assert limit is not None and "tokens" == limit.kind
 
-    limit = await samples.work(store, bench, models=samples.door(dollars=None)[0])
+    dollars = samples.new_bench(store, name="half", seeds=2, budget=Budget(attempts=999, dollars=9))
+    first = await samples.work(store, dollars, models=samples.pool_of(HalfPriced()))
+    models, model = samples.scripted()
+    again = await samples.work(store, dollars, models=models)
 
-    assert limit is not None and "tokens used" in limit
-
-
-async def test_what_earlier_sessions_were_told_counts_beside_what_they_were_not(
-    store: Store,
-) -> None:
-    bench = samples.new_bench(store, budget=Budget(attempts=999, dollars=2.0))
-    prices = cycle([None, 0.25])
-    half_priced = ModelDoor(open_one=lambda _: Alternating(prices))
-
-    first = await samples.work(store, bench, models=half_priced)
-    models, model = samples.door()
-    again = await samples.work(store, bench, models=models)
-
-    assert first is not None and first.endswith("of $2.00 spent by the whole bench")
+    assert first is not None and first.detail.endswith("of $9.00 spent")
     assert first == again
     assert [] == model.asked
 
 
-class Alternating:
-    """A model that tells the price of every other reply."""
+class HalfPriced(ScriptedModel):
+    """A model that reports the price of every other reply."""
 
-    name = "alternating"
+    def __init__(self) -> None:
+        super().__init__(team_reply)
 
-    def __init__(self, prices: Iterator[float | None]) -> None:
-        self._prices = prices
-
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
-        return await ScriptedModel(team_reply, dollars=next(self._prices)).ask(
-            messages, temperature
-        )
+    async def ask(self, *asked: Any, **limit: Any) -> Reply:
+        self._dollars = None if len(self.asked) % 2 else 0.25
+        return await super().ask(*asked, **limit)
 
 
 async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(store: Store) -> None:
@@ -181,22 +149,24 @@ async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(sto
 
 
 async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -> None:
-    bench, watch = samples.new_bench(store), samples.Quiet()
+    bench, notes = samples.new_bench(store), samples.Notes()
 
-    await samples.work(store, bench, executor=Counting("moving_average"), watch=watch)
+    await samples.work(store, bench, executor=Counting("moving_average"), notes=notes)
 
     bad = [cell for cell in bench.cells if cell.problem == "moving_average"]
     assert [] == unfinished(store, bench), "they have ended, if not well"
     for cell in bad:
-        assert "the problem cannot be used: moving_average: line 3" in watch.reasons[cell.run_id]
+        assert "moving_average: line 3: forward raised" == notes.reasons[cell.run_id]
     report = samples.report_of(store)
     assert [8, 8, 8] == [one["runs"] for one in report["summaries"]], "it counts as failed"
-    assert any(note.startswith("moving_average: the problem") for note in report["notes"])
+    assert any(
+        note == "moving_average: moving_average: line 3: forward raised" for note in report["notes"]
+    )
 
 
 async def test_what_was_refused_is_tried_again_by_the_next_session(store: Store) -> None:
-    bench, watch = samples.new_bench(store), samples.Quiet()
-    models, model = samples.door()
+    bench, notes = samples.new_bench(store), samples.Notes()
+    models, model = samples.scripted()
     await samples.work(store, bench, executor=Counting("moving_average"))
     still = Counting("moving_average")
 
@@ -206,10 +176,10 @@ async def test_what_was_refused_is_tried_again_by_the_next_session(store: Store)
     assert [] == model.asked
     assert [] == unfinished(store, bench), "they have ended once more"
 
-    await samples.work(store, bench, watch=watch)
+    await samples.work(store, bench, notes=notes)
 
-    assert {"6 attempts made"} == set(watch.reasons.values())
-    assert len(bench.cells) == watch.ended
+    assert {"6 attempts made"} == set(notes.reasons.values())
+    assert len(bench.cells) == notes.ended
     assert not make_report(store, bench).refused
 
 
@@ -228,7 +198,7 @@ async def test_a_run_may_be_refused_after_its_reference_was_measured(store: Stor
     bench = samples.new_bench(store)
     await samples.work(store, bench, executor=RefusedLate())
     assert 8 == len(make_report(store, bench).refused)
-    models, model = samples.door()
+    models, model = samples.scripted()
 
     await samples.work(store, bench, models=models)
 
@@ -236,44 +206,39 @@ async def test_a_run_may_be_refused_after_its_reference_was_measured(store: Stor
     assert [] == model.asked, "nothing is paid twice"
 
 
-class Unreachable:
+def unreachable(words: str) -> ScriptedModel:
     """A model that is out of reach for whatever mentions some words."""
 
-    name = "unreachable"
-
-    def __init__(self, words: str) -> None:
-        self._words, self.refused = words, 0
-        _, self._model = samples.door()
-
-    async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
-        if self._words in messages[1].text:
-            self.refused += 1
+    def answer(messages: tuple[Message, ...]) -> str:
+        if words in messages[1].text:
             raise ModelUnreachable("no answer after 5 tries")
-        return await self._model.ask(messages, temperature)
+        return team_reply(messages)
+
+    return ScriptedModel(answer, dollars=0.25)
 
 
 async def test_a_run_whose_model_is_out_of_reach_is_set_aside(store: Store) -> None:
-    bench, watch = samples.new_bench(store), samples.Quiet()
-    models = ModelDoor(open_one=lambda _: Unreachable("moving average over time"))
+    bench, notes = samples.new_bench(store), samples.Notes()
+    models = samples.pool_of(unreachable("moving average over time"))
 
-    await samples.work(store, bench, 4, models=models, watch=watch)
+    await samples.work(store, bench, 4, models=models, notes=notes)
 
     left = unfinished(store, bench)
     assert {"moving_average"} == {cell.problem for cell in left}
-    assert {"no answer after 5 tries"} == {watch.reasons[cell.run_id] for cell in left}
+    assert {"no answer after 5 tries"} == {notes.reasons[cell.run_id] for cell in left}
     await samples.work(store, bench, 4)
     assert [] == unfinished(store, bench)
 
 
-async def test_attempts_that_were_set_aside_are_in_flight_no_more(store: Store) -> None:
-    bench, watch = samples.new_bench(store), samples.Quiet()
-    models = ModelDoor(open_one=lambda _: Unreachable("moving average over time"))
+async def test_what_was_begun_and_finished_is_counted(store: Store) -> None:
+    bench, notes = samples.new_bench(store), samples.Notes()
+    models = samples.pool_of(unreachable("moving average over time"))
 
-    await samples.work(store, bench, 4, models=models, watch=watch)
+    await samples.work(store, bench, 4, models=models, notes=notes)
 
-    assert watch.account is not None
     made = sum(len(store.nodes(cell.run_id)) for cell in bench.cells)
-    assert watch.account.begun == made == watch.account.finished
+    begun = sum(len(store.selections(cell.run_id)) for cell in bench.cells)
+    assert (made, begun) == (notes.progress.finished, notes.progress.ledger.attempts)
 
 
 async def test_what_a_first_attempt_was_paid_counts_before_it_is_finished(store: Store) -> None:
@@ -286,34 +251,34 @@ async def test_what_a_first_attempt_was_paid_counts_before_it_is_finished(store:
 
     paid = ScriptedModel(once, dollars=0.25)
     with pytest.raises(ModelUnreachable):
-        await samples.work(store, bench, 1, models=ModelDoor(open_one=lambda _: paid))
+        await samples.work(store, bench, 1, models=samples.pool_of(paid))
     assert not any(store.nodes(cell.run_id) for cell in bench.cells)
 
-    account = Account.of_store(store, bench)
+    limit = await samples.work(store, samples.new_bench(store, budget=Budget(dollars=0.25)))
 
-    assert (0, 0.25) == (account.finished, account.usage.dollars)
+    assert limit is not None and "$0.25 of $0.25 spent" == limit.detail
 
 
 async def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     with Store.open(url) as store, Store.open(url) as other:
-        bench, watch = samples.new_bench(store), samples.Quiet()
+        bench, notes = samples.new_bench(store), samples.Notes()
         held = bench.cells[3].run_id
 
         with other.exclusive(held):
-            await samples.work(store, bench, 4, watch=watch)
+            await samples.work(store, bench, 4, notes=notes)
 
         assert [held] == [cell.run_id for cell in unfinished(store, bench)]
-        assert "is being worked on by another process" in watch.reasons[held]
+        assert "is being worked on by another process" in notes.reasons[held]
 
 
 async def test_models_that_never_answer_end_the_session(store: Store) -> None:
-    bench, model = samples.new_bench(store), Unreachable("Your role")
+    bench, model = samples.new_bench(store), unreachable("Your role")
 
     with pytest.raises(ModelUnreachable):
-        await samples.work(store, bench, 3, models=ModelDoor(open_one=lambda _: model))
+        await samples.work(store, bench, 3, models=samples.pool_of(model))
 
-    assert 3 <= model.refused < len(bench.cells)
+    assert 3 <= len(model.asked) < len(bench.cells)
     assert bench.cells == tuple(unfinished(store, bench))
 
 
@@ -349,16 +314,15 @@ class DyingAtTheEnd(FakeExecutor):
 
 
 async def test_a_bench_that_ended_in_its_last_final_check_can_be_finished(store: Store) -> None:
-    models = {"stark": samples.terms(12).models["stark"]}
-    suite = folders([samples.EXAMPLES / "moving_average.py"])
-    bench = enter(store, *lay_out(suite, [1], samples.terms(12, models=models)))
+    problem = samples.EXAMPLES / "moving_average.py"
+    bench = samples.new_bench(store, 12, strategies=("stark",), problems=problem)
     with pytest.raises(JudgeUnavailable):
         await samples.work(store, bench, executor=DyingAtTheEnd())
-    door, model = samples.door()
+    models, model = samples.scripted()
 
-    limit = await samples.work(store, bench, models=door)
+    limit = await samples.work(store, bench, models=models)
 
-    assert "12 attempts made by the whole bench" == limit
+    assert limit is not None and "12 attempts made" == limit.detail
     assert [] == unfinished(store, bench)
     assert [] == model.asked
     assert store.promotions(bench.cells[0].run_id)
@@ -366,21 +330,18 @@ async def test_a_bench_that_ended_in_its_last_final_check_can_be_finished(store:
 
 async def test_only_so_many_questions_are_asked_at_once(store: Store) -> None:
     busy, most = 0, 0
-    _, scripted = samples.door()
 
-    class Slow:
-        name = "slow"
-
-        async def ask(self, messages: tuple[Message, ...], temperature: float | None) -> Reply:
+    class Slow(ScriptedModel):
+        async def ask(self, *asked: Any, **limit: Any) -> Reply:
             nonlocal busy, most
             busy += 1
             most = max(most, busy)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             busy -= 1
-            return await scripted.ask(messages, temperature)
+            return await super().ask(*asked, **limit)
 
     bench = samples.new_bench(store, attempts=2)
-    await samples.work(store, bench, 6, models=ModelDoor(2, lambda _: Slow()))
+    await samples.work(store, bench, 6, models=samples.pool_of(Slow(team_reply), slots=2))
 
     assert 2 == most

@@ -270,14 +270,17 @@ def test_the_command_asks_a_live_model(tmp_path: Path, capsys: pytest.CaptureFix
     assert 1 == code
     assert all(check["passed"] for check in right_one["checks"])
     assert not all(check["passed"] for check in other["checks"])
-    assert {"told": 3000, "estimated": 0} == right_one["usage"]["input"]
+    assert (3000, 0) == (
+        right_one["usage"]["input_tokens"],
+        right_one["usage"]["estimated_calls"],
+    )
     assert ["scripted"] == right_one["models"]
 
 
 def test_a_model_that_cannot_be_asked_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert 2 == prompts.main(["--model", "exec:exit 3", "--situation", "solo_at_the_root"])
+    assert 1 == prompts.main(["--model", "exec:exit 3", "--situation", "solo_at_the_root"])
 
-    assert capsys.readouterr().err.startswith("error: the command behind exec:exit ended")
+    assert capsys.readouterr().err.startswith("error: exec:exit exited with status 3")
 
 
 def test_the_prompt_of_a_situation_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,7 +54,7 @@ def verdict(candidate: Candidate) -> Evaluation:
 
 
 OPTIMIZE = (
-    "optimize problem.py --language cpp --strategy team-only --seed 1 "
+    "optimize problem.py --language cpp --strategy stark:latest --seed 1 "
     "--model exec[scripted]:sh@model.sh"
 ).split()
 OPTIMIZE = [word.replace("@", " ") for word in OPTIMIZE]

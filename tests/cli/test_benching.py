@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from cli_samples import Stark
-
 from stark.cli.benching import numbers, report_folder
+
 from stark.cli.interrupt import Interrupted
 from stark.core.errors import ProblemError, UsageError
 from stark.core.problem import Problem

@@ -130,7 +130,9 @@ def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.Monke
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
     assert "broken" == findings["layers"]["mark"]
-    assert findings["layers"]["detail"].startswith("STARK_SANDBOX_WITHOUT names unknown layers: firewall")
+    assert findings["layers"]["detail"].startswith(
+        "STARK_SANDBOX_WITHOUT names unknown layers: firewall"
+    )
 
 
 def test_the_folder_of_builds_is_named_with_its_size(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli_samples import OPTIMIZE, Stark, verdict
 
+from stark.api import STORE
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
@@ -106,8 +107,57 @@ def test_json_is_all_there_is_on_standard_output(stark: Stark, executor: FakeExe
     assert 3 == document["best"]
     assert pytest.approx(4.0) == document["attempts"][2]["speedups"]["eager"]["ratio"]
     assert Path(document["kernel"]).is_file()
-    assert document["usage"]["dollars"] is None
+    spent = document["spent"]
+    assert 0 < spent["unpriced_calls"] == spent["calls"]
     assert "attempt 3: correct" in ended.err
+
+
+@pytest.mark.parametrize("command", ["optimize", "resume"])
+def test_a_dollar_limit_needs_a_known_price(
+    stark: Stark, executor: FakeExecutor, command: str
+) -> None:
+    """The model behind `exec:` has no list price and reports neither tokens nor dollars."""
+    begin = [*OPTIMIZE, "--attempts", "9"]
+    if command == "resume":
+        stark(*OPTIMIZE, "--attempts", "1")
+        begin = ["resume", "last", "--attempts", "9"]
+
+    refused = stark(*begin, "--dollars", "0.05")
+    assert 2 == refused.code
+    assert "the price of exec:scripted is unknown, so a dollar limit would not hold" in refused.err
+    assert "set price, such as 3/15" in refused.err and "set unpriced" in refused.err
+
+    ended = stark(*begin, "--dollars", "0.05", "--price", "3/15", "--json")
+    spent = ended.document["spent"]
+    assert "dollars" == ended.document["ended"]["kind"], ended.out
+    assert 0.05 <= spent["dollars"] < 0.08, "by one call at most"
+    assert 0 < spent["estimated_calls"]
+
+
+def test_unknown_prices_may_be_accepted(stark: Stark, executor: FakeExecutor) -> None:
+    ended = stark(*THREE, "--dollars", "0.05", "--unpriced")
+
+    assert 0 == ended.code
+    assert "price unknown" in ended.out and "ended: 3 attempts made" in ended.out
+
+
+def test_the_estimate_comes_before_anything_else_happens(
+    stark: Stark, executor: FakeExecutor
+) -> None:
+    said = stark(*THREE, "--price", "3/15", "--tokens", "900000").out.splitlines()
+
+    assert said[2].startswith("estimate for 3 attempts: 6 model calls, ")
+    assert ", $0.35, " in said[2] and said[2].endswith("limits: 3 attempts, 900,000 tokens")
+    assert said[3].startswith("device: ")
+
+
+def test_a_dumb_terminal_gets_lines(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes any output a terminal to Rich
+    monkeypatch.setenv("TERM", "dumb")
+
+    assert "attempt 3: judging" in stark(*THREE).out
 
 
 def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> None:
@@ -116,41 +166,45 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     ended = stark("resume", "last", "--attempts", "3")
 
     assert 0 == ended.code
-    assert "goes on after 1 attempt" in ended.out
+    assert "continues after 1 attempt" in ended.out
     assert 3 == len(executor.evaluated)
 
 
-def test_a_run_that_goes_on_keeps_its_limits_and_tools(
+def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
     stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[tuple[Limits, Tools]] = []
 
-    def open_executor(notation: str, limits: Limits, tools: Tools) -> FakeExecutor:
+    def open_executor(notation: str, limits: Limits, tools: Tools, _: object) -> FakeExecutor:
         opened.append((limits, tools))
         return executor
 
-    monkeypatch.setattr("stark.cli.optimizing.open_executor", open_executor)
+    monkeypatch.setattr("stark.api.open_executor", open_executor)
     settings = workplace / "stark.toml"
-    settings.write_text("[limits]\nbuild_s = 600\nmemory_gb = 8\n")
+    settings.write_text("build_s = 600\nmemory_gb = 8\n")
     stark(*OPTIMIZE, "--attempts", "1", "--sanitizer")
-    settings.write_text("[limits]\nmemory_gb = 32\n")
+    settings.write_text("memory_gb = 32\n")
 
-    assert 0 == stark("resume", "last", "--attempts", "2", "--counters").code
-    settings.unlink()
-    assert 0 == stark("resume", "last", "--attempts", "3").code
+    assert 0 == stark("resume", "last", "--attempts", "2", "--counters", "--build-s", "60").code
+    assert 0 == stark("resume", "last", "--attempts", "3", "--parallel", "2").code
 
-    assert [
-        (Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)),
-        (Limits(build_s=600, memory_gb=32), Tools(counters=True, sanitizer=True)),
-        (Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)),
-    ] == opened
+    changed = (Limits(build_s=60, memory_gb=8), Tools(counters=True, sanitizer=True))
+    assert [(Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)), changed, changed] == opened
+    with Store.open(STORE) as store:
+        config = store.run("last").config
+    assert (3, 2, *changed) == (
+        config.budget.attempts,
+        config.parallel,
+        config.limits,
+        config.tools,
+    )
 
 
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
-        (("--attempts", "2"), "--attempts 2 is less than the 3 attempts that run problem-"),
-        (("--minutes", "1e-9"), "--minutes 1e-09 is less than the "),
+        (("--attempts", "2"), "a limit of 2 attempts is less than the 3 that run problem-"),
+        (("--minutes", "1e-9"), "a limit of 1e-09 minutes is less than the "),
     ],
 )
 def test_resume_refuses_a_limit_below_what_is_used(
@@ -162,8 +216,8 @@ def test_resume_refuses_a_limit_below_what_is_used(
 
     assert (2, True) == (ended.code, said in ended.err), ended.err
     assert {"attempts": 3, "minutes": None}.items() <= stark("show", "--json").document["run"][
-        "budget"
-    ].items()
+        "config"
+    ]["budget"].items()
 
 
 def test_resume_tells_the_models_that_it_asks(stark: Stark, executor: FakeExecutor) -> None:
@@ -215,7 +269,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 ) -> None:
     executors = [InterruptedExecutor(verdict, device=CPU), FakeExecutor(verdict, device=CPU)]
     left = iter(executors)
-    monkeypatch.setattr("stark.cli.optimizing.open_executor", lambda *_: next(left))
+    monkeypatch.setattr("stark.api.open_executor", lambda *_: next(left))
     stopped = stark(*THREE)
     (run_id,) = {word.strip("`") for word in stopped.err.split() if word.startswith("problem-")}
     resumed = stark("resume", run_id)
@@ -231,7 +285,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 def test_a_model_for_a_role_that_the_strategy_lacks_is_refused_as_a_flag_alone(
     stark: Stark, executor: FakeExecutor, workplace: Path
 ) -> None:
-    (workplace / "stark.toml").write_text('[models]\nplan = "exec:exit 3"\n')
+    (workplace / "stark.toml").write_text('plan_model = "exec:exit 3"\n')
     sampling = ["--language", "cpp", "--strategy", "sampling", "--model", "exec:sh model.sh"]
     began = stark("optimize", "problem.py", *sampling, "--attempts", "2")
     assert 0 == began.code, began.err
@@ -241,7 +295,7 @@ def test_a_model_for_a_role_that_the_strategy_lacks_is_refused_as_a_flag_alone(
     resumed = stark("resume", "--attempts", "3", "--plan-model", "exec:sh model.sh")
 
     for each in (refused, resumed):
-        said = "strategy sampling has no plan role; leave out --plan-model"
+        said = "the strategy sampling has no plan role, so leave out its model"
         assert (2, True) == (each.code, said in each.err), each.err
     assert 2 == len(executor.evaluated)
 
@@ -252,7 +306,7 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     assert 2 == ended.code
     assert "error: exec:exit exited with status 3" in ended.err
     assert "2 attempts are stored (0 correct); `stark resume problem-" in ended.err
-    assert "` goes on, once that is mended or with another --model" in ended.err
+    assert "` goes on, once that is repaired or with another --model" in ended.err
 
     assert 0 == stark("resume", "--attempts", "4", "--model", "exec:sh model.sh").code
 
@@ -268,7 +322,7 @@ def test_a_limit_that_holds_no_prompt_is_refused(stark: Stark, executor: FakeExe
     ended = stark(*THREE, "--window-tokens", "50")
 
     assert 2 == ended.code
-    assert "begin with a larger --window-tokens" in ended.err
+    assert "start a run with a larger window_tokens" in ended.err
     assert "There are no runs yet" in stark("runs").out
 
 
@@ -345,7 +399,7 @@ def test_a_replay_refuses_the_flags_that_it_does_not_take(
     stark("optimize", "--replay", "run.json")
     ended = stark("resume", "last", "--replay", "run.json", "--code-model", "foo:bar")
 
-    assert (2, True) == (ended.code, "takes no --code-model" in ended.err)
+    assert (2, True) == (ended.code, "follows a recording, so no model can be set" in ended.err)
 
 
 def test_a_recording_without_its_problem_is_replayed_with_the_file(
@@ -372,7 +426,7 @@ def test_a_replay_is_resumed_only_with_its_recording(stark: Stark, executor: Fak
     with_it = stark("resume", "last", "--replay", "run.json")
 
     assert 2 == without.code
-    assert "--replay FILE" in without.err
+    assert "name the recording to go on" in without.err
     assert 0 == with_it.code
 
 
@@ -395,24 +449,22 @@ def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExe
 
     ended = stark("resume", "last", "--replay", "run.json")
 
-    assert (2, True) == (ended.code, "leave out --replay" in ended.err)
+    assert (2, True) == (ended.code, "asks live models" in ended.err)
 
 
 SCRIPT = """
 import sys
-import stark.cli.benching, stark.cli.optimizing
+import stark.api
 from stark.cli.app import main
-from stark.store import Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU
-for module in (stark.cli.benching, stark.cli.optimizing):
-    module.open_executor = lambda *_: FakeExecutor(device=CPU)
+stark.api.open_executor = lambda *_: FakeExecutor(device=CPU)
 """
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [THREE, ["bench", "folder", "problem.py", *THREE[2:4], *THREE[8:], "--name", "mine"]],
+    [THREE, ["bench", "run", "problem.py", *THREE[2:4], *THREE[8:], "--name", "mine"]],
     ids=["optimize", "bench"],
 )
 def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[str]) -> None:
@@ -429,7 +481,7 @@ def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[s
     assert "" == said
     assert process.returncode in (0, 1)
     with Store.open(f"sqlite:///{workplace}/.stark/stark.db") as store:
-        assert ["3 attempts made"] == [run.ended_reason for run in store.summaries()]
+        assert ["3 attempts made"] == [run.ended and run.ended.detail for run in store.summaries()]
 
 
 def test_a_whole_run_never_imports_torch(workplace: Path) -> None:

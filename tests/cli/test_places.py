@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stark.cli.places import check_file, check_folder
+from stark.cli.places import beside, check_file, check_folder, kernel_path, refuse_fleeting
 from stark.core.errors import UsageError
 
 
@@ -40,3 +40,34 @@ def test_a_report_has_a_folder(tmp_path: Path) -> None:
     assert (tmp_path / "report").is_dir()
     with pytest.raises(UsageError, match="nothing can be written to /proc/x"):
         check_folder(Path("/proc/x"))
+
+
+@pytest.mark.parametrize(
+    ("store", "folder"),
+    [
+        ("sqlite:///.stark/stark.db", ".stark"),
+        ("sqlite:///runs.db", "."),
+        ("sqlite:////data/runs.db?timeout=5&note=a/b", "/data"),
+        ("postgresql+psycopg://box/stark", ".stark"),
+    ],
+)
+def test_results_lie_beside_the_store(store: str, folder: str) -> None:
+    refuse_fleeting(store)
+
+    assert Path(folder) == beside(store)
+    assert Path(folder) / "kernels" / "relu_12ab.py" == kernel_path(store, "relu-12ab")
+
+
+@pytest.mark.parametrize(
+    "store", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///file::memory:"]
+)
+def test_a_store_in_memory_is_refused(store: str) -> None:
+    with pytest.raises(UsageError, match="is in memory and would be gone"):
+        refuse_fleeting(store)
+
+
+def test_a_kernels_file_can_be_imported() -> None:
+    path = kernel_path("sqlite:///.stark/stark.db", "23-softmax-stark:ucb-1-c643")
+
+    assert "kernel_23_softmax_stark_ucb_1_c643" == path.stem
+    assert path.stem.isidentifier()

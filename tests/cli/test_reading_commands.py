@@ -28,17 +28,18 @@ def test_runs_lists_it(stark: Stark) -> None:
 def test_runs_as_json(stark: Stark) -> None:
     (summary,) = stark("runs", "--json").document
 
-    assert (3, 2, "team-only") == (summary["attempts"], summary["correct"], summary["strategy"])
+    assert (3, 2, "stark:latest") == (summary["attempts"], summary["correct"], summary["strategy"])
 
 
-def test_runs_and_show_tell_estimated_tokens_by_role_and_mark_them(stark: Stark) -> None:
+def test_runs_and_show_mark_estimated_tokens_and_add_them_up_by_role(stark: Stark) -> None:
     (listed,) = stark("runs", "--json").document
     shown = stark("show", "last", "--json").document
 
-    assert ["plan", "code", "debug"] == [role["role"] for role in listed["roles"]]
+    assert ["plan", "code", "debug"] == list(listed["roles"])
     assert listed["roles"] == shown["roles"]
-    assert {0} == {role["input"]["told"] for role in listed["roles"]}
-    sums = [sum(role[way]["estimated"] for role in listed["roles"]) for way in ("input", "output")]
+    roles = listed["roles"].values()
+    assert all(role["estimated_calls"] == role["calls"] for role in roles)
+    sums = [sum(role[way] for role in roles) for way in ("input_tokens", "output_tokens")]
     assert all(sums)
     drawn = stark("show").out
     assert all(f"~{total:,}" in drawn for total in sums)
@@ -61,13 +62,47 @@ def test_show_draws_the_tree(stark: Stark) -> None:
 def test_show_one_attempt_in_full(stark: Stark) -> None:
     ended = stark("show", "last", "3")
 
-    assert "improve attempt 2" in ended.out
+    assert "changes to attempt 2" in ended.out
     assert "Fuse everything into one pass over memory." in ended.out
     assert "-# good" in ended.out and "+# better" in ended.out
     assert "compile" in ended.out and "KernelBench's allclose holds" in ended.out
     assert ["plan", "code", "all"] == [
         row[0] for line in ended.out.splitlines() if "unknown" in (row := line.split())
     ]
+
+
+def test_a_number_alone_is_an_attempt_of_the_last_run(stark: Stark) -> None:
+    assert stark("show", "last", "2").out == stark("show", "2").out
+    assert stark("show", "2", "--source").out == candidate_source(GOOD)
+
+
+def test_prompts_are_printed_with_their_replies(stark: Stark) -> None:
+    printed, calls = (
+        stark("show", "3", "--prompt").out,
+        stark("show", "3", "--json").document["calls"],
+    )
+
+    assert ["plan", "code"] == [call["role"] for call in calls]
+    for call in calls:
+        for text in (*(message["text"] for message in call["messages"]), call["reply"]["text"]):
+            assert text in printed
+    assert printed.index("plan, question 1: system") < printed.index("plan, reply of scripted")
+    refused = stark("show", "--prompt")
+    assert (2, True) == (refused.code, "name the attempt whose prompts" in refused.err)
+
+
+@pytest.mark.parametrize("command", ["runs", "bench list", "show last", "resume last"])
+def test_reading_leaves_nothing_in_an_empty_folder(
+    stark: Stark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+
+    ended = stark(*command.split())
+
+    assert "no runs yet" in ended.out + ended.err or "no benches yet" in ended.out
+    assert [] == list(empty.iterdir())
 
 
 def test_show_source_is_the_best_candidates(stark: Stark) -> None:

@@ -1,35 +1,35 @@
+"""From options to the configuration of a run."""
+
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stark.cli import requests
-from stark.cli.requests import (
-    device_kind,
-    kernel_path,
-    new_id,
-    refuse_unused_models,
-    role_models,
-    store_folder,
-)
-from stark.cli.settings import load_settings
+from stark import configuration
+from stark.configuration import configure, device_kind, new_run, reconfigured
 from stark.core.errors import UsageError
+from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
-from stark.strategies import strategy
+from stark.core.run import Run
+from stark.core.usage import Budget, Price
+from stark.options import RunOptions, checked_options
+
+RELU = Problem(name="relu", source="")
 
 
-def test_an_id_is_the_problems_name_and_four_digits() -> None:
-    problem = Problem(name="level1/23_Softmax", source="")
+def made(**options: Any) -> Run:
+    given = {"model": "exec:all", "language": "cpp", "executor": "local:cpu", **options}
+    return new_run(RELU, configure(checked_options(given)), ())
 
-    assert "23-softmax" == new_id(problem, ())[:-5]
 
-
-def test_an_id_that_is_taken_is_not_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_is_the_problems_name_and_four_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     digits = iter(["0000", "0000", "0001"])
-    monkeypatch.setattr(requests.secrets, "token_hex", lambda _: next(digits))
+    monkeypatch.setattr(configuration.secrets, "token_hex", lambda _: next(digits))
+    problem, config = Problem(name="level1/23_Softmax", source=""), made(seed=1).config
 
-    assert "relu-0001" == new_id(Problem(name="relu", source=""), {"relu-0000"})
+    assert "23-softmax-0000" == new_run(problem, config, ()).id
+    assert "23-softmax-0001" == new_run(problem, config, {"23-softmax-0000"}).id
 
 
 @pytest.mark.parametrize(
@@ -51,75 +51,88 @@ def test_hidden_devices_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "cpu" == device_kind("local")
 
 
-@pytest.mark.parametrize(
-    ("store", "path"),
-    [
-        ("sqlite:///.stark/stark.db", ".stark/kernels/relu_12ab.py"),
-        ("sqlite:////data/runs.db", "/data/kernels/relu_12ab.py"),
-        ("sqlite:///:memory:", ".stark/kernels/relu_12ab.py"),
-        ("postgresql+psycopg://box/stark", ".stark/kernels/relu_12ab.py"),
-    ],
-)
-def test_kernels_lie_beside_the_store(store: str, path: str) -> None:
-    assert Path(path) == kernel_path(store, "relu-12ab")
+def test_options_become_a_configuration_without_defaults() -> None:
+    config = made(
+        strategy="stark:epsilon-greedy(epsilon=0.25)",
+        debug_model="exec:debug",
+        code_temperature=0,
+        price="3/15",
+        attempts=7,
+        dollars=2,
+        build_s=9,
+        sanitizer=True,
+        seed=0,
+    ).config
 
-
-def test_a_kernels_file_can_be_imported() -> None:
-    path = kernel_path("sqlite:///.stark/stark.db", "23-softmax-stark:ucb-1-c643")
-
-    assert "kernel_23_softmax_stark_ucb_1_c643" == path.stem
-    assert path.stem.isidentifier()
-
-
-@pytest.mark.parametrize(
-    ("store", "folder"),
-    [
-        ("sqlite:///runs.db", "."),
-        ("sqlite:////data/runs.db?timeout=5&note=a/b", "/data"),
-        ("sqlite://", None),
-        ("sqlite:///", None),
-        ("sqlite:///:memory:", None),
-        ("sqlite:///file::memory:", None),
-        ("postgresql+psycopg://box/stark", None),
-    ],
-)
-def test_where_a_store_lies(store: str, folder: str | None) -> None:
-    assert (None if folder is None else Path(folder)) == store_folder(store)
-
-
-def test_roles_have_the_papers_temperatures_and_their_own_models() -> None:
-    settings = load_settings({"model": "exec:all", "models": {"debug": "exec:debug"}})
-
-    models = role_models(settings, ("plan", "code", "debug"))
-
-    assert {"plan": 0.8, "code": 0.1, "debug": 0.1} == {
-        role: entry.temperature for role, entry in models.items()
+    assert ("stark:epsilon-greedy(epsilon=0.25)", "epsilon-greedy", 0.25, 0) == (
+        config.strategy.name,
+        config.strategy.policy,
+        config.strategy.parameters["epsilon"],
+        config.seed,
+    )
+    assert {"plan": ("exec:all", 0.8), "code": ("exec:all", 0.0), "debug": ("exec:debug", 0.1)} == {
+        role: (entry.model, entry.temperature) for role, entry in config.models.items()
     }
-    assert ["exec:all", "exec:all", "exec:debug"] == [entry.model for entry in models.values()]
+    price = Price(input_per_million=3, output_per_million=15)
+    assert {price} == {entry.price for entry in config.models.values()}
+    assert Budget(attempts=7, dollars=2) == config.budget
+    assert (Limits(build_s=9), Tools(sanitizer=True)) == (config.limits, config.tools)
 
 
-def test_a_role_that_no_strategy_has_takes_no_model() -> None:
-    refuse_unused_models({"plan": "exec:plan", "code": None}, ["sampling", "team-only"])
-    refuse_unused_models({"plan": None}, ["sampling"])
+def test_a_run_without_a_seed_gets_a_random_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration.secrets, "randbelow", lambda most: most - 1)
 
-    with pytest.raises(UsageError) as told:
-        refuse_unused_models({"plan": "exec:plan"}, ["sampling"])
-    assert "strategy sampling has no plan role; leave out --plan-model" == str(told.value)
-    with pytest.raises(UsageError) as told:
-        refuse_unused_models({"plan": "a:b", "debug": "a:b"}, ["sampling", "reflexion"])
-    assert (
-        "the strategies sampling, reflexion have no plan or debug role; leave out --plan-model, --debug-model"
-    ) == str(told.value)
+    assert 9_999 == made().config.seed
 
 
-def test_a_run_keeps_the_policy_that_was_chosen() -> None:
-    """By its name, so that `stark resume` finds the same search."""
-    settings = load_settings(
-        {"model": "exec:all", "strategy": "stark:epsilon-greedy", "executor": "local:cpu"}
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"attempt": 3}, "there is no option 'attempt'; the options are model, plan_model"),
+        ({"attempts": 0}, "attempts is 0, and should be greater than or equal to 1"),
+        ({"stop": "never"}, "stop is 'never', and should be 'budget' or 'auto'"),
+        ({"price": "cheap"}, "price is 'cheap', and should be written INPUT"),
+        ({"strategy": "sampling", "plan_model": "exec:x"}, "sampling has no plan role"),
+        ({"strategy": "luck"}, "there is no strategy 'luck'"),
+        ({"model": None}, "no model is given"),
+        ({"model": None, "code_model": "exec:x"}, "the plan and debug roles have no model"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        made(**options)
+
+
+def test_a_change_leaves_everything_else_as_the_run_began() -> None:
+    run = made(attempts=7, dollars=2, build_s=9, sanitizer=True, parallel=3, seed=4)
+
+    changed = reconfigured(
+        run, {"attempts": 9, "memory_gb": 8, "counters": True, "code_model": "exec:new"}
     )
 
-    run, chosen = requests.new_run(Problem(name="relu", source=""), settings, 1, ())
+    config = run.config
+    code = config.models["code"].model_copy(update={"model": "exec:new"})
+    updates = {
+        "budget": Budget(attempts=9, dollars=2),
+        "limits": Limits(build_s=9, memory_gb=8),
+        "tools": Tools(counters=True, sanitizer=True),
+        "models": {**config.models, "code": code},
+    }
+    assert run.model_copy(update={"config": config.model_copy(update=updates)}) == changed
+    assert run == reconfigured(run, {})
+    priced = reconfigured(run, {"price": "1/2", "plan_temperature": 0.0}).config.models["plan"]
+    assert (Price(input_per_million=1, output_per_million=2), 0.0) == (
+        priced.price,
+        priced.temperature,
+    )
 
-    assert "stark:epsilon-greedy" == run.config.strategy
-    assert chosen == strategy(run.config.strategy)
-    assert "epsilon-greedy" == chosen.policy.name
+
+@pytest.mark.parametrize("name", ["strategy", "language", "seed", "start"])
+def test_what_a_run_keeps_cannot_be_changed(name: str) -> None:
+    with pytest.raises(UsageError, match=f"a run keeps its {name}; start a new run to change it"):
+        reconfigured(made(), {name: getattr(RunOptions(), name)})
+
+
+def test_a_role_that_the_strategy_lacks_takes_no_model_later_either() -> None:
+    with pytest.raises(UsageError, match="the strategy sampling has no plan role"):
+        reconfigured(made(strategy="sampling"), {"plan_model": "exec:x"})

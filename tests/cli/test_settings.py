@@ -4,58 +4,85 @@ from pathlib import Path
 
 import pytest
 
-from stark.cli.settings import Settings, load_settings
+from stark.cli.settings import load_settings
 from stark.core.errors import UsageError
-
-
-def count_fields(model: type) -> int:
-    """Leaves of the settings' tree."""
-    inner = [field.annotation for field in model.model_fields.values()]
-    return sum(count_fields(kind) if hasattr(kind, "model_fields") else 1 for kind in inner)
+from stark.options import RunOptions, checked_options
 
 
 def test_flags_win_over_environment_and_environment_over_file(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workplace / "stark.toml").write_text(
-        'model = "exec:file"\nstrategy = "file"\nlanguage = "file"\n[models]\nplan = "exec:plan"\n'
+        'model = "exec:file"\nstrategy = "file"\nlanguage = "file"\nplan_model = "exec:plan"\n'
+        'store = "sqlite:///file.db"\nkernelbench = "file"\n'
     )
     monkeypatch.setenv("STARK_MODEL", "exec:environment")
     monkeypatch.setenv("STARK_STRATEGY", "environment")
+    monkeypatch.setenv("STARK_KERNELBENCH", "environment")
 
-    settings = load_settings({"model": "exec:flag", "models": {"plan": None}, "executor": None})
+    settings = load_settings({"model": "exec:flag"}, store="sqlite:///flag.db")
 
-    assert "exec:flag" == settings.model
-    assert "environment" == settings.strategy
-    assert "file" == settings.language
-    assert "exec:plan" == settings.models.plan
-    assert "local" == settings.executor
+    assert {
+        "model": "exec:flag",
+        "strategy": "environment",
+        "language": "file",
+        "plan_model": "exec:plan",
+    } == settings.options
+    assert ("sqlite:///flag.db", Path("environment")) == (settings.store, settings.kernelbench)
 
 
-def test_nested_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STARK_BUDGET_ATTEMPTS", "7")
-    monkeypatch.setenv("STARK_MODELS_DEBUG", "exec:debug")
-    monkeypatch.setenv("STARK_LIMITS_BUILD_S", "9")
+WRITTEN = {
+    name: str(value)
+    for name, value in RunOptions(
+        **dict.fromkeys(("model", "plan_model", "code_model", "debug_model"), "exec:x"),
+        tokens=9,
+        dollars=2.5,
+        minutes=3,
+        language="cpp",
+        seed=0,
+    )
+    if name != "price"
+} | {"price": "3/15"}
+
+
+def test_every_option_can_be_set_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(RunOptions.model_fields) == set(WRITTEN)
+    for name, value in WRITTEN.items():
+        monkeypatch.setenv(f"STARK_{name.upper()}", value)
+
+    options = load_settings().options
+
+    assert WRITTEN == {name: str(value) for name, value in options.items()}
+    assert checked_options(WRITTEN) == checked_options(options)
+
+
+def test_every_option_is_a_key_of_the_file(workplace: Path) -> None:
+    lines = [
+        f"{name} = {value.lower() if value in ('True', 'False') or (value[0].isdigit() and '/' not in value) else repr(value)}"
+        for name, value in WRITTEN.items()
+    ]
+    (workplace / "stark.toml").write_text("\n".join(lines))
+
+    assert WRITTEN == {name: str(value) for name, value in load_settings().options.items()}
+
+
+def test_what_is_not_set_is_left_to_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STARK_MODEL", "")
     monkeypatch.setenv("STARK_CACHE", "/somewhere")
 
-    settings = load_settings({"budget": {"attempts": None, "tokens": 5}})
-
-    assert (7, 5) == (settings.budget.attempts, settings.budget.tokens)
-    assert "exec:debug" == settings.models.debug
-    assert 9.0 == settings.limits.build_s
+    assert {} == load_settings().options
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("budgets = 3", "stark.toml sets budgets, which is no setting"),
-        ("[budget]\nattempts = 0", "budget.attempts in stark.toml is 0"),
-        ("[budget]\nattemps = 3", "stark.toml sets budget.attemps, which is no setting"),
-        ("[budget", "stark.toml is no TOML file"),
-        (
-            "budget = 3",
-            r"budget in stark.toml is 3, and should be a table, \[budget\] in stark.toml, with attempts, tokens, dollars or minutes$",
-        ),
+        ("budgets = 3", "stark.toml sets budgets, which is not a setting"),
+        ("[budget]\nattempts = 0", "stark.toml sets budget, which is not a setting"),
+        ("attempts = 0", "attempts in stark.toml is 0, and should be greater than or equal to 1"),
+        ('attempts = "many"', "attempts in stark.toml is 'many', and should be a valid integer"),
+        ('stop = "never"', "stop in stark.toml is 'never', and should be 'budget' or 'auto'"),
+        ('price = "cheap"', "price in stark.toml is 'cheap', and should be written INPUT/OUTPUT"),
+        ("[budget", "stark.toml is not a TOML file"),
     ],
 )
 def test_a_fault_in_the_file_is_named(workplace: Path, text: str, said: str) -> None:
@@ -68,7 +95,7 @@ def test_a_fault_in_the_file_is_named(workplace: Path, text: str, said: str) -> 
 def test_a_file_that_is_no_text_or_no_file_is_named(workplace: Path) -> None:
     path = workplace / "stark.toml"
     path.write_bytes(b'model = "\xff"')
-    with pytest.raises(UsageError, match=r"stark\.toml is no TOML file: 'utf-8' codec"):
+    with pytest.raises(UsageError, match=r"stark\.toml is not a TOML file: 'utf-8' codec"):
         load_settings({})
 
     path.unlink()
@@ -78,16 +105,15 @@ def test_a_file_that_is_no_text_or_no_file_is_named(workplace: Path) -> None:
 
 
 def test_a_fault_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STARK_BUDGET_MINUTES", "soon")
-
-    with pytest.raises(UsageError, match="STARK_BUDGET_MINUTES in the environment is 'soon'"):
+    monkeypatch.setenv("STARK_MINUTES", "soon")
+    with pytest.raises(UsageError, match="STARK_MINUTES in the environment is 'soon'"):
+        load_settings({})
+    monkeypatch.setenv("STARK_MINUTES", "5")
+    monkeypatch.setenv("STARK_PRICE", "3")
+    with pytest.raises(UsageError, match="STARK_PRICE in the environment is '3'"):
         load_settings({})
 
 
 def test_a_fault_in_a_flag_is_named() -> None:
-    with pytest.raises(UsageError, match="--minutes is 0"):
-        load_settings({"budget": {"minutes": 0}})
-
-
-def test_there_are_at_most_twenty() -> None:
-    assert count_fields(Settings) <= 20
+    with pytest.raises(UsageError, match="--build-s is 0, and should be greater than 0"):
+        load_settings({"build_s": 0})

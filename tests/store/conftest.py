@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
 
 from stark.store import Store
-from stark.store.schema import VERSION_TABLE, Base
+from stark.store.schema import Base
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
@@ -49,6 +49,5 @@ def _empty_postgresql() -> str:
     engine = create_engine(url)
     with engine.begin() as connection:
         Base.metadata.drop_all(connection)
-        connection.execute(text(f"DROP TABLE IF EXISTS {VERSION_TABLE}"))
     engine.dispose()
     return url

@@ -14,7 +14,8 @@ from stark.core.plan import Anchor, Edit, Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.core.run import RoleModel, Run, RunConfig
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, Cost, Usage
+from stark.store import Store
 from stark.strategies import strategy
 
 IMPROVE_ROOT = Selection(parent=0, action="improve")
@@ -31,6 +32,8 @@ DEVICE = Device(
     peak_tflop_s={"fp32": 51.2, "tf32": 380.0, "bf16": 760.0},
     launch_us=2.1,
 )
+
+RESERVED = Cost(tokens=4_000, dollars=0.0625)
 
 ROOFLINE = Roofline(
     least_bytes=8_388_608, flops=2_097_152, arithmetic="fp32", memory_ms=0.002, compute_ms=0.00004
@@ -108,7 +111,6 @@ def node(
         role="code",
         candidate=Candidate(language="triton", source=source),
         evaluation=evaluation or Incorrect(error="output 0 is wrong by 3e-2"),
-        usage=Usage(calls=2, input_tokens=1200, output_tokens=300, dollars=0.01, seconds=9.5),
     )
 
 
@@ -133,7 +135,6 @@ def unusable_node(attempt: int) -> Node:
         role="solo",
         plan=Plan(action="rewrite", strategy="fuse everything"),
         evaluation=Unusable(reason="the reply has no Python block"),
-        usage=Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None),
     )
 
 
@@ -151,6 +152,16 @@ def call(attempt: int, turn: int = 0, text: str = "Write a kernel.", reply: str 
         reply=Reply(
             text=reply,
             model="claude-sonnet-4",
-            usage=Usage(calls=1, input_tokens=800, output_tokens=20, dollars=0.004, seconds=3.25),
+            usage=Usage(input_tokens=800, output_tokens=20, dollars=0.004, seconds=3.25),
         ),
     )
+
+
+def ask(store: Store, run_id: str, attempt: int = 1, role: str = "plan") -> int:
+    """Note a question that is about to be sent."""
+    return store.begin_call(run_id, attempt, role, "claude-sonnet-4", RESERVED)
+
+
+def answer(store: Store, run_id: str, call: Call, elapsed_s: float = 0.0) -> None:
+    """Store a question and its reply."""
+    store.add_call(run_id, call, ask(store, run_id, call.attempt, call.role), elapsed_s)

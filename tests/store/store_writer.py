@@ -26,7 +26,9 @@ def write_nodes(store: Store, run_id: str, count: int) -> None:
             store.begin_attempt(run_id, attempt, samples.IMPROVE_ROOT)
             say(f"begun {attempt}")
         for turn in range(len(store.calls(run_id, attempt)), 2):
-            store.add_call(run_id, samples.call(attempt, turn, reply=f"reply {attempt}.{turn}"))
+            samples.answer(
+                store, run_id, samples.call(attempt, turn, reply=f"reply {attempt}.{turn}")
+            )
             say(f"call {attempt} {turn}")
         node = samples.node(
             attempt, samples.correct(1 / attempt), source=f"source {attempt}\n" * 99

@@ -6,9 +6,10 @@ import pytest
 import store_samples as samples
 
 from stark.core.bench import Bench, Cell
+from stark.core.call import spent_by_role
 from stark.core.errors import StoreError, UsageError
 from stark.core.node import Selection
-from stark.core.usage import Budget, Usage
+from stark.core.usage import Budget, Spent
 from stark.store import Store
 
 RUNS = ("relu-stark-1", "relu-sampling-1")
@@ -48,7 +49,7 @@ def test_two_benches_share_the_runs_that_they_have_in_common(stored: Store) -> N
 
 
 def test_a_name_is_taken_once_and_nothing_of_the_second_is_stored(stored: Store) -> None:
-    with pytest.raises(StoreError, match="storing bench small-1a2b contradicts"):
+    with pytest.raises(StoreError, match="storing bench small-1a2b failed"):
         stored.create_bench(bench(), [samples.run("another")])
     assert len(RUNS) == len(stored.summaries())
 
@@ -60,7 +61,7 @@ def test_a_bench_gets_another_budget(stored: Store) -> None:
 
 
 def test_a_bench_that_is_not_there_is_refused(store: Store) -> None:
-    with pytest.raises(UsageError, match="no benches yet; `stark bench folder PATH` makes one"):
+    with pytest.raises(UsageError, match="no benches yet; `stark bench run PATH` makes one"):
         store.bench("last")
     store.create_bench(bench(), [samples.run(run) for run in RUNS])
     with pytest.raises(UsageError, match="no bench 'large'; `stark bench list` lists"):
@@ -77,7 +78,7 @@ def test_an_outcome_is_what_the_first_attempts_came_to(stored: Store) -> None:
     for node in (failed, slow, fast, later):
         selection = Selection(parent=node.parent, action=node.action)
         stored.begin_attempt(run, node.id, selection)
-        stored.add_call(run, samples.call(node.id))
+        samples.answer(stored, run, samples.call(node.id))
     for elapsed_s, node in ((2.0, failed), (5.0, fast), (7.0, slow), (9.0, later)):
         stored.add_node(run, node, elapsed_s)
 
@@ -89,39 +90,19 @@ def test_an_outcome_is_what_the_first_attempts_came_to(stored: Store) -> None:
     assert [False, True, True] == [attempt.works for attempt in outcome.attempts]
     assert fast.evaluation == outcome.best
     assert 7.0 == outcome.elapsed_s
-    paid = sum((samples.call(attempt, 0).reply.usage for attempt in (1, 2, 3)), Usage())
-    assert paid.model_copy(update={"seconds": 0.0}) == outcome.usage
-    assert outcome.usage == outcome.told
+    assert spent_by_role(samples.call(number) for number in (1, 2, 3)) == outcome.roles
+    assert sum(outcome.roles.values(), Spent()) == outcome.spent
     assert later.evaluation == stored.outcome(run, 4).best
-
-
-def test_what_was_told_is_kept_beside_what_was_not(stored: Store) -> None:
-    run = RUNS[0]
-    stored.begin_attempt(run, 1, Selection(parent=0, action="improve"))
-    told = samples.call(1)
-    silent = Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None)
-    stored.add_call(run, told)
-    stored.add_call(
-        run,
-        told.model_copy(
-            update={"turn": 1, "reply": told.reply.model_copy(update={"usage": silent})}
-        ),
-    )
-
-    outcome = stored.outcome(run, 3)
-
-    assert Usage(calls=2, input_tokens=None, output_tokens=None, dollars=None) == outcome.usage
-    paid = told.reply.usage.model_copy(update={"calls": 2, "seconds": 0.0})
-    assert paid == outcome.told
 
 
 def test_a_run_that_has_not_begun_came_to_nothing_yet(stored: Store) -> None:
     outcome = stored.outcome(RUNS[1], 3)
 
-    assert ((), None, Usage(), 0.0, None) == (
+    assert ((), None, None, {}, 0.0, None) == (
         outcome.attempts,
+        outcome.best_attempt,
         outcome.best,
-        outcome.usage,
+        outcome.roles,
         outcome.elapsed_s,
-        outcome.ended_reason,
+        outcome.ended,
     )

@@ -1,22 +1,19 @@
-"""Opening a database: made where it is missing, brought up to date, refused with a reason."""
+"""Opening a database: made where it is missing, or refused with a reason."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 import store_samples as samples
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 
 from stark.core.errors import StoreError
 from stark.store import Store, without_password
-from stark.store.database import MIGRATIONS
-from stark.store.schema import REVISION, VERSION_TABLE, Base
+from stark.store.schema import SCHEMA, Base
 
 
 def test_the_folder_and_the_database_are_made(tmp_path: Path) -> None:
@@ -35,36 +32,54 @@ def test_opening_again_changes_nothing(shared_url: str) -> None:
     first = tables()
     Store.open(shared_url).close()
     assert first == tables()
-    assert {VERSION_TABLE, *Base.metadata.tables} <= first
+    assert set(Base.metadata.tables) <= first
 
 
-def test_migrations_end_at_the_tables_as_defined(shared_url: str) -> None:
-    Store.open(shared_url).close()
-    engine = create_engine(shared_url)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, Base.metadata) == []
-        assert context.get_current_revision() == REVISION
-    engine.dispose()
-
-
-def test_the_newest_migration_is_the_one_that_stores_are_brought_to() -> None:
-    assert list(ScriptDirectory(MIGRATIONS).get_heads()) == [REVISION]
-
-
-def test_a_store_of_a_newer_version_is_refused_and_left_alone(shared_url: str) -> None:
-    def revise(revision: str) -> None:
+def test_a_store_of_another_schema_is_refused_and_left_alone(shared_url: str) -> None:
+    def rewrite(schema: int) -> None:
         engine = create_engine(shared_url)
         with engine.begin() as connection:
-            connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+            connection.execute(text(f"UPDATE stark_schema SET version = {schema}"))
         engine.dispose()
 
     Store.open(shared_url).close()
-    revise("9999")
-    with pytest.raises(StoreError, match=r"newer version of STARK \(schema 9999.*upgrade STARK"):
+    rewrite(SCHEMA + 1)
+    with pytest.raises(StoreError) as refused:
         Store.open(shared_url)
-    revise(REVISION)
+    assert (
+        f"the store {without_password(shared_url)} was written by another version of STARK (schema {SCHEMA + 1}, "
+        f"this version reads {SCHEMA}); use that version, or choose another store"
+    ) == str(refused.value)
+    rewrite(SCHEMA)
     Store.open(shared_url).close()
+
+
+def test_a_store_that_cannot_be_written_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "published"
+    url = f"sqlite:///{folder}/100% mine?.db"
+    with Store.open(url) as store:
+        store.create_run(samples.run())
+    (file,) = (each for each in folder.iterdir() if each.is_file())
+    file.chmod(0o444)
+    folder.chmod(0o555)
+    before = {path.name for path in folder.iterdir()}
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
+
+    with Store.open(url, create=False) as store:
+        assert [samples.run()] == [store.run("last")]
+        with pytest.raises(StoreError, match=r"storing run relu failed .*readonly database"):
+            store.create_run(samples.run("relu"))
+    folder.chmod(0o755)
+    assert before == {path.name for path in folder.iterdir()}
+
+
+def test_opening_to_read_leaves_nothing_behind(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/.stark/stark.db", create=False) as store:
+        assert [] == store.summaries()
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:

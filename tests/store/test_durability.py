@@ -16,6 +16,7 @@ import store_samples as samples
 
 from stark.core.errors import StoreError
 from stark.store import Store
+from stark.store.schema import Base
 
 RUN = "relu-1a"
 WRITER = Path(__file__).parent / "store_writer.py"
@@ -101,13 +102,15 @@ def test_a_store_in_memory_needs_no_lock() -> None:
         assert store.run(RUN).id == RUN
 
 
-def test_opening_waits_for_another_that_opens(shared_url: str) -> None:
+def test_creating_waits_for_another_that_creates(shared_url: str) -> None:
     with Store.open(shared_url) as store, ThreadPoolExecutor(1) as pool:
         with store._database.locks.hold("schema"):
+            Base.metadata.drop_all(store._database._engine)
             opening = pool.submit(Store.open, shared_url)
             with pytest.raises(TimeoutError):
                 opening.result(timeout=0.1)
         opening.result(timeout=30).close()
+        assert [] == store.summaries()
 
 
 def test_two_processes_make_and_fill_one_store_at_once(shared_url: str) -> None:

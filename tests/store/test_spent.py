@@ -1,65 +1,53 @@
-"""What calls took, added up by the database as it is from the calls themselves."""
+"""What calls cost, added up by the database as it is from the calls themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import store_samples as samples
-from sqlalchemy import Connection, create_engine, inspect, text
 
-from stark.core.call import Call
-from stark.core.node import Selection
-from stark.core.usage import RoleUsage, Tokens, Usage, by_role, role_usage
+from stark.core.call import Call, Lost, spent_by_role
+from stark.core.errors import StoreError
+from stark.core.usage import Spent, Usage
 from stark.store import Store
-from stark.store.schema import VERSION_TABLE
 
-UNTOLD = Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None, seconds=1.5)
+SILENT = Usage(seconds=1.5)
+"""Of a model that reports neither tokens nor a price."""
 
 
 @pytest.fixture
-def begun(store: Store) -> Iterator[Store]:
+def begun(store: Store) -> Store:
     fill(store, "relu")
-    yield store
+    return store
 
 
 def fill(store: Store, run_id: str) -> None:
-    """Two attempts of two roles, of whose calls some told no tokens."""
+    """Two attempts of two roles; some calls report no tokens and no price."""
     store.create_run(samples.run(run_id))
     for attempt in (1, 2):
-        store.begin_attempt(run_id, attempt, Selection(parent=0, action="improve"))
+        store.begin_attempt(run_id, attempt, samples.IMPROVE_ROOT)
     for call in calls():
-        store.add_call(run_id, call)
+        samples.answer(store, run_id, call)
 
 
 def calls() -> list[Call]:
-    told, other = samples.call(1), samples.call(1, 1, text="Écrivez « ça » … \udc80", reply="Ω")
-    untold = other.model_copy(
-        update={"role": "code", "reply": other.reply.model_copy(update={"usage": UNTOLD})}
+    reported, other = samples.call(1), samples.call(1, 1, text="Écrivez « ça » … \udc80", reply="Ω")
+    silent = other.model_copy(
+        update={"role": "code", "reply": other.reply.model_copy(update={"usage": SILENT})}
     )
-    later = untold.model_copy(update={"attempt": 2, "turn": 0, "role": "plan"})
-    return [told, untold, later]
-
-
-def added_up(some: list[Call]) -> tuple[RoleUsage, ...]:
-    return by_role(
-        role_usage(call.role, call.reply.usage, call.asked_bytes, call.answered_bytes)
-        for call in some
-    )
+    later = silent.model_copy(update={"attempt": 2, "turn": 0, "role": "plan"})
+    return [reported, silent, later]
 
 
 def test_the_database_adds_up_as_the_calls_do(begun: Store) -> None:
-    assert {"relu": added_up(calls())} == begun.spent()
+    assert {"relu": spent_by_role(calls())} == begun.spent() == begun.spent("relu")
+    assert ["plan", "code"] == list(begun.spent("relu")["relu"]), "in the order of their first call"
+    code = begun.spent()["relu"]["code"]
+    assert (1, 1, 1.5) == (code.estimated_calls, code.unpriced_calls, code.seconds)
+    assert 1 == code.output_tokens, "Ω is two bytes"
 
 
-def test_what_is_told_and_what_is_estimated_stay_apart(begun: Store) -> None:
-    plan, code = begun.spent()["relu"]
-
-    assert ("plan", 2, 800, 20) == (plan.role, plan.calls, plan.input.told, plan.output.told)
-    assert (plan.input.estimated, plan.output.estimated) == (code.input.estimated, 1)
-    assert Tokens(estimated=1) == code.output, "Ω is two bytes"
-    assert (None, 1.5) == (code.dollars, code.seconds)
+def test_each_call_has_its_cost(begun: Store) -> None:
+    assert [(call.role, call.spent.cost) for call in calls()] == begun.costs("relu")
 
 
 def test_runs_and_later_attempts_do_not_count_for_others(begun: Store) -> None:
@@ -67,30 +55,56 @@ def test_runs_and_later_attempts_do_not_count_for_others(begun: Store) -> None:
     begun.create_run(samples.run("silent"))
 
     assert {"relu", "other"} == set(begun.spent())
+    assert {} == begun.spent("silent")
     first = [call for call in calls() if call.attempt == 1]
-    assert added_up(first) == begun.outcome("relu", 1).roles
-    assert added_up(calls()) == begun.outcome("relu", 30).roles
-    assert () == begun.outcome("silent", 30).roles
+    assert spent_by_role(first) == begun.outcome("relu", 1).roles
+    assert spent_by_role(calls()) == begun.outcome("relu", 30).roles
+    assert {} == begun.outcome("silent", 30).roles
 
 
-def test_a_store_of_before_is_filled_in(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/stark.db"
-    with Store.open(url) as store:
-        fill(store, "relu")
-        expected = store.spent()
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        _take_back(connection)
-        assert "seconds" not in {each["name"] for each in inspect(connection).get_columns("calls")}
-    engine.dispose()
+def test_what_was_in_flight_at_a_kill_is_lost_and_charged_as_reserved(begun: Store) -> None:
+    fill(begun, "other")
+    for attempt, role in ((1, "debug"), (2, "plan")):
+        samples.ask(begun, "relu", attempt, role)
+    samples.ask(begun, "other")
+    assert [] == begun.lost_calls("relu"), "they may still be answered"
+    assert spent_by_role(calls()) == begun.spent("relu")["relu"]
 
-    with Store.open(url) as store:
-        assert expected == store.spent()
-        assert calls() == store.calls("relu")
+    begun.reopen_run("relu")
+
+    lost = begun.lost_calls("relu")
+    assert [
+        Lost(role=role, model="claude-sonnet-4", reserved=samples.RESERVED)
+        for role in ("debug", "plan")
+    ] == lost
+    assert spent_by_role([*calls(), *lost]) == begun.spent("relu")["relu"]
+    assert spent_by_role([*calls()[:2], lost[0]]) == begun.outcome("relu", 1).roles
+    assert [] == begun.lost_calls("other"), "another process may be working on it"
+    begun.reopen_run("relu")
+    assert lost == begun.lost_calls("relu")
 
 
-def _take_back(connection: Connection) -> None:
-    """To the tables as a version before had them."""
-    for name in ("seconds", "asked_bytes", "answered_bytes"):
-        connection.execute(text(f"ALTER TABLE calls DROP COLUMN {name}"))
-    connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0003'"))
+def test_a_question_that_was_refused_costs_nothing_and_one_that_was_abandoned_its_reservation(
+    begun: Store,
+) -> None:
+    before = begun.spent("relu")["relu"]
+    begun.settle_call(samples.ask(begun, "relu", role="debug"), "refused")
+    begun.reopen_run("relu")
+    assert before == begun.spent("relu")["relu"]
+
+    begun.settle_call(samples.ask(begun, "relu", role="debug"), "lost")
+    lost = Spent(calls=1, input_tokens=4_000, estimated_calls=1, dollars=0.0625, lost_calls=1)
+    assert before | {"debug": lost} == begun.spent("relu")["relu"]
+
+
+def test_a_reply_that_is_stored_already_leaves_its_question_open(begun: Store) -> None:
+    """What it cost is not known, so it counts as lost when the run goes on."""
+    with pytest.raises(StoreError, match="storing turn 0 of attempt 1"):
+        samples.answer(begun, "relu", samples.call(1))
+    begun.reopen_run("relu")
+    assert 1 == len(begun.lost_calls("relu"))
+
+
+def test_a_question_belongs_to_an_attempt_that_was_begun(begun: Store) -> None:
+    with pytest.raises(StoreError, match="storing a question of run relu"):
+        samples.ask(begun, "relu", attempt=9)

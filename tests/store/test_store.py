@@ -21,6 +21,8 @@ from stark.core.evaluation import (
     TimedOut,
 )
 from stark.core.node import Selection
+from stark.core.run import Ended
+from stark.core.standing import best_node
 from stark.core.usage import Budget
 from stark.store import RunSummary, Store
 from stark.store.schema import ArtifactRow
@@ -53,7 +55,7 @@ def test_a_run_is_held_under_its_exact_id(store: Store) -> None:
 
 def test_a_run_id_is_taken_once(store: Store) -> None:
     store.create_run(samples.run())
-    with pytest.raises(StoreError, match=f"storing run {RUN} contradicts what is stored"):
+    with pytest.raises(StoreError, match=f"storing run {RUN} failed: the row already exists"):
         store.create_run(samples.run(source="another"))
 
 
@@ -89,22 +91,41 @@ def test_a_reference_is_none_until_it_is_set(store: Store) -> None:
     assert samples.reference() == store.reference(RUN)
 
 
-def test_a_run_goes_on_with_a_larger_budget(store: Store) -> None:
+ENDS = [
+    Ended(kind="attempts", detail="30 attempts made"),
+    Ended(kind="dollars", detail="$2.51 of $2.50 spent"),
+    Ended(kind="converged", detail="within 2 % of the roofline"),
+    Ended(kind="refused", detail="line 3: forward raised"),
+]
+
+
+@pytest.mark.parametrize("ended", ENDS, ids=lambda ended: ended.kind)
+def test_why_a_run_ended_is_kept_until_it_goes_on(store: Store, ended: Ended) -> None:
     store.create_run(samples.run())
-    store.end_run(RUN, "30 attempts made")
-    assert "30 attempts made" == store.ended_reason(RUN)
-    assert [summary.ended_reason for summary in store.summaries()] == ["30 attempts made"]
-    larger = Budget(attempts=50, minutes=10)
-    store.set_budget(RUN, larger)
+    assert store.ended(RUN) is None
+    store.end_run(RUN, ended)
+    assert ended == store.ended(RUN)
+    assert [ended] == [summary.ended for summary in store.summaries()]
+    assert ended == store.outcome(RUN, 30).ended
     store.reopen_run(RUN)
-    assert samples.run().model_copy(update={"budget": larger}) == store.run(RUN)
-    assert [summary.ended_reason for summary in store.summaries()] == [None]
+    assert store.ended(RUN) is None
+    assert [None] == [summary.ended for summary in store.summaries()]
+
+
+def test_a_run_goes_on_with_another_configuration(store: Store) -> None:
+    store.create_run(samples.run())
+    run = samples.run()
+    other = {"budget": Budget(attempts=50, minutes=10), "parallel": 4, "models": {}}
+    run = run.model_copy(update={"config": run.config.model_copy(update=other)})
+    store.reconfigure(run)
+    assert run == store.run(RUN)
+    assert [50] == [summary.budget_attempts for summary in store.summaries()]
 
 
 def test_a_run_that_is_not_there_cannot_be_changed(store: Store) -> None:
     with pytest.raises(StoreError, match="there is no run nowhere; `stark runs`"):
-        store.end_run("nowhere", "done")
-    with pytest.raises(StoreError, match="attempt 1 of run nowhere contradicts"):
+        store.end_run("nowhere", ENDS[0])
+    with pytest.raises(StoreError, match="attempt 1 of run nowhere failed"):
         store.begin_attempt("nowhere", 1, samples.IMPROVE_ROOT)
 
 
@@ -136,11 +157,15 @@ def test_nodes_come_in_the_order_of_completion(begun: Store) -> None:
     assert [node.id for node in begun.nodes(RUN)] == [2, 3, 1]
 
 
-def test_elapsed_time_is_that_of_the_latest_node(begun: Store) -> None:
+def test_elapsed_time_is_noted_by_calls_by_nodes_and_at_the_end(begun: Store) -> None:
     assert begun.elapsed_s(RUN) == 0.0
+    samples.answer(begun, RUN, samples.call(1), elapsed_s=12.5)
+    assert begun.elapsed_s(RUN) == 12.5
     begun.add_node(RUN, samples.node(2), elapsed_s=61.5)
-    begun.add_node(RUN, samples.node(1), elapsed_s=75.25)
+    assert begun.elapsed_s(RUN) == 61.5
+    begun.note_elapsed(RUN, 75.25)
     assert begun.elapsed_s(RUN) == 75.25
+    assert begun.outcome(RUN, 2).elapsed_s == 61.5
 
 
 def test_attempts_without_a_node_are_unfinished(begun: Store) -> None:
@@ -173,9 +198,9 @@ def test_a_node_belongs_to_the_attempt_that_was_begun(begun: Store) -> None:
 
 def test_calls_are_read_as_they_were_stored(begun: Store) -> None:
     for attempt, turn in ((2, 0), (1, 1), (1, 0)):
-        begun.add_call(RUN, samples.call(attempt, turn, reply=f"{attempt}.{turn}"))
+        samples.answer(begun, RUN, samples.call(attempt, turn, reply=f"{attempt}.{turn}"))
     silent = samples.call(3).model_copy(update={"messages": ()})
-    begun.add_call(RUN, silent)
+    samples.answer(begun, RUN, silent)
     first = [samples.call(1, turn, reply=f"1.{turn}") for turn in (0, 1)]
     assert first == begun.calls(RUN, 1)
     assert [*first, samples.call(2, 0, reply="2.0"), silent] == begun.calls(RUN)
@@ -183,27 +208,22 @@ def test_calls_are_read_as_they_were_stored(begun: Store) -> None:
 
 def test_how_a_prompt_was_fitted_comes_back(begun: Store) -> None:
     fit = Fit(limit_tokens=900, tokens=880, cuts=(Cut(attempt=2, kept="line"),))
-    begun.add_call(RUN, samples.call(1).model_copy(update={"fit": fit}))
-    begun.add_call(RUN, samples.call(2))
+    samples.answer(begun, RUN, samples.call(1).model_copy(update={"fit": fit}))
+    samples.answer(begun, RUN, samples.call(2))
     assert [fit, None] == [call.fit for call in begun.calls(RUN)]
 
 
 def test_a_turn_is_paid_for_once(begun: Store) -> None:
-    begun.add_call(RUN, samples.call(1, reply="first"))
+    samples.answer(begun, RUN, samples.call(1, reply="first"))
     with pytest.raises(StoreError, match="storing turn 0 of attempt 1"):
-        begun.add_call(RUN, samples.call(1, reply="second"))
+        samples.answer(begun, RUN, samples.call(1, reply="second"))
     assert [samples.call(1, reply="first")] == begun.calls(RUN)
-
-
-def test_a_call_belongs_to_an_attempt_that_was_begun(begun: Store) -> None:
-    with pytest.raises(StoreError, match="storing turn 0 of attempt 9"):
-        begun.add_call(RUN, samples.call(9))
 
 
 def test_runs_do_not_see_each_other(begun: Store) -> None:
     begun.create_run(samples.run("other"))
     begun.begin_attempt("other", 1, samples.IMPROVE_ROOT)
-    begun.add_call("other", samples.call(1))
+    samples.answer(begun, "other", samples.call(1))
     begun.add_node("other", samples.node(1), elapsed_s=5.0)
     assert (begun.calls(RUN), begun.nodes(RUN), begun.elapsed_s(RUN)) == ([], [], 0.0)
     assert {1, 2, 3} == set(begun.unfinished(RUN))
@@ -214,7 +234,7 @@ def test_any_text_comes_back_as_it_was(store: Store) -> None:
     store.create_run(samples.run(source=ANYTHING))
     for attempt in (1, 2):
         store.begin_attempt(RUN, attempt, samples.IMPROVE_ROOT)
-    store.add_call(RUN, samples.call(1, text=ANYTHING, reply=ANYTHING))
+    samples.answer(store, RUN, samples.call(1, text=ANYTHING, reply=ANYTHING))
     crashed = Crashed(phase="load", error=ANYTHING, output=ANYTHING)
     store.add_node(RUN, samples.node(1, crashed, source=ANYTHING), elapsed_s=1.0)
     assert samples.run(source=ANYTHING) == store.run(RUN)
@@ -224,8 +244,9 @@ def test_any_text_comes_back_as_it_was(store: Store) -> None:
 
 def test_labels_escape_what_a_database_cannot_hold(store: Store) -> None:
     store.create_run(samples.run())
-    store.end_run(RUN, "stopped\x00 by \udc80")
-    assert [summary.ended_reason for summary in store.summaries()] == [r"stopped\x00 by \udc80"]
+    store.end_run(RUN, Ended(kind="refused", detail="stopped\x00 by \udc80"))
+    ended = Ended(kind="refused", detail=r"stopped\x00 by \udc80")
+    assert ended == store.ended(RUN)
 
 
 def test_final_checks_come_back_and_are_what_a_list_shows(begun: Store) -> None:
@@ -250,7 +271,7 @@ def test_a_run_of_which_nothing_held_has_no_speedup(begun: Store) -> None:
 
     begun.add_promotion(RUN, 1, Incorrect(error="only sometimes right"))
 
-    assert [(None, None)] == [(s.latency_ms, s.speedup_vs_eager) for s in begun.summaries()]
+    assert [(None, None)] == [(s.latency_ms, s.speedup) for s in begun.summaries()]
 
 
 def test_a_text_is_stored_once(begun: Store) -> None:
@@ -260,7 +281,7 @@ def test_a_text_is_stored_once(begun: Store) -> None:
 
     before = artifacts()
     for attempt in (1, 2, 3):
-        begun.add_call(RUN, samples.call(attempt))
+        samples.answer(begun, RUN, samples.call(attempt))
         begun.add_node(RUN, samples.node(attempt), elapsed_s=1.0)
     begun.create_run(samples.run("the-same-problem"))
     # Three distinct messages, one reply, one source.
@@ -288,16 +309,44 @@ def test_summaries_say_how_each_run_stands(begun: Store) -> None:
         "strategy": "stark",
         "language": "triton",
         "budget_attempts": 30,
-        "ended_reason": None,
+        "ended": None,
     }
-    assert newer == RunSummary(
-        id="newer", attempts=0, correct=0, latency_ms=None, speedup_vs_eager=None, **common
-    )
+    none = {"best_attempt": None, "latency_ms": None, "speedup": None}
+    assert newer == RunSummary(id="newer", attempts=0, correct=0, **none, **common)
     # The larger paired speedup is the best, as in the tree, though another's latency was lower.
-    assert older.speedup_vs_eager == pytest.approx(6.0)
-    assert older.model_copy(update={"speedup_vs_eager": 6.0}) == RunSummary(
-        id=RUN, attempts=3, correct=2, latency_ms=0.5, speedup_vs_eager=6.0, **common
+    best = samples.correct(0.5, eager_ms=3.0).speedup_vs("eager")
+    assert older == RunSummary(
+        id=RUN, attempts=3, correct=2, best_attempt=1, latency_ms=0.5, speedup=best, **common
     )
+
+
+CHECKED: list[dict[int, Evaluation]] = [
+    {},
+    {2: samples.correct(0.4)},
+    {3: Incorrect(error="only sometimes right"), 2: samples.correct(0.4), 1: samples.correct(0.3)},
+    {3: Incorrect(error="only sometimes right")},
+]
+
+
+@pytest.mark.parametrize("checks", CHECKED, ids=len)
+def test_summaries_and_outcomes_agree_with_the_standing(
+    begun: Store, checks: dict[int, Evaluation]
+) -> None:
+    for attempt in (1, 2, 3):
+        begun.add_node(RUN, samples.node(attempt, samples.correct(1 / attempt)), elapsed_s=1.0)
+    for attempt, found in checks.items():
+        begun.add_promotion(RUN, attempt, found)
+
+    best = best_node(begun.nodes(RUN), begun.promotions(RUN))
+    (summary,), outcome = begun.summaries(), begun.outcome(RUN, 30)
+
+    assert best is None if checks == CHECKED[3] else best is not None
+    expected = (best and best.id, best and best.latency_ms, best and best.speedup_vs_eager)
+    ratio = summary.speedup and summary.speedup.ratio
+    assert expected == (summary.best_attempt, summary.latency_ms, ratio)
+    assert expected[0] == outcome.best_attempt
+    assert (best and best.evaluation) == outcome.best
+    assert bool(checks) == outcome.confirmed
 
 
 def test_threads_may_write_at_once(store: Store) -> None:
@@ -305,7 +354,7 @@ def test_threads_may_write_at_once(store: Store) -> None:
 
     def attempt(number: int) -> None:
         store.begin_attempt(RUN, number, samples.IMPROVE_ROOT)
-        store.add_call(RUN, samples.call(number))
+        samples.answer(store, RUN, samples.call(number))
         store.add_node(RUN, samples.node(number), elapsed_s=1.0)
 
     with ThreadPoolExecutor(4) as pool:
@@ -318,7 +367,7 @@ def test_everything_is_there_after_reopening(shared_url: str) -> None:
     with Store.open(shared_url) as store:
         store.create_run(samples.run())
         store.begin_attempt(RUN, 1, samples.IMPROVE_ROOT)
-        store.add_call(RUN, samples.call(1))
+        samples.answer(store, RUN, samples.call(1))
         store.add_node(RUN, samples.node(1), elapsed_s=3.5)
     with Store.open(shared_url) as store:
         assert samples.run() == store.run(RUN)

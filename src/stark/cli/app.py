@@ -19,6 +19,8 @@ from stark.cli.options import (
     CHANGEABLE,
     EVERY,
     JUDGING,
+    Commands,
+    Group,
     JsonOption,
     KernelBenchOption,
     OutputOption,
@@ -29,8 +31,9 @@ from stark.cli.options import (
     takes_options,
 )
 
-app = typer.Typer(
+app = Commands(
     name="stark",
+    cls=Group,
     help="Language-model agents that turn a PyTorch module into a faster, verified kernel.",
     no_args_is_help=True,
     add_completion=False,
@@ -65,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def optimize(
     problem: Annotated[
         str | None,
-        typer.Argument(help="A KernelBench-style Python file, or level1/23 in a checkout."),
+        typer.Argument(
+            metavar="PROBLEM", help="A KernelBench-style Python file, or level1/23 in a checkout."
+        ),
     ] = None,
     kernelbench: KernelBenchOption = None,
     replay: ReplayOption = None,
@@ -116,10 +121,13 @@ def demo(store: StoreOption = None, json: JsonOption = False, *, options: dict[s
 @app.command()
 @takes_options(JUDGING)
 def evaluate(
-    problem: Annotated[str, typer.Argument(help="A KernelBench-style Python file, or level1/23.")],
+    problem: Annotated[
+        str,
+        typer.Argument(metavar="PROBLEM", help="A KernelBench-style Python file, or level1/23."),
+    ],
     candidates: Annotated[
         list[Path],
-        typer.Argument(metavar="CANDIDATE...", help="Python files with ModelNew, or folders."),
+        typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders."),
     ],
     kernelbench: KernelBenchOption = None,
     effort: Annotated[
@@ -171,13 +179,13 @@ def show(
     run: Annotated[
         str,
         typer.Argument(
-            metavar="[RUN]",
+            metavar="RUN",
             help="A run's id, the beginning of one, `last`, or a recording's file; a number alone is an attempt of the "
             "last run.",
         ),
     ] = "last",
     attempt: Annotated[
-        int | None, typer.Argument(metavar="[ATTEMPT]", help="An attempt's number.")
+        int | None, typer.Argument(metavar="ATTEMPT", help="An attempt's number.")
     ] = None,
     source: Annotated[
         bool,
@@ -207,7 +215,7 @@ def show(
 @app.command()
 def record(
     run: RunArgument,
-    file: Annotated[Path, typer.Argument(help="The JSON file to write.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON file to write.")],
     without_problem: Annotated[
         bool,
         typer.Option(
@@ -228,7 +236,9 @@ def record(
 @app.command()
 @takes_options(("executor",))
 def worker(
-    folder: Annotated[Path, typer.Argument(help="The folder that `--executor folder:` names.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="The folder that `--executor folder:` names.")
+    ],
     once: Annotated[
         bool, typer.Option("--once", metavar="", help="End when no request is waiting.")
     ] = False,

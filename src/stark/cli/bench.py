@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stark.cli.options import CHANGEABLE, EVERY, JsonOption, StoreOption, by_default, takes_options
+from stark.cli.options import (
+    CHANGEABLE,
+    EVERY,
+    Commands,
+    Group,
+    JsonOption,
+    StoreOption,
+    by_default,
+    takes_options,
+)
 
 if TYPE_CHECKING:
     from stark.bench.report import Report
@@ -17,14 +26,20 @@ if TYPE_CHECKING:
     from stark.bench.suite import Suite
     from stark.cli.settings import Settings
 
-bench = typer.Typer(
+bench = Commands(
     name="bench",
+    cls=Group,
     help="Run many problems with several strategies, and compare them.",
     no_args_is_help=True,
 )
 
 WHOLE = "Budget of the whole bench"
 IN_EACH = "Attempts in flight in each run."
+IN_A_BENCH = tuple(name for name in EVERY if name != "seed")
+"""Options of a bench's runs, whose seeds are 1, 2, … (`--seeds`)."""
+
+CHANGEABLE_IN_A_BENCH = tuple(name for name in CHANGEABLE if name != "attempts")
+"""A bench keeps the number of attempts at which its runs are compared."""
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A bench's name, the beginning of one, or `last`.")
@@ -62,11 +77,11 @@ TotalMinutes = Annotated[
 
 
 @bench.command()
-@takes_options(EVERY, parallel=IN_EACH)
+@takes_options(IN_A_BENCH, parallel=IN_EACH)
 def run(
     problems: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="Folders and files of problems."),
+        typer.Argument(metavar="PATH", help="Folders and files of problems."),
     ] = None,
     kernelbench: Annotated[
         Path | None,
@@ -92,9 +107,11 @@ def run(
         ),
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(min=1, metavar="NUMBER", help="Runs of each problem and strategy."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, metavar="NUMBER", help="Runs of each problem and strategy." + by_default("1")
+        ),
+    ] = None,
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,
     total_attempts: TotalAttempts = None,
@@ -113,6 +130,7 @@ def run(
     """Run every problem with every strategy (--strategy A,B,… compares A with the others)."""
     from stark.api import abench
     from stark.cli.settings import load_settings
+    from stark.configuration import without_unused_models
     from stark.strategies import split_strategies
 
     options, levels, its_seeds = _with_preset(preset, options, level)
@@ -123,13 +141,14 @@ def run(
     in_file = split_strategies(given.pop("strategy", ""))
     chosen = strategies or in_file or ["stark"]
     given["in_each"] = given.pop("parallel", 1)
+    given = without_unused_models(given, chosen, settings.flags)
     total = _totals(total_attempts, total_tokens, total_dollars, total_minutes)
 
     def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
         return abench(
             suite,
             strategies=chosen,
-            seeds=its_seeds or seeds,
+            seeds=seeds or its_seeds,
             name=name,
             total=total,
             parallel=runs,
@@ -143,7 +162,7 @@ def run(
 
 
 @bench.command()
-@takes_options(CHANGEABLE, as_begun=True, parallel=IN_EACH)
+@takes_options(CHANGEABLE_IN_A_BENCH, as_begun=True, parallel=IN_EACH)
 def resume(
     name: NameArgument = "last",
     runs: RunsOption = 4,
@@ -164,6 +183,8 @@ def resume(
 
     settings = load_settings(None, store)
     total = _totals(total_attempts, total_tokens, total_dollars, total_minutes)
+    if "parallel" in options:
+        options["in_each"] = options.pop("parallel")
 
     def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
         return resume_bench(
@@ -227,12 +248,12 @@ def list_benches(store: StoreOption = None, json: JsonOption = False) -> None:
 
 def _with_preset(
     preset: str | None, options: dict[str, Any], level: str | None
-) -> tuple[dict[str, Any], str, int | None]:
+) -> tuple[dict[str, Any], str, int]:
     """The options, levels and seeds, with those of a preset where none were given."""
     from stark.core.errors import UsageError
 
     if preset is None:
-        return options, level or "1", None
+        return options, level or "1", 1
     if preset != "paper":
         raise UsageError(f"there is no preset {preset!r}; use `paper`")
     from stark.bench.preset import paper

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from stark.bench.running import BenchEvent, InRun, Left, Opened, Progress
 from stark.bench.tables import head
+from stark.cli.consoles import can_redraw
 from stark.cli.live import STEP_WORDS, budget_row
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.bench import Bench, Cell
@@ -43,7 +44,7 @@ class BenchProgress(AbstractAsyncContextManager["BenchProgress"], Protocol):
 
 def open_bench_progress(console: Console) -> BenchProgress:
     """A live screen on a terminal, else plain lines."""
-    return BenchScreen(console) if console.is_terminal else BenchLines(console)
+    return BenchScreen(console) if can_redraw(console) else BenchLines(console)
 
 
 @dataclass

@@ -25,6 +25,11 @@ def progress(for_program: bool) -> Console:
     return _console(stderr=for_program)
 
 
+def can_redraw(console: Console) -> bool:
+    """Whether a screen can be drawn over and over; with TERM=dumb there are only lines."""
+    return console.is_terminal and not console.is_dumb_terminal
+
+
 def say(line: str, for_program: bool = False) -> None:
     """One line, as long as it is; to standard error `for_program`."""
     _console(stderr=for_program).print(Text(line), soft_wrap=True)

@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from stark.cli.consoles import can_redraw
 from stark.cli.redrawn import Redrawn, spinning
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
@@ -73,7 +74,7 @@ class Progress(AbstractAsyncContextManager["Progress"], Protocol):
 
 def open_progress(console: Console) -> Progress:
     """A live screen on a terminal, else plain lines."""
-    return LiveScreen(console) if console.is_terminal else PlainLines(console)
+    return LiveScreen(console) if can_redraw(console) else PlainLines(console)
 
 
 class PlainLines:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand, TyperGroup
 
 from stark.core.usage import Price
 from stark.options import RunOptions
@@ -23,6 +24,36 @@ JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_g
 
 CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "start"))
 """The options that an earlier run may be given anew."""
+
+
+class Command(TyperCommand):
+    """A command whose help shows `--help` as what it is, a flag; Typer shows `--help <bool>`."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option, without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class Group(TyperGroup):
+    """The same for a group of commands."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """The option, without a type."""
+        return _without_type(super().get_help_option(ctx))
+
+
+class Commands(typer.Typer):
+    """An application, or a group of commands."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        """See `typer.Typer.command`."""
+        return super().command(name, cls=Command, **options)
+
+
+def _without_type(option: Any) -> Any:
+    if option is not None:
+        option.metavar = ""
+    return option
 
 
 def takes_options(
@@ -38,7 +69,11 @@ def takes_options(
     def generate(command: Callable[..., None]) -> Callable[..., None]:
         def called(**arguments: Any) -> None:
             written = {name: arguments.pop(name) for name in fields}
-            given = {name: value for name, value in written.items() if value not in (None, False)}
+            given = {
+                name: value
+                for name, value in written.items()
+                if value is not None and value is not False
+            }
             command(**arguments, options=given)
 
         own = inspect.signature(command, eval_str=True).parameters

@@ -15,7 +15,7 @@ from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
 from stark.cli.places import check_file, kernel_path, refuse_fleeting
 from stark.cli.settings import Settings
-from stark.configuration import device_kind
+from stark.configuration import device_kind, without_unused_models
 from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.core.run import Run
 from stark.events import Event, OnEvent, Prepared
@@ -41,11 +41,11 @@ def optimize(
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
     refuse_fleeting(settings.store)
     loaded = None if problem is None else load(problem, settings.kernelbench)
+    strategies = [settings.options.get("strategy", "stark")]
+    options = without_unused_models(settings.options, strategies, settings.flags)
 
     def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
-        return aoptimize(
-            loaded, store=settings.store, replay=replay, on_event=on_event, **settings.options
-        )
+        return aoptimize(loaded, store=settings.store, replay=replay, on_event=on_event, **options)
 
     return _work(work, settings.store, output, as_json)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, get_args
 
-from pydantic import ValidationError, create_model
+from pydantic import AfterValidator, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -26,7 +26,7 @@ from stark.api import STORE
 from stark.cli.options import flag
 from stark.core.errors import UsageError
 from stark.core.usage import Price
-from stark.options import RunOptions
+from stark.options import RunOptions, said, written_price
 
 FILE = "stark.toml"
 PREFIX = "STARK_"
@@ -55,11 +55,17 @@ class _Base(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
+def _checked_price(text: str) -> str:
+    """`3/15` as it is, for `RunOptions` to read; a variable of a model's type would have to be JSON."""
+    written_price(text)
+    return text
+
+
 def _optional(field: FieldInfo) -> Any:
     """The type of an option that may be left out, with its bounds."""
     kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
     if Price in kinds:
-        return str | None  # written as 3/15, which `RunOptions` reads
+        return Annotated[str, AfterValidator(_checked_price)] | None
     inner = kinds[0] if NoneType in get_args(field.annotation) else field.annotation
     bounded: Any = Annotated[inner, *field.metadata] if field.metadata else inner
     return bounded | None
@@ -72,7 +78,7 @@ _Settings: Any = create_model("Settings", __base__=_Base, **_FIELDS)
 class Settings:
     """Everything that is set."""
 
-    def __init__(self, values: _Base) -> None:
+    def __init__(self, values: _Base, flags: Collection[str]) -> None:
         self.store: str = values.store
         self.kernelbench: Path | None = values.kernelbench
         self.options: dict[str, Any] = {
@@ -81,6 +87,9 @@ class Settings:
             if (value := getattr(values, name)) is not None
         }
         """The fields of `RunOptions` that are set, by name."""
+
+        self.flags = flags
+        """The names of those that are set on the command line."""
 
 
 def load_settings(
@@ -97,16 +106,13 @@ def load_settings(
     if Path(FILE).is_dir():
         raise UsageError(f"{FILE} is a folder, and should be a file; move it or rename it")
     try:
-        return Settings(_Settings(**given))
+        return Settings(_Settings(**given), frozenset(options or ()))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             raise UsageError(f"{FILE} sets {name}, which is not a setting") from error
-        reason = first["msg"].removeprefix("Input should be ")
-        raise UsageError(
-            f"{_source(name, given)} is {first['input']!r}, and should be {reason}"
-        ) from error
+        raise UsageError(f"{_source(name, given)} is {said(first)}") from error
     except SettingsError as error:
         raise UsageError(f"a {PREFIX}… environment variable cannot be read: {error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

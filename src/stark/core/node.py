@@ -62,6 +62,11 @@ class Node(Frozen):
         return self
 
     @property
+    def original(self) -> int:
+        """The first attempt with the same source, which may be itself."""
+        return self.duplicate_of or self.id
+
+    @property
     def works(self) -> bool:
         """Whether the candidate is correct."""
         return isinstance(self.evaluation, Correct)

@@ -17,8 +17,7 @@ def boundary(doing: str) -> Iterator[None]:
         yield
     except IntegrityError as error:
         raise StoreError(
-            f"{doing} contradicts what is stored: it is there already, or what it belongs to is not "
-            f"({_reason(error)})"
+            f"{doing} failed: the row already exists or its parent is missing ({_reason(error)})"
         ) from error
     except SQLAlchemyError as error:
         raise StoreError(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from stark.core.errors import UsageError
 
-_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench folder PATH"}
+_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench run PATH"}
 _LISTERS = {"run": "stark runs", "bench": "stark bench list"}
 
 
