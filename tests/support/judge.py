@@ -2,13 +2,15 @@
 
     python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
 
-Every candidate is correct. Each preparation appends a line with the problem's name to NOTES.
+Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
+problem's name to NOTES.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import threading
@@ -25,6 +27,7 @@ from stark.evaluator.protocol import (
     Compile,
     Describe,
     Described,
+    Evaluate,
     Evaluated,
     Hello,
     NotCompiled,
@@ -34,6 +37,9 @@ from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import DEVICE, EAGER_MS, correct
 
 THREADS = 64
+
+ENDS_THE_JUDGE = "# ends the judge"
+"""In a candidate's source: judging it ends this process, as a candidate that kills its judge would."""
 
 
 class Small:
@@ -71,6 +77,8 @@ class FakeJudge:
         with self._device.turn(request.problem.digest):
             self._shelf.take(request.problem, lambda: self._prepare(request.problem))
             time.sleep(self._judging_s)
+        if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
+            os._exit(1)
         if isinstance(request, Describe):
             reference = asyncio.run(FakeExecutor().describe(request.problem))
             self._say(Described(id=request.id, reference=reference))
