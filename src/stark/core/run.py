@@ -47,7 +47,7 @@ class Strategy(Frozen):
     """How a run spends its attempts: a search policy with its parameters, and a team."""
 
     name: str
-    """As the user wrote it, such as `stark` or `stark:ucb`; only a label."""
+    """As the user wrote it, such as `stark` or `stark:best-first`; only a label."""
 
     policy: str
     """A name in `stark.search.policies.POLICIES`."""
