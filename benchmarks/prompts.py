@@ -1,12 +1,12 @@
-"""Do models answer the prompts as they should? Recorded situations of each role, and checks of what comes back.
+"""Asks a model, or replays its recorded replies, in recorded situations of each role and checks the replies.
 
-    python benchmarks/prompts.py --model anthropic:NAME      # asks a live model, and costs what that costs
+    python benchmarks/prompts.py --model anthropic:NAME      # ask a live model; this costs money
     python benchmarks/prompts.py --model 'exec:my-agent -p' --role plan
-    python benchmarks/prompts.py                             # the replies that are recorded; asks nobody
-    python benchmarks/prompts.py --show debug_crashed        # what would be asked
-    python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # a new situation out of a recorded run
+    python benchmarks/prompts.py                             # check the recorded replies
+    python benchmarks/prompts.py --show debug_crashed        # print a prompt
+    python benchmarks/prompts.py --take RECORDING ATTEMPT ROLE NAME   # make a situation from a recorded run
 
-`docs/prompts.md` says what is checked. Exits 1 when a check fails.
+`docs/prompts.md` describes the checks. Exits 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask, check and print."""
     chosen = _parsed(arguments)
     if chosen.take:
         return _take(*chosen.take)
@@ -56,12 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model = open_model(chosen.model) if chosen.model else None
         if model is None:
             asked = {name: situation for name, situation in asked.items() if situation.replies}
-        held = asyncio.run(_ask_all(asked, model, chosen.parallel))
+        answered = asyncio.run(_ask_all(asked, model, chosen.parallel))
     except StarkError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    results = {name: (conversation, checks(conversation)) for name, conversation in held.items()}
-    _tell(results, chosen.json)
+    results = {name: (each, checks(each)) for name, each in answered.items()}
+    _print(results, chosen.json)
     return int(any(not check.passed for _, found in results.values() for check in found))
 
 
@@ -80,19 +79,19 @@ async def _ask_all(
 
 
 def recorded(situation: Situation) -> Ask:
-    """The recorded replies in order; whoever asks for more gets the last one again."""
+    """Answers with the recorded replies in order, and repeats the last one."""
     left = list(situation.replies)
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return ask
 
 
 def live(situation: Situation, model: Model) -> Ask:
-    """The model, at the role's usual temperature."""
+    """Asks the model at the role's usual temperature."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         reply = await model.ask(messages, TEMPERATURES[situation.role])
         return reply.model_copy(update={"text": plain(reply.text)})
 
@@ -100,17 +99,17 @@ def live(situation: Situation, model: Model) -> Ask:
 
 
 async def _prompt(situation: Situation) -> str:
-    """What the role would be asked."""
-    silent = Reply(text="", model="nobody")
+    """The role's prompt."""
+    silent = Reply(text="", model="none")
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         return silent
 
-    held = await converse(situation, ask)
-    return "\n".join(message.text for message in held.asked[0])
+    conversation = await converse(situation, ask)
+    return "\n".join(message.text for message in conversation.asked[0])
 
 
-def spent(held: Conversation) -> Spent:
+def spent(conversation: Conversation) -> Spent:
     """What the conversation cost."""
     costs = (
         spent_on(
@@ -118,24 +117,24 @@ def spent(held: Conversation) -> Spent:
             sum(utf8_bytes(message.text) for message in messages),
             utf8_bytes(reply.text),
         )
-        for messages, reply in zip(held.asked, held.replies, strict=True)
+        for messages, reply in zip(conversation.asked, conversation.replies, strict=True)
     )
     return sum(costs, Spent())
 
 
-def _tell(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
+def _print(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -> None:
     if as_json:
         print(json.dumps([_document(name, *result) for name, result in results.items()], indent=1))
         return
     print(
         f"{'situation':<30} {'role':<6} {'passed':>7} {'input':>9} {'output':>8} {'seconds':>8}  failed"
     )
-    for name, (held, found) in results.items():
-        took = spent(held)
+    for name, (conversation, found) in results.items():
+        took = spent(conversation)
         failed = ", ".join(check.name for check in found if not check.passed)
         passed = f"{sum(check.passed for check in found)}/{len(found)}"
         print(
-            f"{name:<30} {held.situation.role:<6} {passed:>7} {token_count(took.input_tokens, took):>9} "
+            f"{name:<30} {conversation.situation.role:<6} {passed:>7} {token_count(took.input_tokens, took):>9} "
             f"{token_count(took.output_tokens, took):>8} {took.seconds:>8.1f}  {failed}"
         )
     every = [check for _, found in results.values() for check in found]
@@ -146,22 +145,22 @@ def _tell(results: dict[str, tuple[Conversation, list[Check]]], as_json: bool) -
                 print(f"  {name}: {check.name}: {check.found}")
 
 
-def _document(name: str, held: Conversation, found: list[Check]) -> dict[str, Any]:
+def _document(name: str, conversation: Conversation, found: list[Check]) -> dict[str, Any]:
     return {
         "situation": name,
-        "role": held.situation.role,
-        "models": sorted({reply.model for reply in held.replies}),
+        "role": conversation.situation.role,
+        "models": sorted({reply.model for reply in conversation.replies}),
         "checks": [check._asdict() for check in found],
-        "usage": spent(held).model_dump(mode="json"),
-        "replies": [reply.text for reply in held.replies],
+        "usage": spent(conversation).model_dump(mode="json"),
+        "replies": [reply.text for reply in conversation.replies],
     }
 
 
 def _take(recording: str, attempt: str, role: RoleName, name: str) -> int:
     path = FOLDER / f"{name}.json"
-    taken = take(read_recording(Path(recording)), int(attempt), role, "What is to be seen here.")
+    taken = take(read_recording(Path(recording)), int(attempt), role, "")
     write(taken, path)
-    print(f"{path}: now say in it what it is about and what is expected")
+    print(f"{path}: now fill in `about` and `expected`")
     return 0
 
 
@@ -170,12 +169,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     roles, names = get_args(RoleName), sorted(path.stem for path in FOLDER.glob("*.json"))
-    parser.add_argument("--model", help="as for `stark optimize`; without it, the recorded replies")
-    parser.add_argument("--role", action="append", choices=roles, help="only these")
-    parser.add_argument("--situation", action="append", choices=names, help="only these")
+    parser.add_argument("--model", help="as for `stark optimize`; the recorded replies if omitted")
+    parser.add_argument("--role", action="append", choices=roles, help="only this role")
+    parser.add_argument("--situation", action="append", choices=names, help="only this situation")
     parser.add_argument("--parallel", type=int, default=4, help="questions at a time")
-    parser.add_argument("--json", action="store_true", help="with every reply")
-    parser.add_argument("--show", choices=names, help="print the prompt and ask nobody")
+    parser.add_argument("--json", action="store_true", help="print JSON with every reply")
+    parser.add_argument("--show", choices=names, help="print the prompt of this situation")
     parser.add_argument("--take", nargs=4, metavar=("RECORDING", "ATTEMPT", "ROLE", "NAME"))
     return parser.parse_args(arguments)
 

@@ -1,51 +1,26 @@
-"""A process to kill: `kill_resume_worker.py URL PARALLEL ATTEMPTS` begins or resumes the one run of a store.
+"""Processes to stop: each line `URL PARALLEL ATTEMPTS REPLY_S` on stdin starts one that works on the run of a store.
 
-It prints a line when it is about to open the store, and one before each question to a model and
-for each finished attempt. Questions and judgements take a few milliseconds, so that a kill finds
-some of each in flight.
+They are forked one after the other, since importing everything anew would take a second each. A process prints `pid N`,
+`asked ATTEMPT TURN` before each question to a model, and `finished ATTEMPT`; then follows `ended STATUS`, negative for a
+signal. Questions and judgements take a few milliseconds, so that a kill finds some of each in flight.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 
 import loop_samples as samples
-from stark.core.call import Message, Reply
-from stark.core.evaluation import Evaluation
-from stark.core.node import Node
-from stark.optimize import optimize
+from stark.events import AttemptFinished, Event
+from stark.loop import work_on
 from stark.store import Store
-from stark.strategies import strategy
 from stark.testing.executor import FakeExecutor
 
-REPLY_S = 0.004
 JUDGE_S = 0.006
-
-
-class PaidReplies:
-    """Scripted replies, each on the bill as soon as it is asked for."""
-
-    def __init__(self) -> None:
-        self._replies, _ = samples.scripted()
-
-    async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...]
-    ) -> Reply:
-        say(f"asked {attempt} {turn}")
-        await asyncio.sleep(REPLY_S)
-        return await self._replies.reply(attempt, turn, role, messages)
-
-
-class Telling(samples.Notes):
-    def finished(self, node: Node) -> None:
-        say(f"finished {node.id}")
-
-    def promoting(self, node: Node) -> None:
-        """The final check is not what is killed here."""
-
-    def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        """Nor its end."""
+LIMIT_S = 60
+"""After which a process that hangs is stopped."""
 
 
 def say(line: str) -> None:
@@ -54,23 +29,46 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def main(url: str, parallel: str, attempts: str) -> None:
-    run = samples.run(attempts=int(attempts), parallel=int(parallel))
-    say("opening")
+def work(url: str, parallel: int, attempts: int, reply_s: float) -> None:
+    """Begin or resume the run; its replies are paid by the token, as soon as they are asked for."""
+
+    async def before(attempt: int, turn: int) -> None:
+        say(f"asked {attempt} {turn}")
+
+    def tell(event: Event) -> None:
+        if isinstance(event, AttemptFinished):
+            say(f"finished {event.node.id}")
+
+    run = samples.run("team-only" if parallel > 4 else "stark", attempts, parallel=parallel)
+    replies = samples.Arranged(before, dollars=None, price=samples.PRICE, delay_s=reply_s)
     with Store.open(url) as store:
-        if not store.summaries():
-            store.create_run(run)
-        executor = FakeExecutor(delay_s=JUDGE_S)
-        work = optimize(
-            store.run(run.id),
-            strategy(run.config.strategy),
-            store,
-            executor,
-            PaidReplies(),
-            Telling(),
-        )
-        asyncio.run(work)
+        asyncio.run(work_on(run, store, FakeExecutor(delay_s=JUDGE_S), replies, tell))
+
+
+def child(url: str, parallel: str, attempts: str, reply_s: str) -> int:
+    """Work until the run ends; returns the exit status."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    signal.alarm(LIMIT_S)
+    say(f"pid {os.getpid()}")
+    try:
+        work(url, int(parallel), int(attempts), float(reply_s))
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def main() -> None:
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                status = child(*line.split())
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(pid, 0)
+        say(f"ended {os.waitstatus_to_exitcode(status)}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

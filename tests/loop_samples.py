@@ -1,21 +1,24 @@
-"""What the tests of the loop share: a run, scripted replies, and a watch."""
+"""What the tests of the loop share: a run, scripted replies, and a way to work on a run that notes its events."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from stark import strategies
-from stark.core.call import Message
-from stark.core.evaluation import Evaluation
-from stark.core.node import Node, Selection
+from stark.core.call import Message, Reply
 from stark.core.problem import Problem
-from stark.core.reference import Reference
-from stark.core.run import RoleModel, Run
-from stark.core.usage import Budget, Usage
-from stark.optimize import optimize
-from stark.replies import LiveReplies, Replies
+from stark.core.run import Ended, RoleModel, Run
+from stark.core.usage import Budget, Price
+from stark.correspondence import LiveReplies, ModelPool, Replies
+from stark.evaluator.executors import Executor
+from stark.events import Event, OnEvent, Started, ignore
+from stark.ledger import Ledger
+from stark.loop import work_on
+from stark.models import Model
+from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
@@ -24,6 +27,7 @@ from stark.testing.replies import role_of, team_reply
 
 TEMPERATURES = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
 NO_PLAN = "I would rather talk about something else."
+PRICE = Price(input_per_million=3.0, output_per_million=15.0)
 
 
 def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
@@ -36,10 +40,7 @@ def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
     config = {
         "language": "triton",
         "strategy": strategies.strategy(strategy),
-        "models": {
-            role: RoleModel(model="exec:scripted", temperature=temperature)
-            for role, temperature in TEMPERATURES.items()
-        },
+        "models": models_named("exec:scripted"),
         "executor": "local",
         "budget": Budget(attempts=attempts),
         "seed": 7,
@@ -49,74 +50,121 @@ def run(strategy: str = "stark", attempts: int = 12, **changes: Any) -> Run:
     return Run.model_validate(values | of_run | {"config": config | of_config})
 
 
+def models_named(name: str) -> dict[str, RoleModel]:
+    """Every role with a model of this name, at the temperature of the role."""
+    return {
+        role: RoleModel(model=name, temperature=temperature)
+        for role, temperature in TEMPERATURES.items()
+    }
+
+
 def never_a_plan(messages: tuple[Message, ...]) -> str:
     """A plan agent that keeps no rules, beside colleagues who do."""
     return NO_PLAN if role_of(messages) == "plan" else team_reply(messages)
 
 
+def distinct() -> Callable[[tuple[Message, ...]], str]:
+    """A team that answers the same prompt with another source each time."""
+    count = itertools.count(1)
+
+    def answer(messages: tuple[Message, ...]) -> str:
+        return team_reply(messages).replace("return x", f"return x * {next(count)}")
+
+    return answer
+
+
 def scripted(
-    answer: Callable[[tuple[Message, ...]], str] = team_reply, dollars: float | None = 0.25
+    answer: Callable[[tuple[Message, ...]], str] = team_reply,
+    dollars: float | None = 0.25,
+    **options: Any,
 ) -> tuple[LiveReplies, ScriptedModel]:
-    """Replies of every role from one model without a model, and that model."""
-    model = ScriptedModel(answer, dollars=dollars)
+    """Replies of every role from one scripted model, and that model."""
+    model = ScriptedModel(answer, dollars=dollars, **options)
     return replies_of(dict.fromkeys(TEMPERATURES, model)), model
 
 
-def replies_of(models: Mapping[str, Any]) -> LiveReplies:
+def replies_of(models: Mapping[str, Model], slots: int | None = None) -> LiveReplies:
     """Replies of each role from its own model."""
-    return LiveReplies({role: (model, TEMPERATURES[role]) for role, model in models.items()})
+    pool = ModelPool(slots, lambda role, price: models[role])
+    entries = {role: RoleModel(model=role, temperature=TEMPERATURES[role]) for role in models}
+    return LiveReplies(entries, pool)
+
+
+class Arranged:
+    """Scripted replies, each after what `before` does, given the attempt and the turn: it may wait, note or raise."""
+
+    def __init__(
+        self,
+        before: Callable[[int, int], Awaitable[object]],
+        answer: Callable[[tuple[Message, ...]], str] = team_reply,
+        **options: Any,
+    ) -> None:
+        self._before = before
+        self._replies, self.scripted = scripted(answer, **options)
+        self.turn, self.model, self.at_most = (
+            self._replies.turn,
+            self._replies.model,
+            self._replies.at_most,
+        )
+
+    async def reply(
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+    ) -> Reply:
+        await self._before(attempt, turn)
+        return await self._replies.reply(attempt, turn, role, messages, room)
 
 
 def half_priced() -> LiveReplies:
-    """Replies of a planner that costs 0.25 dollars a reply, and of colleagues who tell no price."""
-    silent, paid = ScriptedModel(team_reply, dollars=None), ScriptedModel(team_reply, dollars=0.25)
-    return replies_of(dict.fromkeys(TEMPERATURES, silent) | {"plan": paid})
+    """Replies of a planner that costs 0.25 dollars a reply, and of other roles without a price."""
+    unpriced, priced = (
+        ScriptedModel(team_reply, dollars=None),
+        ScriptedModel(team_reply, dollars=0.25),
+    )
+    return replies_of(dict.fromkeys(TEMPERATURES, unpriced) | {"plan": priced})
+
+
+class Worked(NamedTuple):
+    """What came of working on a run."""
+
+    ended: Ended
+    tree: Tree
+    ledger: Ledger
+    events: list[Event]
+
+    @property
+    def reason(self) -> str:
+        return self.ended.detail
+
+    def of(self, kind: type[Event]) -> list[Any]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 async def work(
     store: Store,
     run: Run,
-    executor: FakeExecutor | None = None,
+    executor: Executor | None = None,
     replies: Replies | None = None,
-    watch: Notes | None = None,
-) -> tuple[Tree, str]:
-    """Work on a run that may be new or stored already."""
-    if run.id not in {summary.id for summary in store.summaries()}:
-        store.create_run(run)
-    return await optimize(
+    *,
+    shared: Ledger | None = None,
+    policy: Policy | None = None,
+    on_event: OnEvent = ignore,
+) -> Worked:
+    """Work on a run, new or stored."""
+    events: list[Event] = []
+
+    def emit(event: Event) -> None:
+        events.append(event)
+        on_event(event)
+
+    ended = await work_on(
         run,
         store,
         executor or FakeExecutor(),
         replies or scripted()[0],
-        watch or Notes(),
+        emit,
+        shared,
+        policy,
     )
-
-
-class Notes:
-    """A watch that writes down what it sees."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-        self.usage = Usage()
-
-    def started(self, run: Run, reference: Reference, tree: Tree, usage: Usage) -> None:
-        self.events.append(f"started with {len(tree.nodes)} nodes")
-        self.usage = usage
-
-    def began(self, attempt: int, selection: Selection) -> None:
-        self.events.append(f"began {attempt}: {selection.action} {selection.parent}")
-
-    def stepped(self, attempt: int, step: str) -> None:
-        self.events.append(f"{attempt} {step}")
-
-    def paid(self, usage: Usage) -> None:
-        self.usage = usage
-
-    def finished(self, node: Node) -> None:
-        self.events.append(f"finished {node.id}: {node.evaluation.status}")
-
-    def promoting(self, node: Node) -> None:
-        self.events.append(f"final check of {node.id}")
-
-    def promoted(self, node: Node, evaluation: Evaluation) -> None:
-        self.events.append(f"final check of {node.id}: {evaluation.status}")
+    (started,) = (event for event in events if isinstance(event, Started))
+    return Worked(ended, started.tree, started.ledger, events)

@@ -1,26 +1,30 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import loop_samples as samples
-from stark.core.call import Message
+from loop_samples import Worked
+from stark.core.call import Message, prompt_of
 from stark.core.candidate import Candidate
 from stark.core.errors import ModelRefused, PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.problem import Problem
-from stark.core.run import RoleModel
 from stark.core.usage import Budget
-from stark.optimize import optimize
-from stark.recording import Recording, read_recording, record, write_recording
-from stark.replies import RecordedReplies
+from stark.events import AttemptFinished, Event
+from stark.recording import (
+    RecordedReplies,
+    Recording,
+    read_recording,
+    record,
+    write_recording,
+)
 from stark.search.policies.recorded import Recorded
-from stark.search.tree import Tree
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from stark.testing.executor import FakeExecutor, invented
@@ -38,25 +42,24 @@ def store() -> Iterator[Store]:
 async def recorded(store: Store, name: str = "stark", parallel: int = 1) -> Recording:
     """The recording of a run by this strategy."""
     run = samples.run(name, ATTEMPTS, parallel=parallel)
-    store.create_run(run)
-    replies, _ = samples.scripted()
-    executor, watch = FakeExecutor(delay_s=0.001), samples.Notes()
-    await optimize(run, store, executor, replies, watch)
+    await samples.work(store, run, FakeExecutor(delay_s=0.001))
     return record(store, run)
 
 
 async def followed(
     recording: Recording, judge: Callable[[Candidate], Evaluation], **changes: object
-) -> Tree:
-    """The tree of a new run in a new store that follows a recording."""
-    run = recording.run.model_copy(update={"id": "again-1", **changes})
+) -> Worked:
+    """A new run in a new store that follows a recording; `changes` are those of its configuration."""
+    config = recording.run.config.model_copy(update=changes)
+    run = recording.run.model_copy(update={"id": "again-1", "config": config})
     with Store.open("sqlite://") as store:
-        store.create_run(run)
-        following = replace(strategy(run.config.strategy), policy=Recorded(recording.selections))
-        replies = RecordedReplies(recording.calls, recording.unusable)
-        watch = samples.Notes()
-        tree, _ = await optimize(run, following, store, FakeExecutor(judge), replies, watch)
-        return tree
+        return await samples.work(
+            store,
+            run,
+            FakeExecutor(judge),
+            RecordedReplies(recording),
+            policy=Recorded(recording.selections),
+        )
 
 
 def work_of(nodes: tuple[Node, ...]) -> dict[int, object]:
@@ -94,11 +97,11 @@ async def test_following_a_recording_gives_the_same_sources_plans_and_tree(
 ) -> None:
     recording = await recorded(store, name, parallel)
 
-    tree = await followed(recording, judge)
+    worked = await followed(recording, judge)
 
-    assert work_of(recording.nodes) == work_of(tree.nodes)
-    verdicts = {node.id: judge(node.candidate) for node in tree.nodes if node.candidate}
-    assert verdicts == {node.id: node.evaluation for node in tree.nodes}
+    assert work_of(recording.nodes) == work_of(worked.tree.nodes)
+    verdicts = {node.id: judge(node.candidate) for node in worked.tree.nodes if node.candidate}
+    assert verdicts == {node.id: node.evaluation for node in worked.tree.nodes}
 
 
 async def test_following_with_another_number_of_attempts_at_once_makes_the_same_tree(
@@ -106,22 +109,22 @@ async def test_following_with_another_number_of_attempts_at_once_makes_the_same_
 ) -> None:
     recording = await recorded(store, parallel=4)
 
-    tree = await followed(recording, contrary, parallel=1)
+    worked = await followed(recording, contrary, parallel=1)
 
-    assert list(range(1, ATTEMPTS + 1)) == [node.id for node in tree.nodes]
-    assert work_of(recording.nodes) == work_of(tree.nodes)
+    assert list(range(1, ATTEMPTS + 1)) == [node.id for node in worked.tree.nodes]
+    assert work_of(recording.nodes) == work_of(worked.tree.nodes)
 
 
 async def test_replies_that_were_unusable_are_so_again(store: Store) -> None:
     run = samples.run(attempts=4)
-    store.create_run(run)
-    replies, _ = samples.scripted(samples.never_a_plan)
-    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
+    await samples.work(store, run, replies=samples.scripted(samples.never_a_plan)[0])
 
-    tree = await followed(record(store, run), invented)
+    worked = await followed(record(store, run), invented)
 
-    assert [node.evaluation for node in store.nodes(run.id)] == [n.evaluation for n in tree.nodes]
-    assert {"unusable"} == {node.evaluation.status for node in tree.nodes}
+    assert [node.evaluation for node in store.nodes(run.id)] == [
+        n.evaluation for n in worked.tree.nodes
+    ]
+    assert {"unusable"} == {node.evaluation.status for node in worked.tree.nodes}
 
 
 async def test_a_conversation_that_was_refused_is_so_again(store: Store) -> None:
@@ -131,27 +134,30 @@ async def test_a_conversation_that_was_refused_is_so_again(store: Store) -> None
         return samples.team_reply(messages)
 
     run = samples.run(attempts=4)
-    store.create_run(run)
     replies, model = samples.scripted(objects_to_the_third)
-    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
+    await samples.work(store, run, replies=replies)
 
-    tree = await followed(record(store, run), invented)
+    worked = await followed(record(store, run), invented)
 
-    refused = [node.id for node in tree.nodes if node.evaluation.status == "unusable"]
+    refused = [node.id for node in worked.tree.nodes if node.evaluation.status == "unusable"]
     assert [n.id for n in store.nodes(run.id) if n.candidate is None] == refused != []
-    assert work_of(tuple(store.nodes(run.id))) == work_of(tree.nodes)
+    assert work_of(tuple(store.nodes(run.id))) == work_of(worked.tree.nodes)
 
 
 async def test_following_costs_tokens_in_the_books_and_no_money(store: Store) -> None:
     recording = await recorded(store)
 
-    tree = await followed(recording, invented)
+    worked = await followed(recording, invented)
 
-    assert [node.usage.tokens for node in recording.nodes] == [n.usage.tokens for n in tree.nodes]
-    assert {0.0} == {node.usage.dollars for node in tree.nodes}
+    once = store.spent()[recording.run.id]
+    now = worked.ledger.spent_by_role
+    assert {role: spent.tokens for role, spent in once.items()} == {
+        role: spent.tokens for role, spent in now.items()
+    }
+    assert (0.0, 0) == (worked.ledger.spent.dollars, worked.ledger.spent.unpriced_calls)
 
 
-async def test_an_attempt_in_flight_at_the_end_is_left_out(store: Store) -> None:
+async def test_an_attempt_that_began_after_the_last_finished_one_is_left_out(store: Store) -> None:
     recording = await recorded(store)
     run = recording.run
     store.begin_attempt(run.id, ATTEMPTS + 1, recording.selections[1])
@@ -159,24 +165,36 @@ async def test_an_attempt_in_flight_at_the_end_is_left_out(store: Store) -> None
     assert recording == record(store, run)
 
 
-async def test_a_run_that_stopped_during_an_attempt_is_finished_before_it_is_recorded(
+async def test_an_attempt_that_a_failure_stopped_is_recorded_and_found_unusable_by_a_replay(
     store: Store,
 ) -> None:
-    run = samples.run("sampling", 6, parallel=3)
-    store.create_run(run)
-    asked = iter(range(100))
+    run = samples.run(attempts=6, parallel=3)
 
-    def answer(messages: tuple[Message, ...]) -> str:
-        if next(asked) == 1:
+    others_finished = asyncio.Event()
+
+    def note(event: Event) -> None:
+        if isinstance(event, AttemptFinished) and event.node.id == 5:
+            others_finished.set()
+
+    async def before(attempt: int, turn: int) -> None:
+        if (attempt, turn) == (2, 1):
+            await others_finished.wait()
             raise ModelRefused("the key is used up: add credit")
-        return samples.team_reply(messages)
 
     with pytest.raises(ModelRefused):
-        replies, watch = samples.scripted(answer)[0], samples.Notes()
-        await optimize(run, store, FakeExecutor(), replies, watch)
+        await samples.work(store, run, replies=samples.Arranged(before), on_event=note)
+    recording = record(store, run)
+    assert [1, 3, 4, 5] == [node.id for node in recording.nodes]
+    assert {2} == set(recording.unusable) < set(recording.selections)
+    assert 1 == sum(call.attempt == 2 for call in recording.calls)
 
-    with pytest.raises(UsageError, match=r"stopped during attempt 2; finish it with `stark resume"):
-        record(store, run)
+    budget = Budget(attempts=len(recording.selections))
+    worked = await followed(recording, invented, budget=budget)
+
+    unusable = worked.tree.node(2)
+    assert "the recorded run did not finish this attempt" == unusable.evaluation.reason
+    assert work_of(recording.nodes).items() <= work_of(worked.tree.nodes).items()
+    assert len(recording.calls) == worked.ledger.spent.calls
 
 
 def test_a_run_without_a_finished_attempt_is_no_recording(store: Store) -> None:
@@ -256,28 +274,28 @@ async def test_a_recording_of_another_version_is_refused(
 
 async def test_a_missing_reply_is_named(store: Store) -> None:
     recording = await recorded(store)
-    asked = [call for call in recording.calls if call.turn == 1][-1]
+    asked = recording.calls[-1]
     without = tuple(call for call in recording.calls if call != asked)
 
     with pytest.raises(RecordingError) as caught:
         await followed(recording.model_copy(update={"calls": without}), invented)
 
-    place = f"attempt {asked.attempt}, turn 2"
-    assert f"no reply of the {asked.role} role for {place}" in str(caught.value)
+    missing = f"no reply of the {asked.role} role for attempt {asked.attempt};"
+    assert missing in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 async def test_a_reply_of_another_role_is_not_taken_for_this_one(store: Store) -> None:
     recording = await recorded(store)
 
-    with pytest.raises(RecordingError, match="no reply of the solo role for attempt 1, turn 1"):
-        await followed(recording, invented, strategy="sampling")
+    with pytest.raises(RecordingError, match="no reply of the solo role for attempt 1;"):
+        await followed(recording, invented, strategy=strategy("sampling"))
 
 
 async def test_a_larger_budget_than_the_recording_is_refused(store: Store) -> None:
     recording = await recorded(store)
 
-    with pytest.raises(RecordingError, match=f"holds no attempt {ATTEMPTS + 1}"):
+    with pytest.raises(RecordingError, match=f"has no attempt {ATTEMPTS + 1}"):
         await followed(recording, invented, budget=Budget(attempts=ATTEMPTS + 1))
 
 
@@ -287,7 +305,7 @@ async def test_a_problem_that_is_left_out_stands_nowhere_and_can_be_put_back(sto
 
     without = recording.without_problem()
 
-    assert problem.source in recording.calls[0].messages[-1].text
+    assert problem.source in prompt_of(recording.calls[0].messages)
     assert not any(
         problem.source in message.text for call in without.calls for message in call.messages
     )
@@ -305,7 +323,7 @@ async def test_a_text_with_blank_lines_around_it_is_left_out_of_prompts_too(stor
 
     without = recording.without_problem()
 
-    assert problem.source.strip() not in without.calls[0].messages[-1].text
+    assert problem.source.strip() not in prompt_of(without.calls[0].messages)
 
 
 async def test_a_text_that_a_reply_repeats_cannot_be_left_out(store: Store) -> None:
@@ -326,10 +344,8 @@ async def test_another_problem_is_not_put_back(store: Store) -> None:
 
 
 async def test_a_recording_does_not_say_where_it_was_judged(store: Store) -> None:
-    run = samples.run("sampling", 1).model_copy(update={"executor": "folder:/home/me/queue"})
-    store.create_run(run)
-    replies, _ = samples.scripted()
-    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
+    run = samples.run("sampling", 1, executor="folder:/home/me/queue")
+    await samples.work(store, run)
 
     assert "folder" == record(store, run).run.config.executor
 
@@ -347,13 +363,8 @@ async def test_a_recording_does_not_say_where_it_was_judged(store: Store) -> Non
 async def test_a_recording_names_a_model_and_not_what_is_behind_it(
     store: Store, spec: str, name: str
 ) -> None:
-    run = samples.run("sampling", 1)
-    run = run.model_copy(
-        update={"models": {role: RoleModel(model=spec) for role in run.config.models}}
-    )
-    store.create_run(run)
-    replies, _ = samples.scripted()
-    await optimize(run, store, FakeExecutor(), replies, samples.Notes())
+    run = samples.run("sampling", 1, models=samples.models_named(spec))
+    await samples.work(store, run)
 
     models = record(store, run).run.config.models
 

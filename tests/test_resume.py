@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import loop_samples as samples
-from stark.core.call import Call, Message
+from stark.core.call import Call, Message, prompt_of
 from stark.core.candidate import Candidate
-from stark.core.errors import JudgeUnavailable, ModelRefused, StoreError
-from stark.core.evaluation import Evaluation, Incorrect
+from stark.core.errors import JudgeUnavailable, ModelRefused, ModelUnreachable, StoreError
+from stark.core.evaluation import Evaluation
 from stark.core.usage import Budget
 from stark.store import Store
 from stark.testing.executor import FakeExecutor, invented
@@ -64,11 +64,10 @@ async def test_a_failure_of_ours_is_raised_and_the_run_goes_on_later(
     kept, calls = store.nodes(run.id), store.calls(run.id)
     assert 0 < len(kept) < 10
     assert 0 < len(store.unfinished(run.id)) <= parallel
-    (summary,) = store.summaries()
-    assert summary.ended_reason is None
-    tree, reason = await samples.work(store, run)
-    assert "10 attempts made" == reason
-    assert kept == list(tree.nodes[: len(kept)])
+    assert store.ended(run.id) is None
+    worked = await samples.work(store, run)
+    assert "10 attempts made" == worked.reason
+    assert kept == list(worked.tree.nodes[: len(kept)])
     assert_kept(calls, store.calls(run.id))
 
 
@@ -83,10 +82,30 @@ async def test_what_was_judged_beside_a_failure_is_kept(store: Store) -> None:
 
     run = samples.run("sampling", 3, parallel=3)
     with pytest.raises(JudgeUnavailable):
-        await samples.work(store, run, FakeExecutor(judge))
+        await samples.work(store, run, FakeExecutor(judge), samples.scripted(samples.distinct())[0])
 
     assert [1, 3] == [node.id for node in store.nodes(run.id)]
     assert [2] == list(store.unfinished(run.id))
+
+
+async def test_what_was_judged_while_a_failure_came_to_light_is_kept(store: Store) -> None:
+    class Staggered(FakeExecutor):
+        async def evaluate(self, *args: Any, **options: Any) -> Evaluation:
+            if not self.evaluated:
+                self.evaluated.append(args[1])
+                raise JudgeUnavailable("no judge answers: start one")
+            await asyncio.sleep(0.005)
+            return correct(0.5)
+
+    async def slow_disk() -> None:
+        await asyncio.sleep(0.05)
+
+    store.settled = slow_disk  # type: ignore[method-assign]
+    run = samples.run("sampling", 2, parallel=2)
+    with pytest.raises(JudgeUnavailable):
+        await samples.work(store, run, Staggered(), samples.scripted(samples.distinct())[0])
+
+    assert [2] == [node.id for node in store.nodes(run.id)]
 
 
 async def test_a_resumed_run_asks_for_no_stored_reply_again(store: Store) -> None:
@@ -96,12 +115,12 @@ async def test_a_resumed_run_asks_for_no_stored_reply_again(store: Store) -> Non
     assert [(1, 0), (1, 1)] == [(call.attempt, call.turn) for call in store.calls(run.id)]
 
     replies, model = samples.scripted()
-    tree, _ = await samples.work(store, run, FakeExecutor(lambda _: correct(0.5)), replies)
+    worked = await samples.work(store, run, FakeExecutor(lambda _: correct(0.5)), replies)
 
     assert [] == model.asked
-    (node,) = tree.nodes
-    assert 2 == node.usage.calls, "what was paid for earlier is the attempt's cost all the same"
-    assert 0.5 == node.usage.dollars
+    assert [1] == [node.id for node in worked.tree.nodes]
+    spent = worked.ledger.spent
+    assert (2, 0.5) == (spent.calls, spent.dollars), "earlier sessions count"
 
 
 async def test_a_resumed_run_asks_on_from_a_plan_that_was_stored(store: Store) -> None:
@@ -110,14 +129,14 @@ async def test_a_resumed_run_asks_on_from_a_plan_that_was_stored(store: Store) -
         await samples.work(store, run, replies=samples.scripted(refuses_after(1))[0])
 
     replies, model = samples.scripted()
-    tree, _ = await samples.work(store, run, replies=replies)
+    worked = await samples.work(store, run, replies=replies)
 
     assert ["code"] == [samples.role_of(asked.messages) for asked in model.asked]
     (plan_call, code_call) = store.calls(run.id)
-    (node,) = tree.nodes
+    (node,) = worked.tree.nodes
     assert node.plan is not None
     assert node.plan.strategy in plan_call.reply.text
-    assert node.plan.strategy in code_call.messages[1].text
+    assert node.plan.strategy in prompt_of(code_call.messages)
 
 
 async def test_the_budget_holds_over_all_sessions(store: Store) -> None:
@@ -126,20 +145,20 @@ async def test_the_budget_holds_over_all_sessions(store: Store) -> None:
         await samples.work(store, run, replies=samples.scripted(refuses_after(3))[0])
 
     replies, model = samples.scripted()
-    _, reason = await samples.work(store, run, replies=replies)
+    worked = await samples.work(store, run, replies=replies)
 
-    assert "$1.00 of $1.00 spent" == reason
+    assert "$1.00 of $1.00 spent" == worked.reason
     assert 1 == len(model.asked)
 
 
-async def test_what_was_told_before_counts_beside_what_was_not(store: Store) -> None:
+async def test_priced_and_unpriced_calls_of_earlier_sessions_count(store: Store) -> None:
     run = samples.run(budget=Budget(dollars=0.7))
-    _, first = await samples.work(store, run, replies=samples.half_priced())
+    first = await samples.work(store, run, replies=samples.half_priced())
     begun = len(store.selections(run.id))
 
-    _, again = await samples.work(store, run, replies=samples.half_priced())
+    again = await samples.work(store, run, replies=samples.half_priced())
 
-    assert first == again == "$0.75 of $0.70 spent"
+    assert first.reason == again.reason == "$0.75 of $0.70 spent"
     assert begun == len(store.selections(run.id))
 
 
@@ -157,42 +176,62 @@ async def test_an_interrupted_run_makes_the_tree_that_it_would_have_made() -> No
 
 async def test_a_run_that_ended_goes_on_with_a_larger_budget(store: Store) -> None:
     run = samples.run(attempts=5)
-    first, _ = await samples.work(store, run)
+    first = await samples.work(store, run)
     reference = store.reference(run.id)
 
-    store.set_budget(run.id, Budget(attempts=9))
+    store.reconfigure(samples.run(attempts=9))
     another_device = FakeExecutor(warnings=("measured again",))
-    tree, reason = await samples.work(store, store.run(run.id), another_device)
+    worked = await samples.work(store, store.run(run.id), another_device)
 
-    assert "9 attempts made" == reason
-    assert first.nodes == tree.nodes[:5]
+    assert "9 attempts made" == worked.reason
+    assert first.tree.nodes == worked.tree.nodes[:5]
     assert 9 == len(store.nodes(run.id))
     assert reference == store.reference(run.id), "it is measured once"
 
 
-@pytest.mark.parametrize("attempts", [6, 12])
-async def test_a_final_check_that_was_interrupted_goes_on_with_its_leaders(
-    store: Store, attempts: int
-) -> None:
-    """With a larger budget the run goes on, and what did not hold leads nothing any more."""
+async def test_active_minutes_count_over_all_sessions(store: Store) -> None:
+    """A resumed run that forgot them could go on forever, a few minutes at a time."""
+    run = samples.run("sampling", budget=Budget(minutes=5))
+    noted = [0.0]
+    for _ in range(2):
+        unreachable = samples.scripted(delay_s=0.02, error=ModelUnreachable("no answer"))
+        with pytest.raises(ModelUnreachable):
+            await samples.work(store, run, replies=unreachable[0])
+        noted.append(store.elapsed_s(run.id))
+        assert noted[-1] >= noted[-2] + 0.02, "though nothing came of it"
 
-    def dies_in_the_second_check(candidate: Candidate) -> Evaluation:
-        if len(executor.promoted) == 1:
-            return Incorrect(error="wrong at times")
-        if executor.promoted:
-            raise JudgeUnavailable("no judge answers: start one")
-        return correct(1 / len(executor.evaluated))  # each faster than the one before
+    store.note_elapsed(run.id, 5 * 60.0)
+    replies, model = samples.scripted()
+    worked = await samples.work(store, run, replies=replies)
 
-    run, executor = samples.run(attempts=6), FakeExecutor(dies_in_the_second_check)
-    with pytest.raises(JudgeUnavailable):
-        await samples.work(store, run, executor)
-    assert [6] == list(store.promotions(run.id))
-    run = run.model_copy(update={"budget": Budget(attempts=attempts)})
+    assert "5 minutes passed" == worked.reason
+    assert 1 == len(model.asked), "an attempt that had begun is finished"
 
-    tree, _ = await samples.work(store, run, FakeExecutor(lambda _: Incorrect(error="wrong")))
 
-    assert ({5, 6} if attempts == 6 else {4, 5, 6}) == set(store.promotions(run.id))
-    assert (attempts == 6) == tree.works(6)
+async def test_what_calls_of_earlier_sessions_cost_is_expected_of_new_ones(store: Store) -> None:
+    """The model names no price, so a run that forgot would send eight at once."""
+    run = samples.run("sampling", parallel=8, budget=Budget(dollars=1.0))
+    one = samples.run("sampling", parallel=1, budget=Budget(dollars=1.0))
+    with pytest.raises(ModelRefused):
+        await samples.work(store, one, replies=samples.scripted(refuses_after(1))[0])
+    replies, model = samples.scripted(delay_s=0.001)
+
+    worked = await samples.work(store, run, replies=replies)
+
+    assert (3, 1.0) == (len(model.asked), worked.ledger.spent.dollars)
+
+
+async def test_time_before_a_kill_counts_up_to_the_last_reply(store: Store) -> None:
+    run = samples.run(attempts=1)
+    noted: list[float] = []
+
+    async def before(attempt: int, turn: int) -> None:
+        noted.append(store.elapsed_s(run.id))
+        await asyncio.sleep(0.02)
+
+    await samples.work(store, run, replies=samples.Arranged(before))
+
+    assert 0.0 == noted[0] < 0.02 <= noted[1]
 
 
 async def test_a_run_that_goes_on_has_not_ended(store: Store) -> None:
@@ -203,8 +242,7 @@ async def test_a_run_that_goes_on_has_not_ended(store: Store) -> None:
     with pytest.raises(ModelRefused):
         await samples.work(store, larger, replies=samples.scripted(refuses_after(0))[0])
 
-    (summary,) = store.summaries()
-    assert summary.ended_reason is None
+    assert store.ended(run.id) is None
 
 
 async def test_a_finished_run_asks_nothing_and_keeps_its_reason(store: Store) -> None:
@@ -212,69 +250,9 @@ async def test_a_finished_run_asks_nothing_and_keeps_its_reason(store: Store) ->
     await samples.work(store, run)
     replies, model = samples.scripted()
 
-    tree, reason = await samples.work(store, run, replies=replies)
+    worked = await samples.work(store, run, replies=replies)
 
-    assert ("3 attempts made", 3, []) == (reason, len(tree.nodes), model.asked)
-
-
-@pytest.mark.parametrize("parallel", [1, 4])
-async def test_cancelling_ends_all_work_and_loses_nothing(store: Store, parallel: int) -> None:
-    class Impatient(samples.Notes):
-        def stepped(self, attempt: int, step: str) -> None:
-            if (attempt, step) == (9, "judge"):
-                working.cancel()
-
-    run = samples.run("sampling", attempts=30, parallel=parallel)
-    replies, model = samples.scripted()
-    executor = FakeExecutor(delay_s=0.001)
-    working = asyncio.create_task(samples.work(store, run, executor, replies, Impatient()))
-    with pytest.raises(asyncio.CancelledError):
-        await working
-
-    assert {asyncio.current_task()} == asyncio.all_tasks()
-    kept, calls = store.nodes(run.id), store.calls(run.id)
-    assert len(kept) >= 9 - parallel
-    assert 9 in store.unfinished(run.id)
-    assert len(model.asked) == len(calls)
-    tree, _ = await samples.work(store, run, replies=replies)
-    assert 30 == len(tree.nodes)
-    assert kept == list(tree.nodes[: len(kept)])
-    assert 30 == len(model.asked), "one reply each: no stored one was asked for again"
-    assert_kept(calls, store.calls(run.id))
-
-
-async def test_what_is_judged_when_the_run_is_cancelled_is_kept(store: Store) -> None:
-    run = samples.run("sampling", attempts=1)
-
-    def cancelling(candidate: Candidate) -> Evaluation:
-        working.cancel()
-        return correct(0.5)
-
-    working = asyncio.create_task(samples.work(store, run, FakeExecutor(cancelling)))
-    with pytest.raises(asyncio.CancelledError):
-        await working
-
-    assert [1] == [node.id for node in store.nodes(run.id)]
-
-
-def test_an_interrupt_from_the_keyboard_ends_the_run_and_it_goes_on_later(tmp_path: Path) -> None:
-    run = samples.run("sampling", attempts=12, parallel=2)
-    judged: list[Candidate] = []
-
-    def interrupting(candidate: Candidate) -> Evaluation:
-        judged.append(candidate)
-        if len(judged) == 5:
-            signal.raise_signal(signal.SIGINT)
-        return correct(0.5)
-
-    with Store.open(f"sqlite:///{tmp_path}/stark.db") as store:
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(samples.work(store, run, FakeExecutor(interrupting, delay_s=0.001)))
-        kept = store.nodes(run.id)
-        assert 4 <= len(kept) < 12
-        tree, _ = asyncio.run(samples.work(store, run))
-        assert kept == list(tree.nodes[: len(kept)])
-        assert 12 == len(tree.nodes)
+    assert ("3 attempts made", 3, []) == (worked.reason, len(worked.tree.nodes), model.asked)
 
 
 async def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> None:
@@ -287,8 +265,8 @@ async def test_a_second_process_on_the_same_run_is_refused(tmp_path: Path) -> No
             with pytest.raises(StoreError, match="worked on by another process"):
                 await samples.work(other, run, replies=replies)
             assert [] == model.asked
-        tree, _ = await samples.work(other, run)
-        assert 3 == len(tree.nodes)
+        worked = await samples.work(other, run)
+        assert 3 == len(worked.tree.nodes)
 
 
 def assert_kept(earlier: list[Call], later: list[Call]) -> None:

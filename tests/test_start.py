@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -12,14 +11,12 @@ from stark.core.candidate import Candidate
 from stark.core.errors import CompilerRefused, UsageError
 from stark.core.evaluation import Evaluation, Unusable
 from stark.core.run import Run
-from stark.core.usage import Usage
-from stark.optimize import optimize
-from stark.promotion import MOST_CHECKED
-from stark.recording import RecordedCompiler, record
-from stark.replies import RecordedReplies
+from stark.events import CheckBegan
+from stark.final_check import MOST_PASSED
+from stark.recording import RecordedCompiler, RecordedReplies, record
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
-from stark.strategies import STRATEGIES, strategy
+from stark.strategies import STRATEGIES
 from stark.testing.executor import COMPILED, FakeExecutor, invented
 from stark.testing.nodes import EAGER_MS, correct, failure
 
@@ -47,59 +44,54 @@ async def test_the_first_attempt_is_the_compilers_under_every_strategy(
     run = samples.run(name, 8, parallel=parallel, start="compiler")
     executor = FakeExecutor(judging(correct(EAGER_MS / 2)))
 
-    tree, reason = await samples.work(store, run, executor)
+    worked = await samples.work(store, run, executor)
 
-    assert "8 attempts made" == reason
-    first = tree.node(1)
-    assert (0, "improve", "compiler", None, Usage()) == (
-        first.parent,
-        first.action,
-        first.role,
-        first.plan,
-        first.usage,
-    )
+    assert "8 attempts made" == worked.reason
+    first = worked.tree.node(1)
+    found = (first.parent, first.action, first.role, first.plan)
+    assert (0, "improve", "compiler", None) == found
     assert Candidate(language="triton", source=COMPILED) == first.candidate
     assert [] == store.calls(run.id, 1)
     assert 1 == executor.compilations
-    assert list(tree.nodes) == store.nodes(run.id)
+    assert list(worked.tree.nodes) == store.nodes(run.id)
 
 
 async def test_a_run_from_the_reference_asks_no_compiler(store: Store) -> None:
     executor = FakeExecutor()
 
-    tree, _ = await samples.work(store, samples.run(attempts=3), executor)
+    worked = await samples.work(store, samples.run(attempts=3), executor)
 
     assert 0 == executor.compilations
-    assert "compiler" not in {node.role for node in tree.nodes}
+    assert "compiler" not in {node.role for node in worked.tree.nodes}
 
 
 async def test_others_go_on_from_what_the_compiler_wrote(store: Store) -> None:
     judge = judging(correct(EAGER_MS / 8), lambda _: correct(EAGER_MS))
 
-    tree, _ = await samples.work(store, from_compiler(attempts=8), FakeExecutor(judge))
+    worked = await samples.work(store, from_compiler(attempts=8), FakeExecutor(judge))
 
-    assert 1 in {node.parent for node in tree.nodes}
+    assert 1 in {node.parent for node in worked.tree.nodes}
 
 
 @pytest.mark.parametrize(
     ("executor", "said"),
     [
         (FakeExecutor(compiled=CompilerRefused("no graph")), "no graph"),
-        (FakeExecutor(judging(failure("incorrect"))), "is no start: incorrect: "),
+        (FakeExecutor(judging(failure("incorrect"))), "does not work here: incorrect: "),
     ],
     ids=["refused", "wrong"],
 )
 async def test_where_it_is_of_no_use_the_run_says_so_and_goes_on_from_the_reference(
     store: Store, executor: FakeExecutor, said: str
 ) -> None:
-    tree, _ = await samples.work(store, from_compiler(), executor)
+    worked = await samples.work(store, from_compiler(), executor)
 
-    first = tree.node(1)
+    first = worked.tree.node(1)
     assert first.candidate is None
     assert isinstance(first.evaluation, Unusable)
     assert said in first.evaluation.reason
-    assert 0 == tree.node(2).parent
-    assert 6 == len(tree.nodes)
+    assert 0 == worked.tree.node(2).parent
+    assert 6 == len(worked.tree.nodes)
 
 
 async def test_a_run_killed_while_the_compiler_worked_asks_it_again(store: Store) -> None:
@@ -112,10 +104,10 @@ async def test_a_run_killed_while_the_compiler_worked_asks_it_again(store: Store
         await samples.work(store, run, FakeExecutor(dying))
     assert {1} == set(store.unfinished(run.id))
 
-    tree, _ = await samples.work(store, run, FakeExecutor(judging(correct(EAGER_MS / 2))))
+    worked = await samples.work(store, run, FakeExecutor(judging(correct(EAGER_MS / 2))))
 
-    assert [1, 2, 3, 4, 5, 6] == [node.id for node in tree.nodes]
-    assert "compiler" == tree.node(1).role
+    assert [1, 2, 3, 4, 5, 6] == [node.id for node in worked.tree.nodes]
+    assert "compiler" == worked.tree.node(1).role
 
 
 async def test_a_resumed_run_does_not_ask_it_again(store: Store) -> None:
@@ -134,40 +126,52 @@ async def test_a_replay_takes_what_the_compiler_wrote_then(
     store: Store, compiled: str | CompilerRefused
 ) -> None:
     judge = judging(correct(EAGER_MS / 8))
-    original, _ = await samples.work(store, from_compiler(), FakeExecutor(judge, compiled=compiled))
+    original = await samples.work(store, from_compiler(), FakeExecutor(judge, compiled=compiled))
     recording = record(store, from_compiler())
     today = FakeExecutor(judge, compiled="class ModelNew: ...  # as another version has it\n")
 
     with Store.open("sqlite://") as other:
-        run = from_compiler(id="again-1")
-        other.create_run(run)
-        tree, _ = await optimize(
-            run,
-            replace(strategy(run.config.strategy), policy=Recorded(recording.selections)),
+        worked = await samples.work(
             other,
+            from_compiler(id="again-1"),
             RecordedCompiler(today, recording),
-            RecordedReplies(recording.calls),
-            samples.Notes(),
+            RecordedReplies(recording),
+            policy=Recorded(recording.selections),
         )
 
     assert 0 == today.compilations
-    assert [node.candidate for node in original.nodes] == [node.candidate for node in tree.nodes]
+    assert [node.candidate for node in original.tree.nodes] == [
+        node.candidate for node in worked.tree.nodes
+    ]
 
 
 async def test_no_run_ends_below_what_the_compiler_wrote(store: Store) -> None:
-    lucky = iter([EAGER_MS / 9, EAGER_MS / 8, EAGER_MS / 7])
+    lucky = iter([EAGER_MS / n for n in range(20, 13, -1)])
 
     def judge(candidate: Candidate) -> Evaluation:
         if candidate.source == COMPILED:
             return correct(EAGER_MS / 2)
         return correct(next(lucky, EAGER_MS))  # in the final check they are as fast as eager
 
-    watch = samples.Notes()
-    await samples.work(store, from_compiler(attempts=4), FakeExecutor(judge), watch=watch)
+    worked = await samples.work(store, from_compiler(attempts=8), FakeExecutor(judge))
 
-    checks = [event for event in watch.events if event.startswith("final check of")][::2]
-    assert "final check of 1" == checks[-1]
-    assert MOST_CHECKED + 1 == len(checks)
+    checks = [event.node.id for event in worked.of(CheckBegan)]
+    assert [2, 3, 1] == checks
+    assert MOST_PASSED + 1 == len(checks)
+
+
+async def test_a_team_that_repeats_the_compilers_candidate_makes_a_duplicate(store: Store) -> None:
+    def repeats(_: object) -> str:
+        return f"```python\n{COMPILED}```"
+
+    run = samples.run("search-only", 3, start="compiler")
+    executor = FakeExecutor(compiled=COMPILED)
+
+    worked = await samples.work(store, run, executor, samples.scripted(repeats)[0])
+
+    assert [None, 1, 1] == [node.duplicate_of for node in worked.tree.nodes]
+    assert 1 == len(executor.evaluated)
+    assert [1] == [event.node.id for event in worked.of(CheckBegan)]
 
 
 async def test_a_language_that_the_compiler_does_not_write_is_refused_at_once(store: Store) -> None:
@@ -175,10 +179,4 @@ async def test_a_language_that_the_compiler_does_not_write_is_refused_at_once(st
 
     with pytest.raises(UsageError, match="writes no cuda kernels"):
         await samples.work(store, run)
-    assert [] == store.nodes(run.id)
-
-
-def test_a_run_stored_before_there_was_a_choice_began_with_the_reference() -> None:
-    old = samples.run().model_dump(mode="json", exclude={"start"})
-
-    assert samples.run() == Run.model_validate(old)
+    assert not store.holds(run.id)

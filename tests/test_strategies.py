@@ -7,16 +7,15 @@ import pytest
 
 import loop_samples as samples
 from stark.agents.window import RoleName
+from stark.core.call import prompt_of
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
 from stark.core.run import Strategy
-from stark.optimize import optimize
 from stark.search.policies import POLICIES
 from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.store import Store
 from stark.strategies import STRATEGIES, policy_of, split_strategies, strategy, team_of
-from stark.testing.executor import FakeExecutor
 from stark.testing.model import ScriptedModel
 
 
@@ -143,12 +142,9 @@ def test_a_list_of_strategies_is_split_outside_of_parentheses() -> None:
 async def tree_of(name: str) -> tuple[tuple[Node, ...], ScriptedModel]:
     """The nodes of a run of twelve attempts, and the model that was asked."""
     replies, model = samples.scripted()
-    run = samples.run(name)
     with Store.open("sqlite://") as store:
-        store.create_run(run)
-        executor, watch = FakeExecutor(), samples.Notes()
-        tree, _ = await optimize(run, store, executor, replies, watch)
-    return tree.nodes, model
+        worked = await samples.work(store, samples.run(name), replies=replies)
+    return worked.tree.nodes, model
 
 
 async def test_sampling_makes_independent_tries_that_see_nothing_of_each_other() -> None:
@@ -169,7 +165,9 @@ async def test_reflexion_sees_its_last_try_alone() -> None:
     sources = [node.candidate.source.strip() for node in nodes if node.candidate]
 
     for attempt, asked in enumerate(model.asked, start=1):
-        shown = [number for number, text in enumerate(sources, 1) if text in asked.messages[1].text]
+        shown = [
+            number for number, text in enumerate(sources, 1) if text in prompt_of(asked.messages)
+        ]
         assert ([attempt - 1] if attempt > 1 else []) == shown
 
 
@@ -177,7 +175,7 @@ async def test_team_only_makes_independent_attempts_with_the_team() -> None:
     nodes, model = await tree_of("team-only")
 
     assert {ROOT} == {node.parent for node in nodes}
-    texts = [asked.messages[1].text for asked in model.asked]
+    texts = [prompt_of(asked.messages) for asked in model.asked]
     assert {"plan", "code"} == {text.splitlines()[0].split()[-1] for text in texts}
     assert not any("- Attempt " in text for text in texts)
 
@@ -187,4 +185,6 @@ async def test_search_only_is_one_agent_that_sees_what_was_tried() -> None:
 
     assert {"solo"} == {node.role for node in nodes}
     assert len({node.parent for node in nodes}) > 1
-    assert any("- Attempt 1, from the reference" in asked.messages[1].text for asked in model.asked)
+    assert any(
+        "- Attempt 1, from the reference" in prompt_of(asked.messages) for asked in model.asked
+    )

@@ -1,1 +1,1 @@
-"""The regression set of prompts: recorded situations of each role, and what must hold of what comes back."""
+"""The regression set of prompts: recorded situations of each role, and checks of the replies."""

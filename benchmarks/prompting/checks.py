@@ -1,7 +1,6 @@
-"""Whether what comes back in a situation is what the program and its user need.
+"""Checks replies to recorded situations.
 
-The role itself asks, reads and sends back, exactly as in a run; here its result is held against what
-is expected. Knows no model and no file.
+The role asks, parses and asks again exactly as in a run; its result is compared with what the situation expects.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from stark.languages import language
 
 
 class Check(NamedTuple):
-    """One thing that must hold, and whether it does."""
+    """One requirement, and whether the reply meets it."""
 
     name: str
     passed: bool
     found: str = ""
-    """What was found where it does not."""
+    """What was found if it does not."""
 
 
 @dataclass
 class Conversation:
-    """Everything that was asked and answered in a situation, and what came of it."""
+    """All questions and replies of one situation, and the parsed result."""
 
     situation: Situation
     asked: list[tuple[Message, ...]] = field(default_factory=list)
@@ -40,68 +39,78 @@ class Conversation:
     plan: Plan | None = None
     source: str | None = None
     fault: str = ""
-    """Why the last reply cannot be used; empty if it can."""
+    """Why the last reply is unusable; empty if it is usable."""
 
 
 async def converse(
     situation: Situation, ask: Ask, window_tokens: int | None = None
 ) -> Conversation:
-    """Have the situation's role ask and read. Raises what asking raises."""
-    held = Conversation(situation)
+    """Let the situation's role ask and parse. Raises what `ask` raises."""
+    conversation = Conversation(situation)
 
-    async def listened(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
-        held.asked.append(messages)
-        held.fits.append(fit)
-        reply = await ask(role, messages, fit)
-        held.replies.append(reply)
+    async def recording_ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool
+    ) -> Reply:
+        conversation.asked.append(messages)
+        conversation.fits.append(fit)
+        reply = await ask(role, messages, fit, room=room)
+        conversation.replies.append(reply)
         return reply
 
     brief = situation.brief(window_tokens) if window_tokens else situation.brief()
     try:
         match situation.role:
             case "plan":
-                held.plan = await roles.plan(listened, brief)
+                conversation.plan = await roles.plan(recording_ask, brief)
             case "code":
                 assert situation.plan is not None, "the code role carries out a plan"
-                held.source, _ = await roles.code(listened, brief, situation.plan)
+                conversation.source, _ = await roles.code(recording_ask, brief, situation.plan)
             case "debug":
-                held.source = await roles.debug(listened, brief)
+                conversation.source = await roles.debug(recording_ask, brief)
             case "solo":
-                held.source = await roles.solo(listened, brief)
+                conversation.source = await roles.solo(recording_ask, brief)
     except ReplyError as fault:
-        held.fault = str(fault)
-    return held
+        conversation.fault = str(fault)
+    return conversation
 
 
-def checks(held: Conversation) -> list[Check]:
-    """Everything that is to be checked here. What cannot be read fails them all."""
-    expected = held.situation.expected
-    said = _words(held)
+def checks(conversation: Conversation) -> list[Check]:
+    """All checks of the situation. An unusable reply fails those that need its content."""
+    expected = conversation.situation.expected
+    said = _words(conversation)
     found = [
-        Check("in form", not held.fault, held.fault),
-        Check("at once", len(held.replies) == 1 and not held.fault, _sent_back(held)),
+        Check("in form", not conversation.fault, conversation.fault),
+        Check(
+            "at once",
+            len(conversation.replies) == 1 and not conversation.fault,
+            _sent_back(conversation),
+        ),
     ]
-    if held.situation.role == "plan":
+    if conversation.situation.role == "plan":
         if expected.action is not None:
-            action = held.plan.action if held.plan else "nothing"
+            action = conversation.plan.action if conversation.plan else "nothing"
             found.append(Check(f"is {expected.action}", action == expected.action, action))
     else:
-        refused = language(held.situation.language).check(held.source) if held.source else "nothing"
+        refused = (
+            language(conversation.situation.language).check(conversation.source)
+            if conversation.source
+            else "nothing"
+        )
         found.append(Check("static look", refused is None, refused or ""))
     found += [Check(f"names {p}", _has(said, p), "not found") for p in expected.names]
     found += [
         Check(f"never {p}", bool(said) and not _has(said, p), "found") for p in expected.never
     ]
     if expected.changed_lines is not None:
-        changed = changed_lines(held.situation.source or "", held.source or "")
+        changed = changed_lines(conversation.situation.source or "", conversation.source or "")
         name = f"at most {expected.changed_lines} lines changed"
-        passed = held.source is not None and 0 < changed <= expected.changed_lines
+        passed = conversation.source is not None and 0 < changed <= expected.changed_lines
         found.append(Check(name, passed, f"{changed} are"))
     return found
 
 
 def changed_lines(before: str, after: str) -> int:
-    """How many lines were replaced, taken out or put in: of each changed place the longer side. Blank ends do not count."""
+    """The number of lines replaced, removed or added: the longer side of each change. Blank ends do not count."""
     old, new = before.strip().splitlines(), after.strip().splitlines()
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     return sum(
@@ -111,19 +120,21 @@ def changed_lines(before: str, after: str) -> int:
     )
 
 
-def _words(held: Conversation) -> str:
-    """What patterns are looked for in: a plan's words, or the candidate."""
-    if held.plan is None:
-        return held.source or ""
-    return "\n".join([held.plan.strategy, *(anchor.instruction for anchor in held.plan.anchors)])
+def _words(conversation: Conversation) -> str:
+    """The text that patterns are searched in: a plan's words, or the candidate."""
+    if conversation.plan is None:
+        return conversation.source or ""
+    return "\n".join(
+        [conversation.plan.strategy, *(anchor.instruction for anchor in conversation.plan.anchors)]
+    )
 
 
 def _has(text: str, pattern: str) -> bool:
     return re.search(pattern, text, re.IGNORECASE) is not None
 
 
-def _sent_back(held: Conversation) -> str:
-    """Why the first reply was sent back."""
-    if len(held.asked) < 2:
-        return held.fault
-    return held.asked[1][-1].text.partition("\n")[0]
+def _sent_back(conversation: Conversation) -> str:
+    """Why the first reply was rejected."""
+    if len(conversation.asked) < 2:
+        return conversation.fault
+    return conversation.asked[1][-1].text.partition("\n")[0]

@@ -1,6 +1,6 @@
-"""A recorded situation: all that a role was told, what a model replied, and what must hold of a reply.
+"""A recorded situation: everything in a role's prompt, a model's replies, and what a reply must satisfy.
 
-One JSON file each, in `situations/`. Knows no model and makes no check.
+Each is a JSON file in `situations/`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ FOLDER = Path(__file__).parent / "situations"
 
 
 class Expected(Frozen):
-    """What must hold of a reply besides its form. Patterns are regular expressions, in any case."""
+    """What a reply must satisfy besides its form. Patterns are regular expressions that ignore case."""
 
     action: Literal["edit", "rewrite"] | None = None
-    """Of a plan."""
+    """The action of a plan."""
 
     names: tuple[str, ...] = ()
-    """Each must be found: in a plan's words, or in the candidate."""
+    """Patterns that must occur in the plan's words or in the candidate."""
 
     never: tuple[str, ...] = ()
-    """None may be found there."""
+    """Patterns that may not occur there."""
 
     changed_lines: int | None = Field(default=None, ge=1)
-    """A repair changes at most so many lines of what it repairs."""
+    """The most lines that a repair may change."""
 
 
 class Situation(Frozen):
     """One question to one role."""
 
     about: str
-    """What is to be seen here, in a sentence."""
+    """What the situation tests, in a sentence."""
 
     origin: str
-    """Where it comes from."""
+    """The recorded run that it comes from, or how it was made."""
 
     role: RoleName
     language: str
@@ -55,29 +55,30 @@ class Situation(Frozen):
     reference: Reference
     window: ContextWindow
     plan: Plan | None = None
-    """What the code role carries out."""
+    """The plan that the code role implements."""
 
     expected: Expected = Expected()
     replies: tuple[Reply, ...] = ()
-    """What a model answered; the second one after the first was sent back. None where nobody was asked."""
+    """A model's replies: a second one if the first was rejected, none if no model was asked."""
 
     refusal: str = ""
-    """Why the first of two replies was sent back."""
+    """Why the first of two replies was rejected."""
 
     def brief(self, window_tokens: int = WINDOW_TOKENS) -> Brief:
-        """What the role is told."""
-        taught = language(self.language)
-        return Brief(self.problem, taught, self.reference, self.window, window_tokens)
+        """The input of the role's prompt."""
+        return Brief(
+            self.problem, language(self.language), self.reference, self.window, window_tokens
+        )
 
     @cached_property
     def source(self) -> str | None:
-        """The source that the role starts from; None at the root."""
+        """The source that the role starts from; None for the root."""
         node = self.window.node
         return node.candidate.source if node is not None and node.candidate is not None else None
 
 
 def situations(folder: Path = FOLDER) -> dict[str, Situation]:
-    """All of them, by name."""
+    """All situations by name."""
     return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
 
 
@@ -87,6 +88,6 @@ def read(path: Path) -> Situation:
 
 
 def write(situation: Situation, path: Path) -> None:
-    """As JSON whose changes can be read."""
+    """Write a situation as indented JSON, so that its diffs are readable."""
     text = situation.model_dump_json(indent=1)
     path.write_text(text + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""Takes a situation out of a recorded run, with the window that its recorded prompt shows."""
+"""Makes a situation from a recorded run, with the window that its recorded prompt shows."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from itertools import pairwise
 
 from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
-from stark.core.call import Call
+from stark.core.call import Call, prompt_of
 from stark.core.node import ROOT, Node
 from stark.recording import Recording
 
-NOT_SHOWN = "# A plan is not shown the sources of other attempts."
+NOT_SHOWN = "# The plan role does not see the sources of other attempts."
 
 _LISTED = re.compile(r"^- Attempt (\d+), ", re.MULTILINE)
 _LED_HERE = re.compile(r"^- attempt (\d+), ", re.MULTILINE)
 
 
 def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situation:
-    """What this role was asked and answered for this attempt. Raises ValueError where it was not asked."""
+    """The situation of this role in this attempt. Raises ValueError if the role was not asked."""
     calls = [call for call in recording.calls if (call.attempt, call.role) == (attempt, role)]
     if not calls:
         raise ValueError(f"the recording has no {role} call of attempt {attempt}")
@@ -28,7 +28,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
         node.id: _slim(node, with_source=role != "plan" or node.id == selected)
         for node in recording.nodes
     }
-    prompt = calls[0].messages[1].text
+    prompt = prompt_of(calls[0].messages)
     shown = [nodes[int(number)] for number in _LISTED.findall(prompt)]
     history = tuple(nodes[int(number)] for number in _LED_HERE.findall(prompt))
     window = _window(role, None if selected == ROOT else nodes[selected], shown)
@@ -47,7 +47,7 @@ def take(recording: Recording, attempt: int, role: RoleName, about: str) -> Situ
 
 
 def _slim(node: Node, with_source: bool) -> Node:
-    """Without what no prompt shows: edits, and in those of a plan the sources of other attempts."""
+    """The node without what the prompt does not show: edits, and for the plan role the sources of other attempts."""
     changes: dict[str, object] = {"edits": ()}
     if node.candidate is not None and not with_source:
         changes["candidate"] = node.candidate.model_copy(update={"source": NOT_SHOWN})
@@ -66,12 +66,12 @@ def _window(role: RoleName, node: Node | None, shown: Sequence[Node]) -> Context
     children = tuple(each for each in shown if each.parent == parent)
     others = tuple(each for each in shown if each.parent != parent)
     if role == "code":
-        return ContextWindow(node=node, children=children, siblings=others)
+        return ContextWindow(node=node, children=children, cousins=others)
     return ContextWindow(node=node, children=children, leaderboard=others)
 
 
 def _refusal(calls: Sequence[Call]) -> str:
-    """The reason with which the first reply was sent back."""
+    """Why the first reply was rejected."""
     if len(calls) < 2:
         return ""
     return calls[1].messages[-1].text.partition("\n")[0].removeprefix("Your reply cannot be used: ")

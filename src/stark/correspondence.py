@@ -135,7 +135,8 @@ class Desk:
     def count_refused(self, refusal: PromptRefused) -> None:
         """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
         self._refused += 1
-        if self._refused >= MOST_REFUSED and not self.ledger.spent.calls:
+        spent = self.ledger.spent
+        if self._refused >= MOST_REFUSED and spent.calls == spent.lost_calls:
             raise ModelRefused(str(refusal)) from refusal
 
 
@@ -211,8 +212,9 @@ class Correspondence:
             desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
             await desk.store.settled()
         except asyncio.CancelledError:
-            spent = Lost(role=role, model=model, reserved=reservation.cost).spent
-            desk.store.settle_call(asked, "lost")
+            if not spent.calls:
+                spent = Lost(role=role, model=model, reserved=reservation.cost).spent
+                desk.store.settle_call(asked, "lost")
             raise
         except StarkError as failure:
             if not spent.calls:

@@ -13,7 +13,6 @@ from stark.core.evaluation import Correct, Effort, Evaluation, Unusable
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor
-from stark.explain.evaluation import speedup_text
 from stark.languages import LANGUAGES
 
 
@@ -91,7 +90,8 @@ def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:
     found = evaluation.speedup_vs(against)
     if found.low >= least:
         return None
-    return f"{speedup_text(found)}: the lower end is below the required {least:g}x"
+    measured = f"{found.ratio:.2f}x vs {against} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{measured}: the lower end is below the required {least:g}x"
 
 
 def fault_of(written: Written) -> str | None:

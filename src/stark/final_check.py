@@ -50,10 +50,13 @@ async def check_leaders(
 
 
 def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The attempts as a resumed search sees them: those that failed the final check count as failures."""
+    """The attempts as a resumed search sees them: those that failed the final check count as failures.
+
+    So do their duplicates.
+    """
     failed = {id: found for id, found in checks.items() if not isinstance(found, Correct)}
     return [
-        node.model_copy(update={"evaluation": failed[node.id]}) if node.id in failed else node
+        node.model_copy(update={"evaluation": failed.get(node.original, node.evaluation)})
         for node in nodes
     ]
 

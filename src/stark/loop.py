@@ -258,12 +258,12 @@ class Session:
         return (None if judged.attempt == attempt else judged.attempt), evaluation
 
     def _earlier(self, candidate: Candidate) -> _Judged | None:
-        """A finished attempt with the same source."""
+        """The first attempt with the same source, if one of those has finished."""
         for node in self.tree.nodes:
             if node.candidate is not None and node.candidate.digest == candidate.digest:
                 known: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
                 known.set_result(node.evaluation)
-                return _Judged(node.id, known)
+                return _Judged(node.original, known)
         return None
 
     async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:

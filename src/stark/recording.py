@@ -100,10 +100,14 @@ class Recording(Frozen):
 
 
 class RecordedReplies:
-    """Gives the replies of a recorded run by attempt and turn; nothing is asked and nothing paid."""
+    """Gives the replies of a recorded run; nothing is asked and nothing paid.
+
+    A role gets its last recorded reply of the attempt: earlier ones were refused and asked again, and a later version of
+    STARK may refuse others.
+    """
 
     def __init__(self, recording: Recording) -> None:
-        self._calls = {(call.attempt, call.turn): call for call in recording.calls}
+        self._calls = {(call.attempt, call.role): call for call in recording.calls}
         self._unusable = recording.unusable
         self.turn = nullcontext()
 
@@ -119,12 +123,12 @@ class RecordedReplies:
         self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
     ) -> Reply:
         """The recorded reply, with its tokens and a price of $0. Raises RecordingError if there is none."""
-        call = self._calls.get((attempt, turn))
+        call = self._calls.get((attempt, role))
         if call is None and attempt in self._unusable:
             raise PromptRefused(self._unusable[attempt])
-        if call is None or call.role != role:
+        if call is None:
             raise RecordingError(
-                f"the recording has no reply of the {role} role for attempt {attempt}, turn {turn + 1}; "
+                f"the recording has no reply of the {role} role for attempt {attempt}; "
                 "it was made by another version, so record the run again"
             )
         usage = call.reply.usage.model_copy(update={"dollars": 0.0, "seconds": 0.0})

@@ -12,6 +12,7 @@ from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.core.run import Ended
 from stark.core.usage import Spent
+from stark.explain.evaluation import speedup_text
 from stark.report.kernel import kernel_file
 from stark.report.view import RunView
 from stark.search.tree import Tree
@@ -61,7 +62,7 @@ class Kernel:
         state = "confirmed" if self.confirmed else "not confirmed"
         return (
             f"Kernel(attempt {self.attempt}, {self.language}, {self.latency_ms:.4g} ms, "
-            f"{shown(self.speedup)}, {state})"
+            f"{speedup_text(self.speedup)}, {state})"
         )
 
 
@@ -109,11 +110,6 @@ class Result:
             f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, ${self.spent.dollars:.2f}, "
             f"{ended}, kernel={self.kernel!r})"
         )
-
-
-def shown(speedup: Speedup) -> str:
-    """A speedup in a `repr`."""
-    return f"{speedup.ratio:.2f}x vs {speedup.reference} [{speedup.low:.2f}, {speedup.high:.2f}]"
 
 
 def _kernel(view: RunView, node: Node) -> Kernel:

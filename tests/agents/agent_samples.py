@@ -1,7 +1,7 @@
-"""A small run, and every prompt that its agents get.
+"""A small run, and every prompt of its agents.
 
-`python tests/agents/agent_samples.py` writes the prompts to `snapshots/`, which a test compares:
-run it after a change of prompts, and read the difference as a reviewer will.
+`python tests/agents/agent_samples.py` writes the prompts to `snapshots/`, which a test compares. Run it after changing a
+prompt and review the diff.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply
+from stark.core.call import Fit, Message, Reply, prompt_of
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
 from stark.core.node import ROOT, Action, Node, Selection
@@ -158,7 +158,7 @@ def attempt(
 
 
 def tree() -> Tree:
-    """1 works and has children 3 and 4; 2, repaired by 5, and 6 are its siblings; 7 is unusable."""
+    """1 works and has children 3 and 4; 2, repaired by its cousin 5, and 6 are its siblings; 7 is unusable."""
     return Tree.replay(
         EAGER_MS,
         [
@@ -171,6 +171,15 @@ def tree() -> Tree:
             Node(id=7, parent=1, action="improve", role="plan", evaluation=failure("unusable")),
         ],
     )
+
+
+def repeated() -> Tree:
+    """The tree, with 8 as a repair of 6 that changed nothing."""
+    grown = tree()
+    failed = grown.node(6)
+    same = {"id": 8, "parent": 6, "action": "debug", "role": "debug", "duplicate_of": 6}
+    grown.add(failed.model_copy(update=same))
+    return grown
 
 
 def assignment(parent: int, action: Action = "improve", grown: Tree | None = None) -> Assignment:
@@ -189,28 +198,36 @@ def brief(role: RoleName, parent: int, grown: Tree | None = None) -> Brief:
 
 
 class Answers:
-    """Answers questions with these replies in order, and keeps what was asked of whom."""
+    """Answers questions with these replies in order, and keeps the questions."""
 
-    def __init__(self, *replies: str) -> None:
+    def __init__(self, *replies: str | Reply) -> None:
         self._left = iter(replies)
         self.roles: list[str] = []
         self.asked: list[tuple[Message, ...]] = []
         self.fits: list[Fit] = []
+        self.rooms: list[bool] = []
 
-    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
+    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
         self.roles.append(role)
         self.asked.append(messages)
         self.fits.append(fit)
-        return Reply(text=next(self._left), model="scripted")
+        self.rooms.append(room)
+        reply = next(self._left)
+        return reply if isinstance(reply, Reply) else Reply(text=reply, model="scripted")
 
     @property
     def prompts(self) -> list[str]:
-        """The last message of each question."""
-        return [messages[-1].text for messages in self.asked]
+        """The prompt of each question, or what was said when asking again."""
+        return [
+            messages[-1].text
+            if any(message.speaker == "assistant" for message in messages)
+            else prompt_of(messages)
+            for messages in self.asked
+        ]
 
 
 async def prompt(role: RoleName, parent: int, plan: Plan = EDIT, grown: Tree | None = None) -> str:
-    """What this role is asked when this node is selected; `plan` is what the code role carries out."""
+    """The prompt of this role for this node; `plan` is the plan that the code role implements."""
     answers = Answers(reply_of(role, parent, plan))
     await work(answers.ask, role, brief(role, parent, grown), plan)
     return answers.prompts[0]
@@ -223,22 +240,22 @@ def reply_of(role: RoleName, parent: int, plan: Plan) -> str:
     return REPLACEMENTS_REPLY if (role, plan.action) == ("code", "edit") else CANDIDATE_REPLY
 
 
-async def work(ask: Ask, role: RoleName, told: Brief, plan: Plan) -> None:
+async def work(ask: Ask, role: RoleName, given: Brief, plan: Plan) -> None:
     match role:
         case "plan":
-            await roles.plan(ask, told)
+            await roles.plan(ask, given)
         case "code":
-            await roles.code(ask, told, plan)
+            await roles.code(ask, given, plan)
         case "debug":
-            await roles.debug(ask, told)
+            await roles.debug(ask, given)
         case "solo":
-            await roles.solo(ask, told)
+            await roles.solo(ask, given)
 
 
 async def _cut_prompt() -> str:
-    """A prompt with room for one of its two neighbours' sources."""
+    """A prompt with room for only some of its neighbours' sources."""
     answers = Answers(REPLACEMENTS_REPLY)
-    await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_290), EDIT)
+    await work(answers.ask, "code", replace(brief("code", 1), window_tokens=1_480), EDIT)
     return answers.prompts[0]
 
 
@@ -247,9 +264,12 @@ async def prompts() -> dict[str, str]:
     rewrite = Plan(action="rewrite", strategy="One kernel, one thread per element.")
     answers = Answers("I cannot.", REWRITE_REPLY)
     await roles.plan(answers.ask, brief("plan", ROOT))
+    cut_off = Answers(Reply(text="ACTION", model="scripted", truncated=True), REWRITE_REPLY)
+    await roles.plan(cut_off.ask, brief("plan", ROOT))
     return {
         "system": answers.asked[0][0].text,
         "again": answers.prompts[1],
+        "cut_off": cut_off.prompts[1],
         "plan_at_the_root": await prompt("plan", ROOT),
         "plan": await prompt("plan", 1),
         "plan_from_a_repair": await prompt("plan", 5),
@@ -258,6 +278,7 @@ async def prompts() -> dict[str, str]:
         "code_edit": await prompt("code", 1),
         "code_edit_cut": await _cut_prompt(),
         "debug": await prompt("debug", 6),
+        "debug_of_an_unchanged_repair": await prompt("debug", 8, grown=repeated()),
         "solo_at_the_root": await prompt("solo", ROOT),
         "solo": await prompt("solo", 1),
         "solo_repair": await prompt("solo", 6),

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from importlib.resources import files
 
 import agent_samples as samples
 import pytest
 
-from stark.agents.anchors import check_anchors
+from stark.agents.anchors import ground
 from stark.agents.briefing import (
     OTHER_SOURCE_LINES,
+    Brief,
     attempts_text,
     evidence_text,
     fill,
-    history_text,
     leaders_text,
     numbered,
     outcome_text,
@@ -26,17 +27,30 @@ from stark.core.plan import Anchor
 from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, unusable, working
 
 
+def brief(**shown: object) -> Brief:
+    """A brief whose window has these nodes."""
+    return replace(samples.brief("plan", ROOT), window=ContextWindow(**shown))  # type: ignore[arg-type]
+
+
+def attempts(*nodes: Node, with_source: bool = False, **shown: object) -> str:
+    return attempts_text(brief(**{"children": nodes, **shown}), nodes, with_source)
+
+
+def start(node: Node, numbered_lines: bool = False, **shown: object) -> str:
+    return start_text(brief(node=node, **shown), numbered_lines)
+
+
 def with_source(node: Node, source: str) -> Node:
     return node.model_copy(update={"candidate": Candidate(language="triton", source=source)})
 
 
-def test_the_selected_node_is_told_with_its_profile_and_other_attempts_without() -> None:
+def test_only_the_selected_node_has_its_profile() -> None:
     node = samples.tree().node(1)
     profiled = correct(0.5).model_copy(update={"profile": PROFILE})
     node = node.model_copy(update={"evaluation": profiled})
 
-    assert "\n- 75% scale_kernel: 4096 blocks" in start_text(node, numbered_lines=True)
-    assert "scale_kernel" not in attempts_text([node], with_source=False)
+    assert "\n- 75% scale_kernel: 4096 blocks" in start(node)
+    assert "scale_kernel" not in attempts(node)
 
 
 # Sources.
@@ -59,74 +73,112 @@ def test_only_a_newline_begins_a_numbered_line(odd: str) -> None:
     assert ["1 | import torch", f"2 | # odd{odd}comment", "3 | x = 1"] == numbered(source).split(
         "\n"
     )
-    check_anchors(source, [Anchor(name="last", first_line=3, last_line=3, instruction="do it")])
+    assert ground(source, [Anchor(name="last", first_line=3, last_line=3, instruction="do it")])
 
 
-def test_a_source_that_lacks_its_last_newline_is_numbered_alike() -> None:
+def test_a_missing_last_newline_changes_no_numbers() -> None:
     assert numbered("a\nb\n") == numbered("a\nb")
 
 
-def test_what_led_to_the_start_is_told_in_a_line_each() -> None:
+def test_the_history_takes_a_line_an_attempt() -> None:
     tree = samples.tree()
     node, history = tree.node(5), tree.path(5)[:-1]
+    given = brief(node=node, history=history)
 
-    told = start_text(node, True, history_text(history))
-
-    line = (
-        "- attempt 2, from the reference: One block per row. (incorrect: output 0: relative error"
-    )
-    assert f"\nWhat led to it:\n{line}" in told
-    assert "" == history_text([])
-    assert "What led to it:\n(1 left out for length.)" == history_text(history, {2: "nothing"})
-    assert history_text(history) == history_text(history, {2: "line"})
+    line = "- attempt 2, from the reference: One block per row (incorrect: output 0: relative error"
+    assert f"\nAttempts that led to it:\n{line}" in start_text(given, True)
+    assert "led to it" not in start(node)
+    gone = start_text(replace(given, cuts={2: "nothing"}), True)
+    assert "Attempts that led to it:\n(1 left out for length.)\n" in gone
+    assert start_text(given, True) == start_text(replace(given, cuts={2: "line"}), True)
 
 
-def test_the_start_is_the_source_its_purpose_and_how_it_fared() -> None:
+def test_the_start_has_the_outcome_the_plan_and_the_source() -> None:
     node = samples.tree().node(1)
 
-    plain, with_numbers = start_text(node, False), start_text(node, True)
+    plain, with_numbers = start(node), start(node, numbered_lines=True)
 
     for text in (plain, with_numbers):
         assert text.startswith("Attempt 1: correct, 0.5 ms: 2.00x vs eager")
-        assert "It was meant to: One thread per element." in text
+        assert "\nPlan: One thread per element.\n" in text
     assert "\n11 | class ModelNew(torch.nn.Module):\n" in with_numbers
     assert "\nclass ModelNew(torch.nn.Module):\n" in plain
 
 
 # Other attempts.
 
+LONG = "Load four floats at once. The kernel is bound by memory."
 
-def test_attempts_are_listed_with_their_origin_plan_and_outcome() -> None:
+
+def test_attempts_are_listed_with_their_origin_name_and_outcome() -> None:
     tree = samples.tree()
 
-    text = attempts_text([tree.node(4), tree.node(5), tree.node(6)], with_source=False)
+    text = attempts(tree.node(4), tree.node(5), tree.node(6))
 
     assert [
-        "- Attempt 4, from attempt 1: Use float4.",
+        "- Attempt 4, from attempt 1: Use float4",
         "  Result: build_failed: line 5: expected ';'",
         "",
-        "- Attempt 5, a repair of attempt 2: One block per row.",
+        "- Attempt 5, a repair of attempt 2: One block per row",
     ] == text.split("\n")[:4]
-    assert "- Attempt 6, from the reference: A persistent kernel." in text
+    assert "- Attempt 6, from the reference: A persistent kernel\n" in text
     assert "```" not in text
 
 
-def test_no_attempts_are_told_in_words() -> None:
-    assert "Nothing yet." == attempts_text([], with_source=True)
-    assert "None besides what is shown below." == leaders_text(ContextWindow(), with_source=True)
+def test_an_attempt_is_named_by_its_title() -> None:
+    node = samples.attempt(3, ROOT, correct(0.5), LONG)
+    assert node.plan is not None
+    named = node.model_copy(update={"plan": node.plan.model_copy(update={"title": "Wide loads"})})
+
+    assert attempts(named).startswith(
+        f"- Attempt 3, from the reference: Wide loads\n  Plan: {LONG}\n  Result: correct"
+    )
+
+
+def test_a_plan_is_quoted_once_and_never_beside_a_source() -> None:
+    """5 repaired 2, so both have the same plan."""
+    broken = samples.attempt(2, ROOT, failure("incorrect"), LONG)
+    fixed = samples.attempt(5, 2, correct(0.3), LONG, "debug")
+    leader = samples.attempt(6, ROOT, correct(0.2), LONG)
+
+    assert 1 == attempts(broken, fixed).count(LONG)
+    assert LONG not in attempts(broken, with_source=True)
+    assert LONG not in attempts(broken, node=fixed), "the selected attempt has it"
+    assert LONG not in attempts(broken, leaderboard=(leader,)), "the leaderboard is above"
+
+
+def test_an_identical_source_and_its_result_are_not_repeated() -> None:
+    first, other = samples.tree().node(4), samples.tree().node(3)
+    second, third = (first.model_copy(update={"id": id, "duplicate_of": first.id}) for id in (8, 9))
+
+    for shown in (True, False):
+        text = attempts(first, other, second, with_source=shown)
+        assert text.endswith(
+            "\n\n- Attempt 8, from attempt 1: Use float4\n  Result: identical to attempt 4"
+        )
+        assert "identical" not in attempts(other, second, with_source=shown), (
+            "4 is not in the prompt"
+        )
+        assert 1 == attempts(second, third, with_source=shown).count("identical to attempt 8")
+    assert "identical to attempt 4" in attempts(second, node=first)
+
+
+def test_an_empty_list_says_so() -> None:
+    assert "Nothing yet." == attempts(with_source=True)
+    assert "None besides what is shown below." == leaders_text(brief(), with_source=True)
 
 
 def test_leaders_are_listed_as_other_attempts_are() -> None:
     node = working(1)
 
-    assert attempts_text([node], True) == leaders_text(ContextWindow(leaderboard=(node,)), True)
+    assert attempts(node, with_source=True) == leaders_text(brief(leaderboard=(node,)), True)
 
 
 def test_a_long_source_of_another_attempt_is_cut() -> None:
     lines = [f"x{number} = {number}" for number in range(OTHER_SOURCE_LINES + 5)]
 
-    fits = attempts_text([with_source(working(1), "\n".join(lines[:-5]))], with_source=True)
-    cut = attempts_text([with_source(working(1), "\n".join(lines))], with_source=True)
+    fits = attempts(with_source(working(1), "\n".join(lines[:-5])), with_source=True)
+    cut = attempts(with_source(working(1), "\n".join(lines)), with_source=True)
 
     assert "more lines" not in fits
     assert lines[OTHER_SOURCE_LINES - 1] in fits.split("\n")
@@ -136,17 +188,15 @@ def test_a_long_source_of_another_attempt_is_cut() -> None:
 
 
 def test_an_attempt_that_left_no_source_is_listed_without_one() -> None:
-    text = attempts_text([unusable(3)], with_source=True)
-
-    assert "- Attempt 3, from the reference: write a fast candidate\n" in text
-    assert "  Result: unusable: the reply holds no code block" in text
-    assert "```" not in text
+    assert (
+        "- Attempt 3, from the reference\n  Result: unusable: the reply holds no code block"
+    ) == attempts(unusable(3), with_source=True)
 
 
 # Evidence.
 
 
-def test_a_status_is_said_once() -> None:
+def test_a_status_is_named_once() -> None:
     assert outcome_text(working(1)).startswith("correct, 0.5 ms")
     assert "unusable: the reply holds no code block" == outcome_text(unusable(1))
 
@@ -159,7 +209,7 @@ def test_the_evidence_is_the_error_the_warnings_and_what_was_printed() -> None:
     assert text.endswith("It printed:\n```\nfirst line of output\nlast line of output\n```")
 
 
-def test_the_end_of_a_long_output_is_what_is_told() -> None:
+def test_a_long_output_is_cut_to_its_end() -> None:
     output = "begin\n" + "x" * 5000 + "\nthe end\n"
     node = samples.attempt(1, ROOT, Incorrect(error="wrong", output=output), "Try.")
 
@@ -176,19 +226,28 @@ def test_what_a_correct_candidate_printed_is_no_evidence() -> None:
     assert "hello" not in evidence_text(samples.attempt(1, ROOT, quiet, "Try."))
 
 
-def test_without_output_nothing_is_said_of_it() -> None:
+def test_the_selected_node_is_said_to_repeat_a_source() -> None:
+    repeated = samples.repeated().node(8)
+
+    said = "Its source repeats attempt 6 unchanged; this time change the code.\n"
+    assert evidence_text(repeated).startswith(said)
+    assert said in start(repeated)
+    assert "repeats" not in start(samples.tree().node(6))
+
+
+def test_no_output_is_not_mentioned() -> None:
     assert "printed" not in evidence_text(samples.attempt(1, ROOT, failure("incorrect"), "Try."))
 
 
 # Prompt files.
 
 
-def test_a_fact_that_nobody_gave_is_an_error() -> None:
+def test_a_missing_fact_is_an_error() -> None:
     with pytest.raises(KeyError, match="fault"):
         fill("again", {})
 
 
-def test_what_is_filled_in_is_left_as_it_is() -> None:
+def test_facts_are_filled_in_unchanged() -> None:
     assert "costs $5, or ${fault}" in fill("again", {"fault": "costs $5, or ${fault}"})
 
 
@@ -209,16 +268,16 @@ def test_every_prompt_file_is_used() -> None:
         assert any(last in text for text in snapshots), prompt.name
 
 
-def test_a_planner_is_told_when_little_is_left_to_gain() -> None:
+def test_the_start_says_when_little_is_left_to_gain() -> None:
     near, far = (working(1, latency_ms=share * ROOFLINE.floor_ms) for share in (1.03, 1.5))
 
     said = "It is within 3 % of the least time possible"
-    assert said in start_text(near, numbered_lines=True)
-    assert "least time possible" not in start_text(far, numbered_lines=True)
+    assert said in start(near)
+    assert "least time possible" not in start(far)
 
 
-def test_what_the_compiler_wrote_is_told_as_such() -> None:
+def test_the_compilers_kernel_is_named_as_such() -> None:
     node = working(1).model_copy(update={"role": "compiler", "plan": None})
 
-    for text in (start_text(node, numbered_lines=False), attempts_text([node], with_source=False)):
-        assert "be what torch.compile generates for the reference" in text
+    for text in (start(node), attempts(node)):
+        assert ": what torch.compile generates for the reference\n" in text

@@ -24,7 +24,7 @@ TINY = 1
 
 
 def attempt(id: int, lines: int = 60, works: bool = True, parent: int = ROOT) -> Node:
-    """An attempt with so many lines of source."""
+    """An attempt with this many lines of source."""
     node = working(id, parent=parent) if works else samples.attempt(id, parent, samples.CRASH, "x")
     plan = samples.EDIT.model_copy(
         update={"strategy": LONG_PLAN, "action": "rewrite", "anchors": ()}
@@ -35,8 +35,8 @@ def attempt(id: int, lines: int = 60, works: bool = True, parent: int = ROOT) ->
 
 
 def brief(limit: int, **shown: object) -> Brief:
-    told = samples.brief("code", 1)
-    return replace(told, window=ContextWindow(**shown), window_tokens=limit)  # type: ignore[arg-type]
+    given = samples.brief("code", 1)
+    return replace(given, window=ContextWindow(**shown), window_tokens=limit)  # type: ignore[arg-type]
 
 
 REWRITE = samples.EDIT.model_copy(update={"action": "rewrite", "anchors": ()})
@@ -44,7 +44,7 @@ WRITE = partial(roles.rewrite_prompt, REWRITE)
 NEIGHBOURS = {
     "node": attempt(9),
     "children": (attempt(10, parent=9), attempt(11, 80, works=False, parent=9)),
-    "siblings": (attempt(3, 90),),
+    "cousins": (attempt(3, 90),),
     "leaderboard": (attempt(4, 100), attempt(5, 20)),
 }
 
@@ -60,9 +60,9 @@ def test_what_fits_is_shown_whole() -> None:
 
 
 def test_instructions_count() -> None:
-    told = brief(100_000, **NEIGHBOURS)
+    given = brief(100_000, **NEIGHBOURS)
 
-    assert fitted(told, WRITE, "x" * 300)[1].tokens == fitted(told, WRITE)[1].tokens + 100
+    assert fitted(given, WRITE, "x" * 300)[1].tokens == fitted(given, WRITE)[1].tokens + 100
 
 
 def test_sources_go_first_those_of_failures_then_the_longest() -> None:
@@ -72,7 +72,7 @@ def test_sources_go_first_those_of_failures_then_the_longest() -> None:
     assert [{4: "outcome"}, {5: "outcome"}] == order[3:5], "those of the leaders last"
 
 
-def test_then_each_is_told_in_a_line_and_at_last_left_out_the_oldest_first() -> None:
+def test_then_each_is_cut_to_a_line_and_at_last_left_out_the_oldest_first() -> None:
     order = list(cutting_order(ContextWindow(**NEIGHBOURS)))
 
     for first, kept in ((5, "line"), (10, "nothing")):
@@ -81,22 +81,23 @@ def test_then_each_is_told_in_a_line_and_at_last_left_out_the_oldest_first() -> 
 
 
 @pytest.mark.parametrize("role", ["plan", "solo", "code"])
-def test_leaders_that_are_children_are_longest_kept_too(role: RoleName) -> None:
-    """5 is the fastest, and 3, a child of the selected node, comes next."""
+def test_leaders_that_are_children_are_kept_longest_too(role: RoleName) -> None:
+    """7, a cousin, is the fastest, and 3, a child of the selected node, comes next."""
     nodes = [attempt(1), attempt(2, parent=1, works=False)]
     nodes += [working(id, 1, latency) for id, latency in ((3, 0.2), (4, 0.4))]
-    grown = Tree.replay(1.0, [*nodes, working(5, ROOT, 0.1)])
+    nodes += [attempt(6, works=False), working(7, 6, 0.1)]
+    grown = Tree.replay(1.0, nodes)
     shown = window(grown, 1, role, random.Random(0))
 
     order = list(cutting_order(shown))
 
-    assert [5, 3] == [leader.id for leader in shown.leaders]
-    assert [{2: "nothing"}, {4: "nothing"}, {3: "nothing"}, {5: "nothing"}] == order[-4:]
+    assert [7, 3] == [leader.id for leader in shown.leaders]
+    assert [{2: "nothing"}, {4: "nothing"}, {3: "nothing"}, {7: "nothing"}] == order[-4:]
     assert [2, 4] == [id for step in order[:2] for id in step], "their sources are too"
-    assert {3, 5} == {id for step in order[2:4] for id in step}
+    assert {3, 7} == {id for step in order[2:4] for id in step}
 
 
-def test_what_led_here_is_a_line_from_the_start_and_left_out_like_the_others() -> None:
+def test_the_history_is_a_line_from_the_start_and_left_out_like_the_others() -> None:
     shown = ContextWindow(
         node=attempt(9, parent=4),
         history=(attempt(1), attempt(4, parent=1)),
@@ -109,15 +110,15 @@ def test_what_led_here_is_a_line_from_the_start_and_left_out_like_the_others() -
     assert [{1: "nothing"}, {3: "nothing"}, {4: "nothing"}] == order[-3:], "the leader last"
 
 
-def test_a_plan_that_is_too_long_leaves_out_what_led_to_its_start() -> None:
-    told = samples.brief("plan", 5)
-    assert [2] == [node.id for node in told.window.history]
-    whole, _ = fitted(told, roles.plan_prompt)
+def test_a_plan_prompt_that_is_too_long_leaves_out_the_history() -> None:
+    given = samples.brief("plan", 5)
+    assert [2] == [node.id for node in given.window.history]
+    whole, _ = fitted(given, roles.plan_prompt)
 
-    text, fit = fitted(replace(told, window_tokens=TINY), roles.plan_prompt)
+    text, fit = fitted(replace(given, window_tokens=TINY), roles.plan_prompt)
 
-    assert "- attempt 2, from the reference: One block per row. (incorrect" in whole
-    assert "What led to it:\n(1 left out for length.)" in text
+    assert "- attempt 2, from the reference: One block per row (incorrect" in whole
+    assert "Attempts that led to it:\n(1 left out for length.)" in text
     assert Cut(attempt=2, kept="nothing") in fit.cuts
 
 
@@ -154,55 +155,55 @@ def test_no_more_is_cut_than_is_needed(share: float) -> None:
     raise AssertionError(f"{made} is no beginning of {steps}")
 
 
-def test_the_model_is_told_what_it_is_not_shown() -> None:
+def test_the_prompt_says_what_was_left_out() -> None:
     shown = ContextWindow(**NEIGHBOURS)
     cuts = {11: "outcome", 3: "line", 10: "nothing", 5: "nothing"}
 
     text = WRITE(replace(brief(1, **NEIGHBOURS), cuts=cuts, window=shown))
 
-    assert "- Attempt 11, from attempt 9: Tile the rows." in text
+    assert "- Attempt 11, from attempt 9: Tile the rows\n" in text
     assert "(Its source is left out for length.)" in text
     assert "# attempt 11\n" not in text
-    assert "- Attempt 3, from the reference, in short: Tile the rows.\n  Result: correct" in text
+    assert "- Attempt 3, from the reference: Tile the rows\n  Result: correct" in text
     assert "# attempt 3\n" not in text
     assert "(Attempts 10, 5 are left out for length.)" in text
     assert "# attempt 4\n" in text
 
 
-def test_one_that_is_left_out_is_told_of_as_one() -> None:
+def test_a_single_attempt_that_is_left_out() -> None:
     text = WRITE(replace(brief(1, **NEIGHBOURS), cuts={10: "nothing"}))
 
     assert "(Attempt 10 is left out for length.)" in text
 
 
-def test_what_was_tried_is_not_nothing_when_all_of_it_is_left_out() -> None:
-    told = replace(samples.brief("plan", 1), window_tokens=TINY)
+def test_a_prompt_that_leaves_out_all_children_says_so() -> None:
+    given = replace(samples.brief("plan", 1), window_tokens=TINY)
 
-    text, fit = fitted(told, roles.plan_prompt)
+    text, fit = fitted(given, roles.plan_prompt)
 
     tried = text.partition("# What was tried from here\n")[2].partition("\n\n#")[0]
     assert "(Attempts 3, 4 are left out for length.)" == tried
     assert {3: "nothing", 4: "nothing", 5: "nothing"} == {c.attempt: c.kept for c in fit.cuts}
 
 
-def test_a_plan_is_shown_no_sources_so_none_is_said_to_be_left_out() -> None:
-    told = samples.brief("plan", 1)
-    whole = fitted(told, roles.plan_prompt)[1].tokens
+def test_a_plan_prompt_without_sources_leaves_none_out() -> None:
+    given = samples.brief("plan", 1)
+    whole = fitted(given, roles.plan_prompt)[1].tokens
 
-    text, fit = fitted(replace(told, window_tokens=whole - 1), roles.plan_prompt)
+    text, fit = fitted(replace(given, window_tokens=whole - 1), roles.plan_prompt)
 
     assert "outcome" not in {cut.kept for cut in fit.cuts}
     assert "(Its source" not in text
 
 
-def test_what_no_prompt_goes_without_stays_even_where_it_is_too_long() -> None:
+def test_what_every_prompt_needs_stays_even_if_it_is_too_long() -> None:
     long = samples.PROBLEM.model_copy(update={"source": samples.PROBLEM.source + "# x\n" * 900})
-    told = replace(brief(TINY, **NEIGHBOURS), problem=long)
-    node = told.window.node
+    given = replace(brief(TINY, **NEIGHBOURS), problem=long)
+    node = given.window.node
     assert node is not None
     assert node.candidate is not None
 
-    text, fit = fitted(told, WRITE)
+    text, fit = fitted(given, WRITE)
 
     assert fit.over
     for necessary in (
@@ -223,7 +224,7 @@ def test_the_evidence_stays() -> None:
     assert "last line of output" in text
 
 
-async def test_how_a_prompt_was_fitted_goes_along_with_the_question() -> None:
+async def test_the_fit_is_passed_with_the_question() -> None:
     answers = Answers("no plan", samples.REWRITE_REPLY)
 
     await roles.plan(answers.ask, replace(samples.brief("plan", 1), window_tokens=TINY))
@@ -231,21 +232,21 @@ async def test_how_a_prompt_was_fitted_goes_along_with_the_question() -> None:
     first, again = answers.fits
     assert first == again
     assert Cut(attempt=3, kept="nothing") in first.cuts
-    system, user = answers.asked[0]
-    assert first.tokens == estimated_tokens(len((system.text + user.text).encode()))
+    sent = "".join(message.text for message in answers.asked[0])
+    assert first.tokens == pytest.approx(estimated_tokens(len(sent.encode())), abs=10)
 
 
 @pytest.mark.parametrize("limit", [300, 1_000, 3_000, 20_000])
-def test_fitting_is_the_same_every_time_and_never_over_without_need(limit: int) -> None:
+def test_fitting_is_deterministic_and_cuts_everything_before_it_gives_up(limit: int) -> None:
     for seed in range(8):
         grown = random_tree(30, random.Random(seed))
         node_id = next(node.id for node in grown.nodes if node.works)
         shown = window(grown, node_id, "code", random.Random(seed))
-        told = replace(samples.brief("code", 1), window=shown, window_tokens=limit)
+        given = replace(samples.brief("code", 1), window=shown, window_tokens=limit)
 
-        text, fit = fitted(told, WRITE)
+        text, fit = fitted(given, WRITE)
 
-        assert (text, fit) == fitted(told, WRITE)
+        assert (text, fit) == fitted(given, WRITE)
         assert len(fit.cuts) <= LIMIT
         if fit.over:
             assert {"nothing"} >= {cut.kept for cut in fit.cuts}
@@ -257,7 +258,7 @@ def test_an_attempt_without_plan_or_source_can_be_cut() -> None:
     assert [{3: "outcome"}, {3: "line"}, {3: "nothing"}] == list(cutting_order(shown))
 
 
-def test_the_least_is_the_problem_and_the_guide() -> None:
+def test_the_shortest_prompt_is_the_problem_and_the_guide() -> None:
     size = len(samples.PROBLEM.source) + len(samples.LANGUAGE.guide)
 
     assert estimated_tokens(size) == least_tokens(samples.PROBLEM, samples.LANGUAGE)

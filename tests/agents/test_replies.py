@@ -115,6 +115,13 @@ def in_bold(plan: str) -> str:
         .replace("ENDS: }", "ENDS: `}`")
         .replace("ANCHOR: launch", "ANCHOR: `launch`")
         .replace("launch(x, y)", "`launch(x, y)`"),
+        PLAN.replace("ENDS: }", 'ENDS: "}"').replace("launch(x, y)", '"launch(x, y)"'),
+        PLAN.replace("BEGINS: launch(x, y)", "BEGINS: “launch(x, y)”"),
+        PLAN.replace("BEGINS: launch(x, y)", 'BEGINS: ""launch(x, y)""'),
+        PLAN.replace("ENDS: launch(x, y)", "ENDS: '`launch(x, y)`'"),
+        PLAN.replace("ENDS: launch(x, y)", "ENDS: ``launch(x, y)``"),
+        PLAN.replace("LINES: 18", "LINES: '18'").replace("5-7", '"5-7"'),
+        PLAN.replace("i += blockDim.x) {", 'i += b..."').replace("BEGINS: for", 'BEGINS: "for'),
         PLAN.replace("LINES: 18", "LINES: 18-18").replace("5-7", "5 \u2013 7"),
         PLAN.replace("i += blockDim.x) {", "i += blo...").replace("ENDS: }", "ENDS:    }"),
         PLAN.replace("i += blockDim.x) {", "i += b\u2026"),
@@ -158,16 +165,16 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ("", "ACTION of the plan is missing: the reply ends. Write `ACTION:` and its content."),
         (
             "Here is my plan.\n\n" + PLAN,
-            "Only keyword lines may stand before ACTION, but this was found: `Here is my plan.`. "
+            "Only keyword lines may come before ACTION, but the reply has `Here is my plan.`. "
             "Answer in the plan format alone, beginning with `ACTION:`.",
         ),
         (
             f"```\n{PLAN}```\nGood luck!",
-            "Only keyword lines may stand before ACTION, but this was found: `" + "```" + "`. ",
+            "Only keyword lines may come before ACTION, but the reply has `" + "```" + "`. ",
         ),
         (
             PLAN.replace("LINES: 5-7", "LINES: 5-7\nand a bit"),
-            "Only keyword lines may stand after LINES, but this was found: `and a bit`. ",
+            "Only keyword lines may come after LINES, but the reply has `and a bit`. ",
         ),
         (
             PLAN.replace("ACTION: edit", "ACTION: improve"),
@@ -175,7 +182,7 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ),
         (
             PLAN.removeprefix("ACTION: edit\n"),
-            "ACTION of the plan is missing: STRATEGY stands there.",
+            "ACTION of the plan is missing: STRATEGY comes instead.",
         ),
         (
             "ACTION: edit\nSTRATEGY:\n\nANCHOR: a",
@@ -201,18 +208,18 @@ def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: b
         ),
         (
             PLAN.replace("ANCHOR: launch\n", ""),
-            "ANCHOR of the plan is missing: LINES stands there. Write `ANCHOR:` and its content.",
+            "ANCHOR of the plan is missing: LINES comes instead. Write `ANCHOR:` and its content.",
         ),
         (
             PLAN.replace("LINES: 5-7\n", ""),
-            "LINES of anchor first_loop is missing: BEGINS stands there.",
+            "LINES of anchor first_loop is missing: BEGINS comes instead.",
         ),
         (
             PLAN.replace("LINES: 5-7", "LINES: 5-7\nLINES: 5-7"),
-            "BEGINS of anchor first_loop is missing: LINES stands there.",
+            "BEGINS of anchor first_loop is missing: LINES comes instead.",
         ),
         (
-            PLAN.replace("ENDS: }", "ENDS: ``"),
+            PLAN.replace("ENDS: }", "ENDS:"),
             "ENDS of anchor first_loop is empty.",
         ),
         (
@@ -285,7 +292,7 @@ def test_miscounted_lines_are_corrected_by_their_quotes(
         ("90-91", "launch(x, y)", "return y", ("line 90 is past the end",)),
     ],
 )
-def test_quotes_that_do_not_match_are_refused_with_what_stands_there(
+def test_quotes_that_do_not_match_are_refused_with_the_lines_found(
     lines: str, begins: str, ends: str, standing: tuple[str, ...]
 ) -> None:
     message = plan_refusal(plan_of(lines, begins, ends))
@@ -295,12 +302,59 @@ def test_quotes_that_do_not_match_are_refused_with_what_stands_there(
     assert all(text in message for text in standing)
 
 
-def test_well_quoted_span_that_splits_a_statement_is_refused_with_the_nearest_one() -> None:
+def test_a_span_that_splits_a_statement_is_widened() -> None:
+    reply = plan_of("5-6", TWIN.replace("2 * ", ""), "y[i] = x[i];")
+
+    assert (5, 7) == span_of(parse_plan(reply, SOURCE, False))
+
+
+def test_a_span_that_would_be_widened_too_far_is_refused_with_the_nearest_one() -> None:
     assert (
-        "Anchor spot (lines 5-6) splits the statement on lines 5-7, which begins "
-        "`for (int i = threadIdx.x; i < n; i += blockDim.x) {`. Name whole statements; "
-        "the nearest span is lines 5-7."
-    ) == plan_refusal(plan_of("5-6", TWIN.replace("2 * ", ""), "y[i] = x[i];"))
+        "Anchor spot (line 4) splits a statement. The nearest span of whole statements is "
+        "lines 4-11, which begins with `__global__ void scale(const float* x, float* y, int n) {`. "
+        "Name whole statements."
+    ) == plan_refusal(
+        plan_of("4", *["__global__ void scale(const float* x, float* y, int n) {"] * 2)
+    )
+
+
+def test_quotation_marks_that_belong_to_the_source_count() -> None:
+    source = 'A = """\nx\n"""\nB = (\n    "one"\n    "two"\n)\n'
+    anchor = "ANCHOR: {}\nLINES: {}\nBEGINS: {}\nENDS: {}\nINSTRUCTION: do it\n"
+    reply = "ACTION: edit\nSTRATEGY: x\n"
+    reply += anchor.format("a", "1-3", 'A = """', '"""') + anchor.format(
+        "b", "5-6", '"one"', '""two""'
+    )
+
+    plan = parse_plan(reply, source, False)
+
+    assert [(1, 3), (4, 7)] == [(each.first_line, each.last_line) for each in plan.anchors]
+
+
+# Titles.
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        PLAN.replace("STRATEGY:", "TITLE: Wide loads\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "TITLE: **Wide loads.**\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "**TITLE:** “Wide loads”\nSTRATEGY:"),
+        PLAN.replace("STRATEGY:", "Title:\n\nWide `loads`\nwith a second line\nStrategy:"),
+        "TITLE: Wide loads\n" + PLAN,
+        PLAN.replace("ANCHOR: first_loop", "TITLE: Wide loads\nANCHOR: first_loop"),
+    ],
+)
+def test_a_title_is_read_wherever_it_is(reply: str) -> None:
+    assert EXPECTED.model_copy(update={"title": "Wide loads"}) == parse_plan(reply, SOURCE, False)
+
+
+@pytest.mark.parametrize("title", ["", "**", "x" * 500, "word " * 100, "`", "LINES"])
+@pytest.mark.parametrize("reply", [PLAN, "ACTION: rewrite\nSTRATEGY: x"])
+def test_no_reply_is_refused_for_its_title(title: str, reply: str) -> None:
+    plan = parse_plan(reply.replace("STRATEGY:", f"TITLE: {title}\nSTRATEGY:"), SOURCE, False)
+
+    assert len(plan.title) <= 60
 
 
 CANDIDATE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
@@ -364,7 +418,7 @@ def test_longer_fence_may_hold_shorter_ones() -> None:
         ),
         (
             '```python\nSOURCE = """\nclass ModelNew: pass\n"""\n```',
-            "class ModelNew stands inside a string. Define it at the top level of the file.",
+            "class ModelNew is inside a string. Define it at the top level of the file.",
         ),
     ],
 )
@@ -446,8 +500,8 @@ def test_empty_block_is_an_empty_replacement() -> None:
         ),
         (
             REPLACEMENTS.replace("ANCHOR: first_loop\n", ""),
-            "A code block stands before any ANCHOR line. "
-            "Write `ANCHOR: name` on a line of its own before each block.",
+            "A code block comes before any ANCHOR line. "
+            "Write `ANCHOR: name` on its own line before each block.",
         ),
         (
             REPLACEMENTS.rstrip().removesuffix("```"),

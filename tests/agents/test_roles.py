@@ -12,6 +12,7 @@ from agent_samples import Answers
 from stark.agents import roles
 from stark.agents.briefing import numbered
 from stark.agents.window import LIMIT, RoleName
+from stark.core.call import Reply
 from stark.core.errors import ModelRefused, ReplyError
 from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
@@ -34,7 +35,7 @@ def others_in(prompt: str) -> list[int]:
     return [int(number) for number in re.findall(r"^- Attempt (\d+), ", prompt, re.MULTILINE)]
 
 
-# What each role is told.
+# Prompts.
 
 
 async def test_all_prompts_are_as_they_were_reviewed() -> None:
@@ -51,7 +52,7 @@ async def test_no_prompt_has_an_unfilled_place() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> None:
+async def test_every_prompt_has_the_problem_and_the_device(role: RoleName) -> None:
     text = await samples.prompt(role, 6 if role == "debug" else 1)
 
     assert text.startswith(f"# Your role: {role}\n")
@@ -66,29 +67,27 @@ async def test_every_role_is_told_the_problem_and_the_device(role: RoleName) -> 
     ("role", "shown"),
     [("plan", "lead"), ("code", "text"), ("debug", "traps"), ("solo", "text")],
 )
-async def test_every_role_is_shown_its_part_of_the_techniques_that_pay(
-    role: RoleName, shown: str
-) -> None:
+async def test_every_role_sees_its_part_of_the_techniques(role: RoleName, shown: str) -> None:
     triton = LANGUAGES["triton"]
-    told = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
-    (technique,) = told.lessons.techniques
+    given = replace(samples.brief(role, 6 if role == "debug" else 1), language=triton)
+    (technique,) = given.lessons.techniques
     assert "triton/wide_access" == technique.name
     answers = Answers(samples.reply_of(role, 1, REWRITE))
 
-    await samples.work(answers.ask, role, told, REWRITE)
+    await samples.work(answers.ask, role, given, REWRITE)
 
     assert getattr(technique, shown) in answers.prompts[0]
 
 
-async def test_plan_gets_the_numbered_source_what_was_tried_and_what_binds_the_device() -> None:
+async def test_plan_gets_the_numbered_source_the_attempts_and_the_roofline() -> None:
     text = await samples.prompt("plan", 1)
 
     assert numbered(source_of(1)) in text
     assert "Attempt 1: correct, 0.5 ms: 2.00x vs eager" in text
-    assert "- Attempt 3, from attempt 1: Larger blocks.\n  Result: correct, 0.4 ms" in text
-    assert "- Attempt 4, from attempt 1: Use float4.\n  Result: build_failed: line 5" in text
+    assert "- Attempt 3, from attempt 1: Larger blocks\n  Result: correct, 0.4 ms" in text
+    assert "- Attempt 4, from attempt 1: Use float4\n  Result: build_failed: line 5" in text
     leaders = text.partition("# The fastest so far")[2]
-    assert "- Attempt 5, a repair of attempt 2: One block per row." in leaders
+    assert "- Attempt 5, a repair of attempt 2: One block per row\n" in leaders
     assert "eager PyTorch takes 1 ms" in text
     assert "the roofline is about 0.01 ms, memory-bound" in text
     assert [5, 3, 4] == others_in(text)
@@ -106,8 +105,9 @@ async def test_code_gets_the_marked_source_with_the_instructions() -> None:
         assert instruction in marked
     assert "For each anchor (body, launch) write a line `ANCHOR: name`" in text
     assert samples.LANGUAGE.guide in text
-    assert [3, 4] == others_in(text)
-    assert source_of(3).strip() in text, "the children's code, to draw on"
+    assert [3, 4, 5] == others_in(text)
+    assert source_of(3).strip() in text, "the children's code"
+    assert source_of(5).strip() in text, "the cousins' code"
 
 
 async def test_code_that_rewrites_gets_the_source_unmarked() -> None:
@@ -124,7 +124,7 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert "crashed: in the verify phase: CUDA error: an illegal memory access" in text
     assert "last line of output" in text
     assert source_of(6).strip() in text
-    assert "# The plan that it carries out\nA persistent kernel.\n" in text
+    assert "# Its plan\nA persistent kernel.\n" in text
     assert "- Attempt 2, from the reference" in text
     assert "- Attempt 5, a repair of attempt 2" in text
     assert source_of(2).strip() in text
@@ -132,7 +132,7 @@ async def test_debug_gets_the_evidence_the_plan_and_its_siblings_fixes() -> None
     assert samples.LANGUAGE.guide in text
 
 
-async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
+async def test_debug_gets_the_instruction_of_each_anchor() -> None:
     grown = samples.tree()
     edited = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": samples.EDIT})
     grown.add(edited)
@@ -140,7 +140,7 @@ async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
     text = await samples.prompt("debug", 8, grown=grown)
 
     assert (
-        "# The plan that it carries out\n"
+        "# Its plan\n"
         "The kernel is bound by memory: load four floats at once, for about 1.5x.\n"
         "- body: Let each thread handle one float4.\n"
         "  Keep the guard for the tail.\n"
@@ -148,7 +148,7 @@ async def test_debug_gets_what_the_plan_asked_for_at_each_anchor() -> None:
     ) in text
 
 
-async def test_debug_is_told_what_a_later_repair_mended() -> None:
+async def test_debug_sees_which_failure_a_later_repair_fixed() -> None:
     grown = samples.tree()
     for id, parent, result in ((8, 6, samples.CRASH), (9, 8, samples.correct(0.4))):
         grown.add(samples.attempt(id, parent, result, "A persistent kernel.", "debug"))
@@ -156,7 +156,7 @@ async def test_debug_is_told_what_a_later_repair_mended() -> None:
     text = await samples.prompt("debug", 2, grown=grown)
 
     assert [1, 6, 9] == others_in(text)
-    assert "- Attempt 9, a later repair of attempt 6: A persistent kernel.\n" in text
+    assert "- Attempt 9, a later repair of attempt 6: A persistent kernel\n" in text
 
 
 async def test_debug_of_a_node_without_a_plan_says_so() -> None:
@@ -164,7 +164,7 @@ async def test_debug_of_a_node_without_a_plan_says_so() -> None:
     unplanned = samples.attempt(8, 1, samples.CRASH, "x").model_copy(update={"plan": None})
     grown.add(unplanned)
 
-    assert "None was written down." in await samples.prompt("debug", 8, grown=grown)
+    assert "There is no written plan." in await samples.prompt("debug", 8, grown=grown)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ async def test_debug_of_a_node_without_a_plan_says_so() -> None:
         (6, "The attempt that you start from failed: repair it, or do better."),
     ],
 )
-async def test_solo_is_told_what_to_do_with_its_start(node: int, task: str) -> None:
+async def test_the_solo_prompt_says_what_to_do_with_its_start(node: int, task: str) -> None:
     text = await samples.prompt("solo", node)
 
     assert task in text
@@ -211,7 +211,7 @@ def grounded(tree: Tree) -> Tree:
     return Tree.replay(tree.root_latency_ms, [with_source(node) for node in tree.nodes])
 
 
-# What becomes of a reply.
+# Replies.
 
 
 async def test_an_anchored_edit_goes_from_the_plan_into_the_source() -> None:
@@ -244,7 +244,7 @@ async def test_at_the_root_a_plan_must_be_a_rewrite() -> None:
     plan = await roles.plan(answers.ask, samples.brief("plan", ROOT))
 
     assert REWRITE == plan
-    assert "so this must be a rewrite: reply with `ACTION: rewrite`" in answers.prompts[0]
+    assert "so this must be a rewrite.\n" in answers.prompts[0]
     assert "this plan must be a rewrite. Write `ACTION: rewrite`" in answers.prompts[1]
 
 
@@ -260,7 +260,7 @@ async def test_a_plan_for_a_kernel_may_ask_for_a_rewrite() -> None:
 @pytest.mark.parametrize(
     ("role", "node", "bad", "good", "reason"),
     [
-        ("plan", 1, "I cannot.", samples.REWRITE_REPLY, "Only keyword lines may stand before"),
+        ("plan", 1, "I cannot.", samples.REWRITE_REPLY, "Only keyword lines may come before"),
         (
             "plan",
             1,
@@ -288,25 +288,70 @@ async def test_a_malformed_reply_is_sent_back_once_with_the_exact_reason(
 
     assert [role, role] == answers.roles
     first, second = answers.asked
-    assert ["system", "user"] == [message.speaker for message in first]
-    assert first == second[:2]
-    assert ("assistant", bad) == (second[2].speaker, second[2].text)
-    assert "user" == second[3].speaker
-    assert reason in second[3].text
+    assert [False, False] == answers.rooms
+    assert ["system", "user", "user"] == [message.speaker for message in first]
+    assert first == second[:3]
+    assert ("assistant", bad) == (second[3].speaker, second[3].text)
+    assert "user" == second[4].speaker
+    assert reason in second[4].text
 
 
 async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> None:
     answers = Answers("no plan", "```python\nx = 1\n```", "never asked for")
 
-    with pytest.raises(ReplyError, match="Only keyword lines may stand before ACTION"):
+    with pytest.raises(ReplyError, match="Only keyword lines may come before ACTION"):
         await roles.plan(answers.ask, samples.brief("plan", 1))
 
     assert 2 == len(answers.asked)
 
 
 async def test_a_model_that_cannot_be_asked_is_not_a_reply() -> None:
-    async def ask(role: str, messages: object, fit: object) -> object:
+    async def ask(role: str, messages: object, fit: object, *, room: bool) -> object:
         raise ModelRefused("no key: set one")
 
     with pytest.raises(ModelRefused):
         await roles.plan(ask, samples.brief("plan", 1))  # type: ignore[arg-type]
+
+
+def cut_off(text: str) -> Reply:
+    return Reply(text=text, model="scripted", truncated=True)
+
+
+@pytest.mark.parametrize(
+    ("role", "node", "text"),
+    [
+        ("plan", 1, samples.REWRITE_REPLY),
+        ("code", 1, "ANCHOR: body\n```\nint"),
+        ("debug", 6, samples.CANDIDATE_REPLY),
+        ("solo", 1, "Because"),
+    ],
+)
+async def test_a_reply_that_was_cut_off_is_asked_for_again_with_more_room(
+    role: RoleName, node: int, text: str
+) -> None:
+    """Even one that could be parsed: a cut plan looks like a whole one."""
+    answers = Answers(cut_off(text), samples.reply_of(role, node, samples.EDIT))
+
+    await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT)
+
+    assert [False, True] == answers.rooms
+    speakers = [message.speaker for message in answers.asked[1]]
+    assert ["system", "user", "user", "assistant", "user"] == speakers
+    assert text == answers.asked[1][3].text
+    assert "it was cut off at the output limit" in answers.prompts[1]
+
+
+async def test_a_reply_cut_off_before_its_first_word_leaves_no_empty_message() -> None:
+    answers = Answers(cut_off(" \n"), samples.REWRITE_REPLY)
+
+    await roles.plan(answers.ask, samples.brief("plan", 1))
+
+    assert all(message.text.strip() for message in answers.asked[1])
+
+
+@pytest.mark.parametrize("first", [cut_off("A"), "no plan"])
+async def test_a_second_reply_that_is_cut_off_is_final(first: Reply | str) -> None:
+    answers = Answers(first, cut_off(samples.REWRITE_REPLY), "never asked for")
+
+    with pytest.raises(ReplyError, match="output limit cut the reply off"):
+        await roles.plan(answers.ask, samples.brief("plan", 1))

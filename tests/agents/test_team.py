@@ -5,6 +5,8 @@ import pytest
 from agent_samples import Answers
 
 from stark.agents.team import Draft, PlanCodeDebug, Solo
+from stark.core.call import Fit, Message, Reply
+from stark.core.errors import PromptRefused
 from stark.core.node import ROOT, Action
 from stark.core.plan import Plan
 
@@ -42,7 +44,7 @@ async def test_a_failing_node_goes_to_debug_and_keeps_its_plan() -> None:
     assert expected == draft
 
 
-async def test_what_was_asked_for_is_done_even_where_it_no_longer_fits() -> None:
+async def test_a_replayed_action_is_carried_out_even_if_the_outcome_changed() -> None:
     """A replay on another device repairs what works there, and improves what fails."""
     repaired = await PlanCodeDebug(memory=True).write(
         samples.assignment(1, "debug"), Answers(samples.CANDIDATE_REPLY).ask
@@ -104,7 +106,20 @@ async def test_one_agent_whose_reply_stays_malformed_leaves_the_fault() -> None:
     assert draft.fault.startswith("No ```python block was found")
 
 
-async def test_memory_is_whether_the_rest_of_the_tree_is_shown() -> None:
+@pytest.mark.parametrize("team", [PlanCodeDebug(memory=True), Solo(memory=True)])
+@pytest.mark.parametrize(("parent", "action"), [(1, "improve"), (6, "debug")])
+async def test_a_prompt_that_the_model_refuses_makes_a_failed_draft(
+    team: PlanCodeDebug | Solo, parent: int, action: Action
+) -> None:
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+        raise PromptRefused("the model refuses this prompt")
+
+    draft = await team.write(samples.assignment(parent, action), ask)
+
+    assert (None, "the model refuses this prompt") == (draft.source, draft.fault)
+
+
+async def test_memory_shows_the_rest_of_the_tree() -> None:
     with_memory, without = Answers(samples.CANDIDATE_REPLY), Answers(samples.CANDIDATE_REPLY)
 
     await Solo(memory=True).write(samples.assignment(1), with_memory.ask)
@@ -117,7 +132,7 @@ async def test_memory_is_whether_the_rest_of_the_tree_is_shown() -> None:
 
 @pytest.mark.parametrize("parent", [1, 6])
 async def test_three_agents_without_memory_see_the_selected_node_alone(parent: int) -> None:
-    """Attempt 1 has children, a sibling and a leader to be shown; 6 has siblings and their repairs."""
+    """Attempt 1 has children, a cousin and a leader to show; 6 has siblings and their repairs."""
     action: Action = "debug" if parent == 6 else "improve"
     with_memory, without = (
         Answers(samples.CANDIDATE_REPLY)
@@ -143,7 +158,7 @@ async def test_three_agents_without_memory_see_the_selected_node_alone(parent: i
         Solo(memory=False),
     ],
 )
-async def test_a_team_asks_no_role_but_those_it_names(team: PlanCodeDebug | Solo) -> None:
+async def test_a_team_asks_only_its_own_roles(team: PlanCodeDebug | Solo) -> None:
     for work in (samples.assignment(1), samples.assignment(6, "debug")):
         answers = Answers(*["not a usable reply"] * 4)
         await team.write(work, answers.ask)

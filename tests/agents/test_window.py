@@ -43,18 +43,16 @@ def tree() -> Tree:
 
 
 @pytest.mark.parametrize("role", ["plan", "solo"])
-def test_plan_and_solo_see_what_was_tried_from_here_and_the_leaderboard(
-    tree: Tree, role: RoleName
-) -> None:
+def test_plan_and_solo_see_the_children_and_the_leaderboard(tree: Tree, role: RoleName) -> None:
     seen = shown(tree, 1, role)
 
     assert tree.node(1) == seen.node
-    assert [3, 4] == ids(seen.children), "failures too, but not a reply that left nothing"
+    assert [3, 4] == ids(seen.children), "failures too, but no unusable reply"
     assert [2] == ids(seen.leaderboard), "without the node itself"
     assert [3, 4, 2] == ids(seen.others)
 
 
-def test_plan_and_solo_see_what_led_here() -> None:
+def test_plan_and_solo_see_their_history() -> None:
     nodes = [failing(1), working(2, 1, action="debug"), working(3, 2), working(4, 3), working(5, 4)]
     tree = Tree.replay(1.0, nodes)
 
@@ -88,12 +86,16 @@ def test_at_the_root_the_node_is_the_reference(tree: Tree) -> None:
     assert [] == ids(seen.leaderboard), "both leaders are children"
 
 
-def test_code_sees_its_childrens_code_and_siblings_that_work(tree: Tree) -> None:
+def test_code_sees_its_children_and_cousins_that_work(tree: Tree) -> None:
+    tree.add(working(10, 2))
+    tree.add(failing(11, 2))
+    tree.add(working(12, 10))
+
     seen = shown(tree, 1, "code")
 
-    assert [3, 4] == ids(seen.children)
-    assert [2] == ids(seen.siblings), "what fails has no code to carry over"
-    assert [3, 4, 2] == ids(seen.others)
+    assert [3, 4] == ids(seen.children), "failures too"
+    assert [9, 10] == ids(seen.cousins), "working children of siblings, whether these work or not"
+    assert [3, 4, 9, 10] == ids(seen.others)
 
 
 def test_debug_sees_its_siblings_and_their_repairs(tree: Tree) -> None:
@@ -119,7 +121,7 @@ def test_a_repair_of_a_repair_is_one() -> None:
     seen = shown(tree, 2, "debug")
 
     assert (Repair(broken=tree.node(1), fixed=tree.node(4)),) == seen.repairs
-    assert {4: 1} == seen.mended
+    assert {4: 1} == seen.repaired_by
 
 
 def test_a_child_of_a_working_sibling_is_no_repair() -> None:
@@ -193,4 +195,4 @@ def test_a_window_that_breaks_its_rules_cannot_be_built() -> None:
     with pytest.raises(ValueError, match="no node twice"):
         ContextWindow(node=working(1), leaderboard=(working(1),))
     with pytest.raises(ValueError, match="no node twice"):
-        ContextWindow(children=many[:1], siblings=many[:1])
+        ContextWindow(children=many[:1], cousins=many[:1])

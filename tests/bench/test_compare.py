@@ -66,7 +66,7 @@ def test_there_is_no_interval_over_fewer_than_six_problems(names: str, enough: b
     assert enough == found.significant
 
 
-def test_problems_differ_more_than_strategies_and_the_pairs_take_that_out() -> None:
+def test_pairing_removes_the_differences_between_problems() -> None:
     rng = random.Random(3)
     hard = {str(n): 2.0 ** rng.uniform(-3, 5) for n in range(40)}
     better = {name: value * 1.2 * rng.uniform(0.95, 1.05) for name, value in hard.items()}

@@ -140,7 +140,7 @@ def test_correct_attempts_count_against_all_finished_ones() -> None:
     assert metrics.correct_share([result("a", None)]) is None
 
 
-def test_repaired_is_the_share_of_the_failures_that_debugging_took_up() -> None:
+def test_repaired_is_a_share_of_the_failures_that_debugging_worked_on() -> None:
     # Attempt 1 of a was taken up and repaired, attempt 1 of d taken up without success; others were left alone.
     assert (2, 1, 0.5) == (
         SUMMARY.failures_taken_up,
@@ -176,7 +176,7 @@ def test_an_attempt_that_failed_the_final_check_is_no_progress() -> None:
     )
 
 
-def test_best_by_attempt_is_a_geometric_mean_in_which_nothing_yet_is_1() -> None:
+def test_best_by_attempt_is_a_geometric_mean_with_1_for_runs_without_a_kernel() -> None:
     course = metrics.best_by_attempt(RESULTS, 4)
 
     # After one attempt: 1, 1, 1, 1; after two: 4, 1, 0.5, 1; then nothing changes.

@@ -101,7 +101,7 @@ async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
     assert ["the run has ended", "all 2 runs have ended"] == notes
 
 
-def test_the_benchs_first_strategy_is_compared_even_if_another_ended_a_run_first() -> None:
+def test_the_benchs_first_strategy_stays_first_if_another_ended_a_run_before_it() -> None:
     report = by_hand(
         result("a", kernel(4.0), strategy="stark", ended=None),
         result("a", kernel(1.0), strategy="sampling"),
@@ -216,7 +216,7 @@ def test_tables_have_a_row_for_each_level_and_strategy_and_for_all_levels() -> N
     } == rows("Kernels")
 
 
-def test_the_papers_three_means_stand_in_one_table() -> None:
+def test_the_papers_three_means_are_in_one_table() -> None:
     found = rows("Mean speedups")
 
     assert ("2", "100.0 %", "100.0 %", "3.00x", "not measured", "not measured") == found[
@@ -319,7 +319,7 @@ def test_without_matplotlib_the_report_says_what_to_install(
     assert not list(tmp_path.glob("*.svg"))
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
     with pytest.raises(UsageError, match=r"cannot be written to .*choose another --output"):

@@ -53,7 +53,7 @@ def test_a_number_that_a_level_lacks_is_refused(checkout: Path) -> None:
         kernelbench(checkout, [1, 2], [10])
 
 
-def test_a_level_is_the_checkouts_also_where_a_folder_has_its_name(
+def test_a_level_is_read_from_the_checkout_even_if_a_folder_has_its_name(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -73,7 +73,7 @@ def test_a_problem_that_is_the_same_in_two_folders_is_refused(tmp_path: Path) ->
         folders([tmp_path / "one", tmp_path / "two"])
 
 
-def test_a_folder_that_is_named_as_all_of_them_are_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_the_name_of_the_totals_is_refused(tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "relu.py").write_text(PROBLEM)
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_named_as_all_of_them_are_is_refused(tmp_path: Path) ->
         folders([tmp_path / "all"])
 
 
-def test_folders_and_files_are_of_their_folders_level(checkout: Path) -> None:
+def test_a_files_level_is_the_name_of_its_folder(checkout: Path) -> None:
     levels = checkout / "KernelBench"
 
     suite = folders([levels / "level1", levels / "level2" / "2_e.py"])

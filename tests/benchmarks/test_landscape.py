@@ -25,7 +25,7 @@ def test_gains_as_computed_by_hand() -> None:
     assert [0.5, 1.0, 1.0] == [place.gain for place in line(World(CERTAIN, 0), 3)]
 
 
-def test_a_chain_goes_down_before_it_pays() -> None:
+def test_a_chain_gets_slower_before_it_gets_faster() -> None:
     rates = replace(CERTAIN, steps=3, valley=0.2)
 
     gains = [place.gain for place in line(World(rates, 0), 4)]

@@ -50,7 +50,7 @@ def test_a_run_as_computed_by_hand() -> None:
     assert 2 == played.attempts_to_most
 
 
-def test_what_is_not_measured_as_faster_is_not_taken_away() -> None:
+def test_a_kernel_that_is_not_measurably_faster_is_no_gain() -> None:
     slower = replace(CERTAIN, ceiling=(-1.0, -1.0), hit=0.0, slip=0.0)
     assert (0.0, 0.0) == play(World(slower, 0), POLICIES["latest"](), 2, 1, 0).gains
 
@@ -111,7 +111,7 @@ def test_a_contest_is_the_same_however_many_processes_work_on_it() -> None:
     assert compete(SMALL, processes=1) == compete(SMALL, processes=2)
 
 
-def test_the_paper_is_compared_with_itself_by_nothing() -> None:
+def test_the_paper_does_not_differ_from_itself() -> None:
     rows = compete(SMALL, processes=1)
 
     assert [("recorded", PAPER), ("recorded", "ucb"), ("any", PAPER), ("any", "ucb")] == [

@@ -17,7 +17,7 @@ from prompts import recorded
 
 from stark.agents.briefing import evidence_text, numbered
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply
+from stark.core.call import Fit, Message, Reply, prompt_of
 from stark.core.run import WINDOW_TOKENS
 from stark.core.usage import estimated_tokens
 from stark.languages import language
@@ -30,37 +30,37 @@ RECORDINGS = Path(__file__).parents[2] / "examples" / "recordings"
 HEADINGS: dict[RoleName, Sequence[str]] = {
     "plan": (
         *("# Your role: plan", "# The problem: ", "# The device", "# The reference"),
-        *("# What every candidate must keep to", "# The fastest so far"),
+        *("# Rules for every candidate", "# The fastest so far"),
         *("# What was tried from here", "# Where you start", "# Your reply"),
     ),
     "code": (
-        *("# Your role: code", "# The problem: ", "# The device", "# How candidates in "),
+        *("# Your role: code", "# The problem: ", "# The device", "# How to write candidates in "),
         *("# Other attempts nearby", "# The plan", "# Your reply"),
     ),
     "debug": (
-        *("# Your role: debug", "# The problem: ", "# The device", "# How candidates in "),
-        *("# How its siblings fared", "# The plan that it carries out", "# The failing candidate"),
+        *("# Your role: debug", "# The problem: ", "# The device", "# How to write candidates in "),
+        *("# Its siblings", "# Its plan", "# The failing candidate"),
         *("# What happened", "# Your reply"),
     ),
     "solo": (
         *("# Your role: solo", "# The problem: ", "# The device", "# The reference"),
-        *("# How candidates in ", "# The fastest so far", "# What was tried from here"),
+        *("# How to write candidates in ", "# The fastest so far", "# What was tried from here"),
         *("# Where you start", "# Your reply"),
     ),
 }
 
 
 async def asked(situation: Situation, window_tokens: int | None = None) -> Conversation:
-    """What the role is asked first, by whoever answers nothing."""
+    """The role's conversation with a model that answers nothing."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit) -> Reply:
-        return Reply(text="", model="nobody")
+    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+        return Reply(text="", model="none")
 
     return await converse(situation, ask, window_tokens)
 
 
 def prompt_of(held: Conversation) -> str:
-    return held.asked[0][1].text
+    return prompt_of(held.asked[0])
 
 
 def test_every_role_has_situations_and_the_most_of_them_real_replies() -> None:
@@ -223,7 +223,7 @@ def test_a_situation_is_taken_with_the_window_that_was_shown(tmp_path: Path) -> 
     assert [(1, 6)] == [(pair.broken.id, pair.fixed.id) for pair in stored.window.repairs]
     call = next(call for call in recording.calls if (call.attempt, call.role) == (9, "debug"))
     for shown in stored.window.others:
-        assert f"- Attempt {shown.id}, " in call.messages[1].text
+        assert f"- Attempt {shown.id}, " in prompt_of(call.messages)
 
 
 def test_a_plans_situation_has_no_sources_of_others() -> None:

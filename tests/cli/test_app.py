@@ -137,8 +137,11 @@ def test_a_run_that_goes_on_keeps_its_own_values(stark: Stark, option: str) -> N
             "optimize problem.py --model exec:cat --strategy luck",
             "error: there is no strategy 'luck'",
         ),
-        ("optimize problem.py --model exec:cat --executor moon", "error: 'moon' is no executor"),
-        ("optimize problem.py --model exec:cat --language basic", "error: There is no language"),
+        (
+            "optimize problem.py --model exec:cat --executor moon",
+            "error: 'moon' is not an executor",
+        ),
+        ("optimize problem.py --model exec:cat --language basic", "error: there is no language"),
         ("optimize problem.py --model exec:cat --dollars -1", "error: --dollars is -1.0"),
         ("optimize problem.py --model exec:cat --price 3", "--price is '3', and should be written"),
         ("optimize problem.py --model exec:cat --price -1/2", "--price is '-1/2'"),

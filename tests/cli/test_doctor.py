@@ -130,7 +130,9 @@ def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.Monke
     findings = {f["name"]: f for f in stark("doctor", "--json").document["findings"]}
 
     assert "broken" == findings["layers"]["mark"]
-    assert findings["layers"]["detail"].startswith("STARK_SANDBOX_WITHOUT names firewall")
+    assert findings["layers"]["detail"].startswith(
+        "STARK_SANDBOX_WITHOUT names unknown layers: firewall"
+    )
 
 
 def test_the_folder_of_builds_is_named_with_its_size(
@@ -203,7 +205,7 @@ def test_a_folder_of_builds_that_cannot_be_written_says_what_to_set(
 
     assert "broken" == findings["builds"]["mark"]
     assert "/proc/nowhere cannot be written" in findings["builds"]["detail"]
-    assert "set STARK_CACHE to a folder that can" in findings["builds"]["detail"]
+    assert "set STARK_CACHE to a writable folder" in findings["builds"]["detail"]
 
 
 def test_nvidias_tools_are_looked_for_where_there_is_a_gpu(

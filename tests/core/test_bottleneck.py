@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profile_samples import launch, on_cpu, on_gpu, roofline, step
-from stark.core.bottleneck import Profiled, short_name
+from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.profile import OUTSIDE
 from stark.testing.nodes import CPU
 
@@ -89,4 +89,4 @@ def test_only_a_device_has_idle_time_between_kernels() -> None:
     ],
 )
 def test_a_kernels_name_is_shown_without_its_arguments(name: str, short: str) -> None:
-    assert short == short_name(name)
+    assert short == kernel_name(name)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import get_args
 
 import pytest
@@ -122,3 +123,17 @@ def test_what_takes_less_than_a_launch_is_bound_by_it() -> None:
     evaluation = correct(0.01).model_copy(update={"roofline": small})
 
     assert "launch" == evaluation.bound
+
+
+@pytest.mark.parametrize(
+    ("latency_ms", "headroom", "near"),
+    [(0.012, 0.2, False), (0.0104, 0.04, True), (0.0096, 0.0, True), (0.009, 0.0, False)],
+)
+def test_near_the_roofline_is_at_most_5_percent_off_on_either_side(
+    latency_ms: float, headroom: float, near: bool
+) -> None:
+    found = correct(latency_ms)
+
+    assert pytest.approx(headroom) == found.headroom
+    assert math.ceil(100 * headroom - 1e-6) == found.headroom_percent
+    assert near == found.near_roofline

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from stark.core.plan import Anchor, Plan
+from stark.core.plan import Anchor, Plan, short_name, unquoted
 
 
 def anchor(
@@ -56,3 +56,45 @@ def test_an_edit_names_anchors_and_a_rewrite_none() -> None:
 def test_what_is_no_plan_cannot_be_made(values: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         Plan.model_validate({"action": "rewrite", "strategy": "faster"} | values)
+
+
+def test_a_plan_is_named_by_its_title_or_by_its_first_sentence() -> None:
+    strategy = "**Load** `float4`, e.g. 16 bytes for 1.5x. The kernel is bound by memory."
+
+    assert "Wide loads" == Plan(action="rewrite", title="Wide loads", strategy=strategy).name
+    assert "Load float4, e.g. 16 bytes for 1.5x" == Plan(action="rewrite", strategy=strategy).name
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("", ""),
+        ("\n# A heading\nand more", "A heading"),
+        ("- **Persistent** kernel.", "Persistent kernel"),
+        ("**`float4` loads.**", "float4 loads"),
+        ("“Fused tail.”", "Fused tail"),
+        ("4*4*4 tiles of float* x", "4*4*4 tiles of float* x"),
+        ("__shared__ tiles", "__shared__ tiles"),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 59 + "…"),
+        ("one two, " * 8, "one two, " * 6 + "one…"),
+    ],
+)
+def test_a_name_is_short_and_plain(text: str, name: str) -> None:
+    assert name == short_name(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ('"a"', "a"),
+        ("' a '", "a"),
+        ("`a`", "a"),
+        ("“a”", "a"),
+        ('""a""', '"a"'),
+        ("'a\"", "'a\""),
+        ('"', '"'),
+    ],
+)
+def test_one_pair_of_quotation_marks_is_removed(text: str, bare: str) -> None:
+    assert bare == unquoted(text)

@@ -75,11 +75,11 @@ async def test_what_it_generates_is_a_candidate_that_holds(executor: Executor) -
                 "y = x.sin()\n        torch._dynamo.graph_break()\n        return y.cos()",
                 arguments="x, rest",
             ),
-            "makes 2 graphs of forward",
+            "splits forward into 2 graphs",
         ),
         (
             problem("return x * torch.tensor([[1.0, 2.0, 4.0]] * 8)", arguments="x, rest"),
-            "tensors of constants",
+            "constant tensors",
         ),
     ],
     ids=["no kernel", "two graphs", "constants"],

@@ -126,7 +126,7 @@ REFUSED = {
     "line 12: get_inputs returns an argument of type float that changes from draw to draw": problem(
         "return x * s", "[torch.randn(8, 8), random.random()]", "x, s", "import random"
     ),
-    "get_inputs returns another structure on every draw": problem(
+    "get_inputs returns arguments whose structure changes from draw to draw": problem(
         "return xs[0] * 2",
         "[[torch.randn(8)] * next(LENGTHS)]",
         "xs",
@@ -135,17 +135,17 @@ REFUSED = {
     "line 12: get_inputs returns a Tensor; return a list of the arguments": problem(
         inputs="torch.randn(8, 8)"
     ),
-    "get_init_inputs returns something that cannot be handed to another process": problem(
+    "get_init_inputs returns something that cannot be sent to another process": problem(
         arguments="[lambda x: x]", parameters=", act"
     ),
-    "get_inputs returns something that cannot be handed to another process": problem(
+    "get_inputs returns something that cannot be sent to another process": problem(
         inputs="[torch.randn(8, 8), open('/dev/null')]", given="x, file"
     ),
     "line 10: forward raised SystemExit": problem("raise SystemExit(3)"),
     "line 10: forward raised KeyboardInterrupt": problem("raise KeyboardInterrupt"),
     "line 3: the file raised SystemExit": problem(top="raise SystemExit('no')"),
     "line 3: the file raised KeyboardInterrupt": problem(top="raise KeyboardInterrupt"),
-    "put what needs them under `with torch.enable_grad": problem(
+    "wrap code that needs gradients in `with torch.enable_grad": problem(
         "return torch.autograd.grad((x ** 3).sum(), x)[0]"
     ),
 }
@@ -196,8 +196,8 @@ async def test_what_is_left_in_a_changed_input_is_judged_like_an_output(executor
 
     assert isinstance(left, Incorrect) and isinstance(more, Incorrect)
     assert left.error.startswith("input 0 after the call: wrong: ")
-    assert "they equal input 0 as it was given" in left.error
-    assert "it changed its input 1 in place" in more.error
+    assert "they equal input 0 as it was passed" in left.error
+    assert "forward changed its input 1 in place" in more.error
 
 
 async def test_results_by_name_may_come_in_any_order(executor: Executor) -> None:

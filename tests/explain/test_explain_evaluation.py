@@ -4,7 +4,15 @@ import pytest
 
 from stark.core.evaluation import STATUSES, BuildFailed, Evaluation
 from stark.core.measurement import Speedup
-from stark.explain.evaluation import explain, measured, reason, speedup_cell, speedup_text, verdict
+from stark.explain.evaluation import (
+    evidence,
+    explain,
+    measured,
+    reason,
+    speedup_cell,
+    speedup_text,
+    verdict,
+)
 from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
 
 EXPLANATIONS = {
@@ -116,3 +124,31 @@ def test_verdict_without_a_difference() -> None:
     )
 
     assert verdict(same).endswith("no difference that can be measured")
+
+
+NOISY = Speedup(reference="eager", ratio=0.97, low=0.0, high=1137.63)
+
+
+def test_an_interval_that_is_too_wide_is_not_shown() -> None:
+    assert ("0.97x, too noisy", "0.97x vs eager, too noisy") == (
+        speedup_cell(NOISY),
+        speedup_text(NOISY),
+    )
+
+
+def test_a_noisy_measurement_supports_no_verdict() -> None:
+    found = correct(0.5)
+    candidate = found.candidate.model_copy(update={"resolution_ms": 500.0})
+    noisy = found.model_copy(update={"candidate": candidate})
+
+    assert "2.00x vs eager, too noisy" == verdict(noisy)
+    assert evidence(noisy).startswith("correct, 0.5 ms: 2.00x vs eager, too noisy\n")
+
+
+def test_a_time_below_the_roofline_is_called_doubtful() -> None:
+    compute = ROOFLINE.model_copy(update={"compute_ms": 2.7})
+    found = correct(0.807).model_copy(update={"roofline": compute})
+
+    assert evidence(found).endswith(
+        "faster than the fp32 roofline: it computes in another arithmetic, or the measurement is off (2.7 ms)"
+    )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stark.explain.numbers import counted, duration, milliseconds
+from stark.explain.numbers import counted, duration, listed, milliseconds, without_markup
 
 
 def test_one_is_not_several() -> None:
@@ -28,3 +28,13 @@ def test_milliseconds(value: float, said: str) -> None:
 @pytest.mark.parametrize(("value", "said"), [(7.9, "0:07"), (750, "12:30"), (3725, "1:02:05")])
 def test_duration(value: float, said: str) -> None:
     assert said == duration(value)
+
+
+def test_listed() -> None:
+    assert ["1", "1 and 2", "1, 2 and 3"] == [listed(range(1, end)) for end in (2, 3, 4)]
+
+
+def test_markup_goes_and_code_stays() -> None:
+    text = "# Plan\n**Fuse** x**2 + y**2, keep __init__ and (**all** of it)"
+
+    assert "Plan\nFuse x**2 + y**2, keep __init__ and (all of it)" == without_markup(text)

@@ -4,6 +4,7 @@ import pytest
 
 from profile_samples import launch, on_cpu, on_gpu, roofline, step
 from stark.core.bottleneck import Profiled
+from stark.core.device import Roofline
 from stark.core.profile import OUTSIDE
 from stark.explain.profile import bottleneck_text, profile_lines, step_lines
 
@@ -90,3 +91,20 @@ def test_at_most_five_steps_are_shown_and_the_rest_is_summed_up() -> None:
     assert ["- 97% kernel", "- 3% everything else"] == list(
         step_lines(on_gpu(few, roofline(0.1)).profile)
     )
+
+
+def test_an_occupancy_of_zero_is_unknown() -> None:
+    top = step(launched=launch(occupancy=0.0))
+
+    assert "occupancy" not in "".join(profile_lines(on_gpu((top,), roofline(0.1))))
+
+
+@pytest.mark.parametrize(
+    ("roof", "doubt"),
+    [
+        (roofline(0.1, 1.5), "150% of the measured fp32 peak; it computes in another arithmetic"),
+        (roofline(1.5), "every byte counted once; its data stays in a cache"),
+    ],
+)
+def test_more_than_the_device_can_do_is_called_doubtful(roof: Roofline, doubt: str) -> None:
+    assert f"{doubt}, or a measurement is off" in bottleneck_text(on_gpu((step(),), roof))

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from stark.core.problem import Problem
+from stark.core.profile import Profile, Step
 from stark.core.reference import Reference
 from stark.languages import LANGUAGES, Language
 from stark.testing.nodes import CPU, DEVICE, ROOFLINE, measurement
 
-SOFTMAX = Problem(
-    name="softmax",
-    source="import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n",
+SOFTMAX = Profile(
+    clock="host",
+    steps=(Step(name="aten::_softmax", count=1.0, time_ms=0.9, share=1.0, own=False),),
+    count=2.0,
+    busy_ms=0.9,
+    own_share=0.0,
 )
 
 
@@ -23,12 +26,13 @@ def reference(language: Language) -> Reference:
         outputs=(),
         eager=measurement(1.0),
         roofline=ROOFLINE.model_copy(update={"memory_ms": 0.5}),
+        profile=SOFTMAX,
     )
 
 
 @pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
 def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Language) -> None:
-    lessons = language.lessons(SOFTMAX, reference(language))
+    lessons = language.lessons(reference(language))
 
     assert 2 <= len(lessons.techniques)
     assert lessons.to_plan.startswith(language.form)
@@ -44,7 +48,7 @@ def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Langua
 
 def test_without_techniques_the_guide_is_all() -> None:
     bare = replace(LANGUAGES["cpp"], techniques=())
-    lessons = bare.lessons(SOFTMAX, reference(bare))
+    lessons = bare.lessons(reference(bare))
 
     assert (bare.form, bare.guide.strip()) == (lessons.to_plan, lessons.to_write)
     assert lessons.to_write == lessons.to_repair

@@ -20,14 +20,13 @@ every_technique = pytest.mark.parametrize(
 )
 
 HOPPER = Work(
-    device_kind="cuda",
     architecture="sm_90",
     bound="memory",
     operators=frozenset(),
     steps=1,
     few_outputs=False,
 )
-CPU = replace(HOPPER, device_kind="cpu", architecture="x86_64")
+CPU = replace(HOPPER, architecture="x86_64")
 
 
 def names(language: str, work: Work) -> list[str]:

@@ -90,7 +90,7 @@ def test_a_build_targets_exactly_one_architecture(architecture: str, target: str
 
 
 def test_another_notation_of_an_architecture_is_refused():
-    with pytest.raises(ValueError, match="'avx512' is no GPU architecture such as sm_90"):
+    with pytest.raises(ValueError, match="'avx512' is not a GPU architecture such as sm_90"):
         compute_capability("avx512")
 
 

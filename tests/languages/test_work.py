@@ -2,89 +2,37 @@ from __future__ import annotations
 
 import pytest
 
-from stark.core.problem import Problem
+from stark.core.profile import Profile, Step
 from stark.core.reference import Reference, TensorSpec
-from stark.languages.work import LOOP_STEPS, Work, operators_in, work_of
+from stark.languages.work import CPU_ENTRIES, Work, work_of
 from stark.testing.nodes import CPU, DEVICE, ROOFLINE, measurement
 
-MODEL = """
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
 
-ROWS = 4 * 1024
-
-
-class Model(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        {init}
-
-    def forward(self, x, y=None):
-        {body}
-
-
-def get_inputs():
-    return [torch.softmax(torch.randn(ROWS, 8), dim=-1) * 2]
-
-
-def get_init_inputs():
-    return [8]
-"""
-
-
-def model(body: str, init: str = "pass") -> str:
-    return MODEL.format(body=body, init=init)
-
-
-@pytest.mark.parametrize(
-    ("body", "init", "operators", "steps"),
-    [
-        ("return torch.relu(x)", "pass", set(), 1),
-        ("return x @ y", "pass", {"matmul"}, 1),
-        (
-            "return F.log_softmax(self.fc(x), -1)",
-            "self.fc = nn.Linear(n, n)",
-            {"matmul", "softmax"},
-            2,
-        ),
-        ("return self.c(x)", "self.c = nn.ConvTranspose2d(n, n, 3)", {"conv"}, 1),
-        ("return self.n(x).relu_()", "self.n = nn.BatchNorm2d(n)", {"norm"}, 2),
-        ("return (x * y).sum(-1) / 2", "pass", {"reduction"}, 3),
-        ("return self.p(x)", "self.p = torch.nn.AdaptiveAvgPool2d(1)", {"reduction"}, 1),
-        ("return F.scaled_dot_product_attention(x, x, x)", "pass", {"matmul", "softmax"}, 1),
-        ("return x.transpose(1, 2).contiguous()", "pass", set(), 0),
-    ],
-    ids="relu product linear conv norm reduction pool attention layout".split(),
-)
-def test_operators_are_read_off_the_source(
-    body: str, init: str, operators: set[str], steps: int
-) -> None:
-    assert (operators, steps) == operators_in(model(body, init))
-
-
-def test_an_operator_in_a_loop_counts_several_times() -> None:
-    looped = model(
-        "for step in x.unbind(1):\n            y = torch.tanh(step @ y)\n        return y"
+def profile(count: float, *names: str, on_device: bool = True) -> Profile:
+    """A profile with these operators, whose count includes others."""
+    steps = [
+        Step(
+            name="kernel" if on_device else name,
+            operator=name if on_device else None,
+            count=1.0,
+            time_ms=0.1,
+            share=1 / len(names),
+            own=False,
+        )
+        for name in names
+    ]
+    return Profile(
+        clock="device" if on_device else "host",
+        steps=tuple(steps),
+        count=count,
+        busy_ms=0.1,
+        own_share=0.0,
     )
 
-    assert ({"matmul"}, 2 * LOOP_STEPS) == operators_in(looped)
 
-
-def test_inputs_and_constants_are_not_the_program() -> None:
-    assert (set(), 0) == operators_in(model("return x"))
-
-
-def test_a_text_that_does_not_parse_has_no_operators() -> None:
-    assert (set(), 0) == operators_in("class Model(")
-    assert (set(), 0) == operators_in("x=" + "-" * 100_000 + "1")
-
-
-def test_a_long_sum_is_counted() -> None:
-    assert (set(), 1_199) == operators_in(model("return " + " + ".join(["x"] * 1_200)))
-
-
-def reference(floor_ms: float, outputs: tuple[int, ...] = (4096, 4096)) -> Reference:
+def reference(
+    floor_ms: float, found: Profile | None, outputs: tuple[int, ...] = (4096, 4096)
+) -> Reference:
     return Reference(
         device=DEVICE,
         versions={},
@@ -92,41 +40,84 @@ def reference(floor_ms: float, outputs: tuple[int, ...] = (4096, 4096)) -> Refer
         outputs=(TensorSpec(shape=outputs, dtype="float32"),),
         eager=measurement(1.0),
         roofline=ROOFLINE.model_copy(update={"memory_ms": floor_ms, "compute_ms": floor_ms / 2}),
+        profile=found,
     )
 
 
-def work(body: str, known: Reference) -> Work:
-    return work_of(Problem(name="made_up", source=model(body)), known)
+@pytest.mark.parametrize(
+    ("name", "operators"),
+    [
+        ("aten::mm", {"matmul"}),
+        ("aten::addmm", {"matmul"}),
+        ("aten::baddbmm", {"matmul"}),
+        ("aten::_scaled_mm", {"matmul"}),
+        ("aten::mkldnn_linear", {"matmul"}),
+        ("aten::_flash_attention_forward", {"matmul", "softmax"}),
+        ("aten::cudnn_convolution", {"conv"}),
+        ("aten::_slow_conv2d_forward", {"conv"}),
+        ("aten::_log_softmax", {"softmax"}),
+        ("aten::native_layer_norm", {"norm"}),
+        ("aten::_fused_rms_norm", {"norm"}),
+        ("aten::linalg_vector_norm", {"reduction"}),
+        ("aten::amax", {"reduction"}),
+        ("aten::max_pool2d_with_indices", {"reduction"}),
+        ("aten::nll_loss_forward", {"reduction"}),
+        ("aten::clamp_min", set()),
+        ("aten::maximum", set()),
+        ("aten::copy_", set()),
+    ],
+)
+@pytest.mark.parametrize("on_device", [True, False], ids=["gpu", "cpu"])
+def test_operators_are_those_of_the_profile(
+    name: str, operators: set[str], on_device: bool
+) -> None:
+    found = work_of(reference(1.0, profile(1.0, "aten::add", name, on_device=on_device)))
+
+    assert operators == found.operators
 
 
-def test_launches_bind_where_the_operators_calls_take_longer_than_the_least_time() -> None:
+def test_without_a_profile_the_rooflines_operations_tell_of_products() -> None:
+    known = reference(1.0, None)
+    with_products = ROOFLINE.model_copy(update={"flops": 1000})
+
+    assert (frozenset(), 1) == (work_of(known).operators, work_of(known).steps)
+    assert {"matmul", "conv"} == work_of(
+        known.model_copy(update={"roofline": with_products})
+    ).operators
+
+
+def gpu(kernels: float, floor_ms: float, outputs: tuple[int, ...] = (4096, 4096)) -> Work:
+    return work_of(reference(floor_ms, profile(kernels, "aten::mm"), outputs))
+
+
+def test_launches_bind_if_the_kernels_launches_take_longer_than_the_least_time() -> None:
     assert 2.5 == DEVICE.launch_us
-    one, four = "return torch.relu(x)", "return torch.relu(torch.tanh(torch.exp(x + y)))"
 
-    assert "memory" == work(one, reference(0.009)).bound
-    assert "launch" == work(four, reference(0.009)).bound
-    assert "memory" == work(four, reference(0.011)).bound
+    assert "memory" == gpu(1, floor_ms=0.009).bound
+    assert "launch" == gpu(4, floor_ms=0.009).bound
+    assert "memory" == gpu(4, floor_ms=0.011).bound
 
 
-def test_what_binds_is_the_rooflines_otherwise() -> None:
-    known = reference(1.0)
+def test_otherwise_the_roofline_says_what_binds() -> None:
+    known = reference(1.0, profile(1.0, "aten::mm"))
     slow = known.roofline.model_copy(update={"compute_ms": 2.0})
 
-    found = work("return x @ y", known.model_copy(update={"roofline": slow}))
+    found = work_of(known.model_copy(update={"roofline": slow}))
 
-    assert ("compute", "cuda", "sm_90") == (found.bound, found.device_kind, found.architecture)
+    assert ("compute", "sm_90") == (found.bound, found.architecture)
 
 
 def test_a_cpu_has_small_problems_too() -> None:
-    known = reference(0.004).model_copy(update={"device": CPU})
-
-    assert "launch" == work("return torch.relu(x)", known).bound
-    assert (
-        "memory" == work("return x.t()", reference(0.006).model_copy(update={"device": CPU})).bound
+    found = profile(4 * CPU_ENTRIES, "aten::relu", on_device=False)
+    small, larger = (
+        reference(floor_ms, found).model_copy(update={"device": CPU}) for floor_ms in (0.01, 0.03)
     )
 
+    assert ("launch", 4) == (work_of(small).bound, work_of(small).steps)
+    assert "memory" == work_of(larger).bound
 
-def test_few_outputs_are_fewer_tiles_than_processors_right_after_the_product() -> None:
-    assert work("return x @ y", reference(1.0, (256, 256))).few_outputs
-    assert not work("return x @ y", reference(1.0, (4096, 4096))).few_outputs
-    assert not work("return x @ x @ x @ x @ x", reference(1.0, (256, 256))).few_outputs
+
+def test_few_outputs_are_fewer_tiles_than_processors_of_a_short_program() -> None:
+    assert gpu(1, 1.0, (256, 256)).few_outputs
+    assert not gpu(1, 1.0, (4096, 4096)).few_outputs
+    assert not gpu(4, 1.0, (256, 256)).few_outputs

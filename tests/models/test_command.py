@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stark.core.call import Message
-from stark.core.errors import ModelRefused, ModelUnreachable, UsageError
+from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused, UsageError
+from stark.core.usage import Price
 from stark.models.command import CommandModel, as_text
 
 QUESTION = (Message(speaker="system", text="be brief"), Message(speaker="user", text="say hello"))
@@ -24,7 +25,7 @@ def eventually(happens: Callable[[], bool], within_s: float = 5.0) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; an orphan that nobody has reaped yet counts as ended."""
+    """Whether a process has ended; a zombie counts as ended."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -46,8 +47,7 @@ async def test_reply_is_what_the_command_prints() -> None:
 async def test_tokens_and_price_are_unknown() -> None:
     usage = (await CommandModel("echo hi").ask(QUESTION, None)).usage
 
-    assert (1, None, None, None) == (
-        usage.calls,
+    assert (None, None, None) == (
         usage.input_tokens,
         usage.output_tokens,
         usage.dollars,
@@ -56,44 +56,61 @@ async def test_tokens_and_price_are_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [
         ('{"input_tokens": 12000, "output_tokens": 900, "dollars": 0.05}', (12000, 900, 0.05)),
         ('{"input_tokens": 7}', (7, None, None)),
         ('{"output_tokens": 3, "dollars": null}', (None, 3, None)),
     ],
 )
-async def test_a_command_may_tell_its_usage(
-    written: str, told: tuple[int | None, int | None, float | None]
+async def test_a_command_may_report_its_usage(
+    written: str, reported: tuple[int | None, int | None, float | None]
 ) -> None:
     command = f"echo hi; echo '{written}' > $STARK_USAGE_FILE"
 
     usage = (await CommandModel(command).ask(QUESTION, None)).usage
 
-    assert told == (usage.input_tokens, usage.output_tokens, usage.dollars)
-    assert 1 == usage.calls
+    assert reported == (usage.input_tokens, usage.output_tokens, usage.dollars)
+
+
+@pytest.mark.parametrize(
+    ("written", "dollars"),
+    [
+        ('{"input_tokens": 1000, "output_tokens": 100}', 0.0028),
+        ('{"input_tokens": 1000, "output_tokens": 100, "dollars": 0.05}', 0.05),
+        ('{"output_tokens": 100}', None),
+    ],
+)
+async def test_a_users_price_computes_the_dollars_that_a_command_does_not_report(
+    written: str, dollars: float | None
+) -> None:
+    price = Price(input_per_million=2, output_per_million=8)
+    model = CommandModel(f"echo hi; echo '{written}' > $STARK_USAGE_FILE", price=price)
+
+    assert price == model.price
+    assert dollars == (await model.ask(QUESTION, None)).usage.dollars
 
 
 @pytest.mark.parametrize(
     ("written", "reason"),
     [
-        ("twelve", "it: Invalid JSON"),
+        ("twelve", "the file: Invalid JSON"),
         ('{"input_tokens": -1}', "input_tokens: Input should be greater than or equal to 0"),
         ('{"dollars": NaN}', "dollars: Input should be a finite number"),
         ('{"tokens": 5}', "tokens: Extra inputs are not permitted"),
-        ("", "it: Invalid JSON"),
+        ("", "the file: Invalid JSON"),
     ],
 )
-async def test_what_is_no_usage_is_refused_since_limits_rest_on_it(
+async def test_an_invalid_usage_report_refuses_the_model_since_budgets_depend_on_it(
     written: str, reason: str
 ) -> None:
     command = f"echo hi; echo '{written}' > $STARK_USAGE_FILE"
 
-    with pytest.raises(ModelRefused, match=f"exec:echo wrote to STARK_USAGE_FILE.*{reason}"):
+    with pytest.raises(ModelRefused, match=f"exec:echo wrote an invalid usage.*{reason}"):
         await CommandModel(command).ask(QUESTION, None)
 
 
-async def test_the_usage_of_a_try_that_failed_is_not_told(tmp_path: Path) -> None:
+async def test_the_usage_of_a_failed_try_is_not_reported(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     command = (
         f"if [ -e {mark} ]; then echo fine; "
@@ -105,7 +122,7 @@ async def test_the_usage_of_a_try_that_failed_is_not_told(tmp_path: Path) -> Non
     assert ("fine\n", None) == (reply.text, reply.usage.dollars)
 
 
-async def test_questions_at_once_have_files_of_their_own(tmp_path: Path) -> None:
+async def test_concurrent_calls_have_separate_usage_files(tmp_path: Path) -> None:
     files = tmp_path / "files"
     command = f"echo $STARK_USAGE_FILE | tee -a {files}"
 
@@ -135,7 +152,7 @@ async def test_reply_is_recorded_under_the_label() -> None:
 
 
 @pytest.mark.parametrize("command", ["echo 'oh", "A=1", "  "])
-def test_what_is_no_command_is_wrong_use(command: str) -> None:
+def test_a_text_without_a_command_is_wrong_use(command: str) -> None:
     with pytest.raises(UsageError):
         CommandModel(command)
 
@@ -156,34 +173,58 @@ def test_a_longer_conversation_has_a_heading_for_each_turn() -> None:
     assert expected == as_text(longer)
 
 
-async def test_a_failing_command_is_refused_with_the_end_of_its_errors(tmp_path: Path) -> None:
+def test_consecutive_user_messages_need_no_headings() -> None:
+    parts = (*QUESTION, Message(speaker="user", text="and goodbye"))
+
+    assert "be brief\n\nsay hello\n\nand goodbye\n" == as_text(parts)
+
+
+async def test_a_failing_command_refuses_the_prompt_with_the_end_of_its_errors(
+    tmp_path: Path,
+) -> None:
     runs = tmp_path / "runs"
     command = f"echo run >> {runs}; echo 'no licence' >&2; exit 3"
 
-    with pytest.raises(ModelRefused, match=r"ended with status 3.*no licence"):
+    with pytest.raises(PromptRefused, match=r"exited with status 3.*no licence"):
         await CommandModel(command).ask(QUESTION, None)
 
     assert ["run", "run"] == runs.read_text().split()
 
 
-async def test_a_command_that_fails_once_is_forgiven(tmp_path: Path) -> None:
+async def test_a_command_that_fails_once_is_run_again(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     command = f"if [ -e {mark} ]; then echo fine; else touch {mark}; exit 1; fi"
 
     assert "fine\n" == (await CommandModel(command).ask(QUESTION, None)).text
 
 
-async def test_a_command_that_prints_nothing_is_refused() -> None:
-    with pytest.raises(ModelRefused, match="printed nothing"):
+async def test_a_command_that_prints_nothing_refuses_the_prompt() -> None:
+    with pytest.raises(PromptRefused, match="printed nothing"):
         await CommandModel("cat > /dev/null").ask(QUESTION, None)
 
 
-async def test_a_command_that_is_not_there_is_refused_by_its_shell() -> None:
-    with pytest.raises(ModelRefused, match=r"exec:no-such-agent ended with status 127.*not found"):
-        await CommandModel("no-such-agent -p").ask(QUESTION, None)
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-agent -p", r"exec:no-such-agent exited with status 127.*not found"),
+        ("/etc/passwd -p", r"exec:passwd exited with status 126"),
+    ],
+)
+async def test_a_command_that_the_shell_cannot_run_refuses_the_model(
+    command: str, reason: str
+) -> None:
+    with pytest.raises(ModelRefused, match=reason):
+        await CommandModel(command).ask(QUESTION, None)
 
 
-async def test_output_that_is_not_text_is_kept_as_far_as_it_is() -> None:
+async def test_a_command_that_cannot_start_refuses_the_model() -> None:
+    too_long = "true " + "x" * 140_000  # Linux: 128 KiB for one argument
+
+    with pytest.raises(ModelRefused, match="exec:true cannot start"):
+        await CommandModel(too_long).ask(QUESTION, None)
+
+
+async def test_undecodable_output_is_replaced() -> None:
     reply = await CommandModel(r"printf 'caf\303\251 \377 end'").ask(QUESTION, None)
 
     assert "café � end" == reply.text

@@ -5,9 +5,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from chat_server import ChatServer
 
+from stark.core.call import Message
 from stark.core.errors import ModelRefused, UsageError
-from stark.models import FORMS, PROVIDERS, key_variables, open_model
+from stark.core.usage import Price
+from stark.models import FORMS, PROVIDERS, open_model
+from stark.models.catalog import CATALOG
+
+KEYS = {name: one.key_variables for name, one in CATALOG.items() if one.needs_key}
+
+PRICE = Price(input_per_million=2, output_per_million=8)
+QUESTION = (Message(speaker="user", text="say hello"),)
 
 
 @pytest.mark.parametrize(
@@ -28,16 +37,19 @@ from stark.models import FORMS, PROVIDERS, key_variables, open_model
 def test_every_form_opens_the_model_it_names(
     spec: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variables in key_variables().values():
+    for variables in KEYS.values():
         monkeypatch.setenv(variables[-1], "secret")
 
-    assert name == open_model(spec).name
+    model = open_model(spec)
+    assert name == model.name
+    assert model.max_output_tokens > 0
+    assert PRICE == open_model(spec, PRICE).price
 
 
 @pytest.mark.parametrize(
     "spec", ["", "claude", "mistral:large", "openai:", "exec:  ", "exec[]:cat", ":x"]
 )
-def test_what_cannot_be_read_is_answered_with_the_forms(spec: str) -> None:
+def test_an_unknown_form_is_answered_with_the_known_ones(spec: str) -> None:
     with pytest.raises(UsageError) as raised:
         open_model(spec)
 
@@ -58,18 +70,18 @@ def test_a_missing_or_broken_address_is_wrong_use(spec: str) -> None:
         open_model(spec)
 
 
-def test_the_path_of_no_program_is_refused(tmp_path: Path) -> None:
+def test_a_path_without_a_program_is_wrong_use(tmp_path: Path) -> None:
     for spec in ("exec:/no/such --fast", f"exec[mine]:KEY=1 {tmp_path}/file", f"exec:{tmp_path}/"):
         (tmp_path / "file").touch(mode=0o644)
-        with pytest.raises(UsageError, match="which is no program; correct the path"):
+        with pytest.raises(UsageError, match=r"cannot find the program .*: correct the path"):
             open_model(spec)
 
     (tmp_path / "file").chmod(0o755)
     assert "exec:file" == open_model(f"exec:{tmp_path}/file").name
 
 
-def test_a_name_that_the_shell_does_not_know_is_refused() -> None:
-    with pytest.raises(UsageError, match="names no-such, which is no program; install it"):
+def test_a_program_that_the_shell_does_not_find_is_wrong_use() -> None:
+    with pytest.raises(UsageError, match="cannot find the program no-such: install it"):
         open_model("exec:no-such --fast")
 
     for known in ("cat", "if", "eval", '"$AGENT"'):
@@ -81,12 +93,35 @@ def test_only_a_command_takes_a_label() -> None:
         open_model("openai[x]:gpt-5")
 
 
-@pytest.mark.parametrize("provider", key_variables())
+@pytest.mark.parametrize("provider", KEYS)
 def test_a_missing_key_is_refused_with_its_variables(provider: str) -> None:
     with pytest.raises(ModelRefused) as raised:
         open_model(f"{provider}:some/model")
 
-    assert all(variable in str(raised.value) for variable in key_variables()[provider])
+    assert all(variable in str(raised.value) for variable in KEYS[provider])
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable"),
+    [
+        ("openai-compatible", "OPENAI_COMPATIBLE_API_KEY"),
+        ("vllm", "VLLM_API_KEY"),
+        ("ollama", "OLLAMA_API_KEY"),
+        ("llamacpp", "LLAMA_API_KEY"),
+    ],
+)
+async def test_a_server_gets_its_own_key_and_never_openais(
+    provider: str, variable: str, chat_server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "openai-secret")
+    spec = f"{provider}:tiny@{chat_server.url}"
+
+    await open_model(spec).ask(QUESTION, None)
+    monkeypatch.setenv(variable, "its-secret")
+    await open_model(spec).ask(QUESTION, None)
+
+    assert "openai-secret" not in str(chat_server.headers)
+    assert "Bearer its-secret" == chat_server.keys[1]
 
 
 def test_a_damaged_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +134,9 @@ def test_a_damaged_key_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_key_variables_are_of_providers_that_can_be_named() -> None:
-    assert set(key_variables()) <= set(PROVIDERS)
-    assert ("GOOGLE_API_KEY", "GEMINI_API_KEY") == key_variables()["google"]
-    assert "ollama" not in key_variables()
+    assert set(KEYS) <= set(PROVIDERS)
+    assert ("GOOGLE_API_KEY", "GEMINI_API_KEY") == KEYS["google"]
+    assert "ollama" not in KEYS
 
 
 def test_opening_a_command_imports_no_provider_library() -> None:

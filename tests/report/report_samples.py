@@ -11,7 +11,7 @@ from stark.core.device import Device
 from stark.core.evaluation import Correct
 from stark.core.node import Node
 from stark.core.problem import Problem
-from stark.core.reference import Reference
+from stark.core.reference import Reference, TensorSpec
 from stark.core.run import RoleModel, Run, RunConfig
 from stark.core.usage import Budget
 from stark.strategies import strategy
@@ -63,7 +63,7 @@ def reference(device: Device = CPU) -> Reference:
     return Reference(
         device=device,
         versions={"torch": "2.13.0"},
-        inputs=(),
+        inputs=(TensorSpec(shape=(8, 16), dtype="float32"),),
         outputs=(),
         eager=measurement(EAGER_MS),
         roofline=ROOFLINE,

@@ -33,7 +33,7 @@ def test_the_source_is_unchanged_and_the_file_parses(source: str) -> None:
     compile(text, "kernel.py", "exec")
 
 
-def test_the_docstring_says_where_it_comes_from_and_what_it_is_worth() -> None:
+def test_the_docstring_has_its_origin_and_what_was_verified() -> None:
     said = ast.get_docstring(ast.parse(written(CANDIDATE)))
 
     assert said is not None
@@ -44,8 +44,26 @@ def test_the_docstring_says_where_it_comes_from_and_what_it_is_worth() -> None:
         'Invented "CPU" \\x',
         "torch 2.13.0",
         "relative RMS error 2e-07",
+        "imports torch\n",
+        "Verified:  the forward pass on float32[8, 16]; other shapes and dtypes were not tried",
+        "Gradients: NOT supported: for inference only",
     ):
         assert fact in said
+
+
+def test_a_kernel_with_a_backward_pass_is_not_called_inference_only() -> None:
+    backward = "\n\nclass Function:\n    def backward(context, *gradients):\n        ...\n"
+
+    assert "defines a backward pass, which was NOT verified" in written(CANDIDATE + backward)
+
+
+def test_a_kernel_that_fails_at_other_shapes_says_so() -> None:
+    node = node_of_source(CANDIDATE)
+    fixed = node.evaluation.model_copy(update={"generalizes": False})
+
+    text = kernel_file(RUN, node.model_copy(update={"evaluation": fixed}), reference())
+
+    assert "float32[8, 16]; WRONG at other shapes" in text
 
 
 def test_a_source_keeps_its_own_docstring() -> None:
@@ -66,7 +84,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_runs_by_itself_and_finds_itself_right(kernel: Path) -> None:
+def test_as_a_program_it_compares_itself_with_the_reference(kernel: Path) -> None:
     kernel.write_text(written(SOURCES["docstring and future"]))
 
     done = run(kernel.parent, "-I", str(kernel))

@@ -65,7 +65,7 @@ def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
         turn=0,
         role="code",
         messages=asked,
-        reply=Reply(text="Done.", model="scripted", usage=Usage(calls=1)),
+        reply=Reply(text="Done.", model="scripted", usage=Usage()),
         fit=fit,
     )
     whole = cut.model_copy(update={"turn": 1, "fit": None})

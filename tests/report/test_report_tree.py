@@ -4,10 +4,12 @@ import random
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 
+from stark.core.node import Node, Selection
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
-from stark.testing.nodes import EAGER_MS, failing, random_tree, working
+from stark.testing.nodes import EAGER_MS, correct, failing, random_tree, working
 
 
 def drawn(table: TreeTable, columns: int = 120) -> list[str]:
@@ -47,3 +49,47 @@ def test_folding_keeps_what_is_in_flight_and_the_best(seed: int) -> None:
     assert any("★ best" in line for line in lines)
     folded = 60 + len(tree.pending) - (len(lines) - 1)
     assert f"{folded} more folded away" in lines[0]
+
+
+def test_a_repair_and_a_repetition_say_so() -> None:
+    repeated = working(4).model_copy(update={"duplicate_of": 1})
+    tree = Tree.replay(
+        EAGER_MS,
+        [working(1), failing(2), working(3, parent=2, action="debug", latency_ms=0.6), repeated],
+    )
+
+    lines = drawn(TreeTable(tree, "softmax"))
+
+    assert "repair of 2: Strategy 3: fuse the elementwise tail" in lines[3]
+    assert "same source as attempt 1" in lines[4]
+
+
+def noisy(id: int) -> Node:
+    found = correct(0.1)
+    samples = (0.01, 0.02, 0.1, 0.1, 0.1, 0.1, 0.1, 0.4, 0.5)
+    candidate = found.candidate.model_copy(update={"samples_ms": samples})
+    return working(id).model_copy(
+        update={"evaluation": found.model_copy(update={"candidate": candidate})}
+    )
+
+
+def test_a_noisy_speedup_is_marked_and_has_no_star() -> None:
+    lines = drawn(TreeTable(Tree.replay(EAGER_MS, [noisy(1), working(2)]), "softmax"))
+
+    assert "noisy 9.97x" in lines[1] and "★" not in lines[1]
+    assert "★ best" in lines[2]
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_screen_cuts_branches_and_titles_but_no_number(columns: int) -> None:
+    chain = [working(id, parent=id - 1, latency_ms=0.111) for id in range(1, 31)]
+    tree = Tree.replay(EAGER_MS, chain)
+    tree.begin(31, Selection(parent=30, action="improve"))
+    steps = {31: Text("⠋ final check 1:02:05")}
+
+    lines = drawn(TreeTable(tree, "a_problem_with_quite_a_long_name_" * 2, steps), columns)
+
+    assert all(len(line) <= columns for line in lines)
+    assert lines[0].endswith("reference              1.00 ms  1.00x")
+    assert all("code" in line and line.endswith(" µs  9.01x") for line in lines[1:31])
+    assert "31 improve" in lines[31] and "final check 1:02:05" in lines[31]

@@ -5,50 +5,48 @@ from report_samples import text_of
 from rich.console import Group
 
 from stark.core.call import Cut, Fit
-from stark.core.usage import Tokens, Usage, role_usage
-from stark.report.spending import fit_line, in_all, spending, thousands
+from stark.core.usage import Spent, Usage, spent_on
+from stark.report.spending import fit_line, spending, thousands
 
-TOLD = Usage(calls=1, input_tokens=1200, output_tokens=30, dollars=0.5, seconds=61.0)
-UNTOLD = Usage(calls=1, input_tokens=None, output_tokens=None, dollars=None, seconds=2.0)
-PLAN = role_usage("plan", TOLD, 0, 0)
-CODE = role_usage("code", UNTOLD, 300, 30)
+REPORTED = Usage(input_tokens=1200, output_tokens=30, dollars=0.5, seconds=61.0)
+PLAN = spent_on(REPORTED, 0, 0)
+CODE = spent_on(Usage(seconds=2.0), 300, 30)
 
 
 def test_each_role_has_a_line_and_all_have_one() -> None:
-    said = [line.split() for line in text_of(Group(*spending([PLAN, CODE]))).splitlines()]
+    said = [
+        line.split()
+        for line in text_of(Group(*spending({"plan": PLAN, "code": CODE}))).splitlines()
+    ]
 
     assert ["plan", "1", "1,200", "30", "$0.50", "1:01"] == said[1]
     assert ["code", "1", "~100", "~10", "unknown", "0:02"] == said[2]
-    assert ["all", "2", "~1,300", "~40", "unknown", "1:03"] == said[3]
+    assert ["all", "2", "~1,300", "~40", "$0.50", "+", "?", "1:03"] == said[3]
     assert "~ is an estimate, at 3 bytes a token" in " ".join(said[4])
 
 
-def test_one_role_needs_no_sum_and_what_was_told_no_note() -> None:
-    said = text_of(Group(*spending([PLAN])))
+def test_one_role_needs_no_sum_and_reported_tokens_no_note() -> None:
+    said = text_of(Group(*spending({"plan": PLAN})))
 
     assert 2 == len(said.splitlines())
     assert "~" not in said
 
 
-def test_nothing_spent_is_nothing_in_all() -> None:
-    assert in_all([]) is None
-
-
 @pytest.mark.parametrize(
-    ("tokens", "said"),
+    ("spent", "said"),
     [
-        (Tokens(), "0"),
-        (Tokens(told=999), "999"),
-        (Tokens(told=1499), "1k"),
-        (Tokens(told=300_000, estimated=12_000), "~312k"),
-        (Tokens(estimated=2_340_000), "~2.3M"),
+        (Spent(), "0"),
+        (Spent(input_tokens=999), "999"),
+        (Spent(input_tokens=1400, output_tokens=99), "1k"),
+        (Spent(input_tokens=312_000, estimated_calls=1), "~312k"),
+        (Spent(output_tokens=2_340_000, estimated_calls=2), "~2.3M"),
     ],
 )
-def test_a_narrow_column_has_thousands(tokens: Tokens, said: str) -> None:
-    assert said == thousands(tokens)
+def test_a_narrow_column_has_thousands(spent: Spent, said: str) -> None:
+    assert said == thousands(spent)
 
 
-def test_what_a_prompt_left_out_is_said_by_how_much_was_kept() -> None:
+def test_cuts_are_listed_by_how_much_was_kept() -> None:
     cuts = (
         Cut(attempt=2, kept="outcome"),
         Cut(attempt=3, kept="nothing"),

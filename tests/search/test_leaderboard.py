@@ -17,11 +17,11 @@ def test_the_two_fastest_correct_nodes() -> None:
     assert [3, 5, 1] == ids(tree, size=9)
 
 
-def test_the_reference_is_not_on_it_even_where_it_is_fastest() -> None:
+def test_the_reference_is_not_listed_even_if_it_is_fastest() -> None:
     assert [1] == ids(Tree.replay(1.0, [working(1, latency_ms=4.0)]))
 
 
-def test_nothing_correct_leaves_it_empty() -> None:
+def test_it_is_empty_without_a_correct_node() -> None:
     assert [] == ids(Tree.replay(1.0, [failing(1)]))
 
 

@@ -56,14 +56,14 @@ def test_relations(family: Tree) -> None:
     assert [] == ids(family.path(ROOT))
 
 
-def test_what_works_and_how_fast(family: Tree) -> None:
+def test_which_nodes_are_correct_and_how_fast(family: Tree) -> None:
     assert [True, False, False] == [family.works(id) for id in (1, 2, 4)]
     assert [True, False] == [family.has_source(id) for id in (2, 4)]
     assert [5, 1, ROOT, 3] == list(family.fastest_first())
     assert family.node(5) == family.best
 
 
-def test_ties_go_to_the_older() -> None:
+def test_ties_go_to_the_older_attempt() -> None:
     tree = Tree.replay(1.0, [working(2, latency_ms=0.5), working(1, latency_ms=0.5)])
 
     assert [1, 2, ROOT] == list(tree.fastest_first())
@@ -76,7 +76,7 @@ def test_ranked_by_paired_speedup_because_latencies_drift() -> None:
     assert [1, 2, ROOT] == list(tree.fastest_first())
 
 
-def test_leaves_have_a_source_and_grew_nothing(family: Tree) -> None:
+def test_leaves_have_a_source_and_no_child_with_one(family: Tree) -> None:
     assert (3, 5) == family.leaves
     assert not family.is_leaf(4), "an unusable attempt has nothing to grow from"
 
@@ -87,7 +87,7 @@ def test_an_unusable_child_leaves_its_parent_a_leaf() -> None:
     assert tree.is_leaf(1)
 
 
-def test_the_root_counts_as_a_node_only_where_it_can() -> None:
+def test_the_root_is_not_a_node() -> None:
     with pytest.raises(KeyError):
         Tree(1.0).node(ROOT)
     with pytest.raises(KeyError):

@@ -1,4 +1,4 @@
-"""The team that writes candidates: each role turns what the tree knows into a prompt, and a reply into a result.
+"""Agents: the roles that plan, write and repair candidates, from prompt to parsed reply.
 
-Knows no search policy, no judge and no store: it reads the tree and asks models, nothing else.
+They read the tree and ask models; they know no search policy, judge or store.
 """

@@ -1,8 +1,8 @@
-"""Grounded instruction: span anchors are checked, shown as markers, and replaced in place.
+"""Grounds plans in source: checks span anchors, shows them as markers and replaces their lines.
 
-The program does all three, so that a model names lines and writes code, and never copies what
-should stay as it is. Knows no model and no reply format; which lines are whole statements is
-`agents.spans`' question. Every source given here must parse as Python.
+An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; the
+program inserts the markers and splices the replacements, so nothing outside an anchor can change. Every source given
+here must parse as Python.
 """
 
 from __future__ import annotations
@@ -15,50 +15,61 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from stark.agents.spans import Layout, lines_in_words, multi_line_literals
+from stark.agents.spans import Layout, Span, multi_line_literals
 from stark.core.errors import ReplyError
 from stark.core.plan import Anchor, Edit
 from stark.core.python import parse_python
+
+WIDENING_LINES = 3
+"""How far either end of an anchor moves to cover whole statements; beyond that the plan is refused."""
 
 _MARKER = re.compile(r"\s*(?:#|//)\s*<<<IMPROVE (?P<edge>BEGIN|END) (?P<name>\w+)>>>\s*")
 _COMMENT_WIDTH = 88
 
 
 _Place = tuple[int, str, int | None, str]
-"""A statement's line and kind, the line of what is around it, and which branch of that it is in."""
+"""A statement's line and kind, the line of the statement around it, and the branch of that which holds it."""
 
 
 class _Replaced(NamedTuple):
-    """An anchor and the lines that are to stand in its place."""
+    """An anchor and the lines that replace it."""
 
     anchor: Anchor
     lines: list[str]
 
 
-def check_anchors(source: str, anchors: Sequence[Anchor]) -> None:
-    """Refuse anchors that do not ground their instructions in `source`.
+def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
+    """The anchors, widened to whole statements of `source` where they split one.
 
-    Each lies inside the file, is the only one of its name, shares no line with another and
-    covers whole statements: in Python, or of the C++ and CUDA inside a multi-line string. Blank
-    and comment lines around the statements may belong to a span, and so may the `#pragma omp` or
-    `#pragma unroll` before a loop. Text in a string that is not readable as C++ (a template,
-    another language) only has to close the brackets that it opens.
+    Each must lie inside the file, have a name of its own and share no line with another, widened or not.
 
-    Raises ReplyError with the reason and, for a split statement, the nearest valid span.
+    Raises ReplyError with the reason and, where an anchor would need too many more lines, the nearest valid span.
     """
-    _check_names_and_lines(len(source.split("\n")) - source.endswith("\n"), anchors)
-    layout = Layout(source)
+    names = [anchor.name for anchor in anchors]
+    lines = source.removesuffix("\n").split("\n")
     for anchor in anchors:
-        fault = layout.fault(anchor.first_line, anchor.last_line)
-        if fault:
-            raise ReplyError(f"Anchor {_described(anchor)} {fault}")
+        if names.count(anchor.name) > 1:
+            raise ReplyError(
+                f"{names.count(anchor.name)} anchors are called {anchor.name}. "
+                "Give each anchor its own name."
+            )
+        if anchor.last_line > len(lines):
+            raise ReplyError(
+                f"Anchor {_described(anchor)} lies outside the file, which has {len(lines)} lines. "
+                "Name lines of the source that you were shown."
+            )
+    _check_apart(anchors, "overlap")
+    layout = Layout(source)
+    widened = tuple(_widened(layout, lines, anchor) for anchor in anchors)
+    _check_apart(widened, "overlap once they cover whole statements")
+    return widened
 
 
 def mark(source: str, anchors: Sequence[Anchor]) -> str:
     """The source with each anchor between `<<<IMPROVE BEGIN name>>>` and `<<<IMPROVE END name>>>`.
 
-    Markers, and the instruction that follows BEGIN, are comment lines with the span's
-    indentation: `#` in Python, `//` inside a multi-line string. The anchors have been checked.
+    Markers, and the instruction that follows BEGIN, are comment lines with the span's indentation: `#` in Python,
+    `//` inside a multi-line string. `ground` has checked the anchors.
     """
     lines = source.split("\n")
     layout = Layout(source)
@@ -78,22 +89,20 @@ def mark(source: str, anchors: Sequence[Anchor]) -> str:
 def splice(
     source: str, anchors: Sequence[Anchor], replacements: Mapping[str, str]
 ) -> tuple[str, tuple[Edit, ...]]:
-    """The source with every anchor's lines replaced, and what became of each anchor.
+    """The source with every anchor's lines replaced, and the edit made at each anchor.
 
-    A replacement stands as it was written, but for three things: trailing blank lines go; marker
-    lines that came back with it go, with the instruction after them; and where a Python span is
-    indented and the replacement begins at column 0, it is moved to the span's indentation if
-    the file parses that way. An empty replacement removes the lines. The anchors have been checked.
+    `replacements` has the new lines of every anchor; an empty one removes the anchor's lines. Three things are
+    adjusted: trailing blank lines and repeated markers are removed, and a Python replacement that begins at column 0
+    is moved to its anchor's indentation if the file then parses. `ground` has checked the anchors.
 
-    Raises ReplyError when an anchor is unresolved or a name unknown, when nothing changes, when
-    the result does not parse, or when a replacement changes how the lines outside read.
+    Raises ReplyError when nothing changes, when the result does not parse, or when a replacement changes the meaning
+    of lines outside its anchor.
     """
-    _check_resolved(anchors, replacements)
     layout = Layout(source)
     replaced = []
     for anchor in anchors:
         lines = _without_markers(layout, anchor, _lines_of(replacements[anchor.name]))
-        if layout.literal_around(anchor.first_line, anchor.last_line) is None:
+        if not layout.is_embedded(anchor.first_line, anchor.last_line):
             lines = _indented_to_fit(source, anchor, lines)
         replaced.append(_Replaced(anchor, lines))
     edits = tuple(_edit(source, each) for each in replaced)
@@ -109,54 +118,40 @@ def splice(
 
 
 def _described(anchor: Anchor) -> str:
-    return f"{anchor.name} ({lines_in_words(anchor.first_line, anchor.last_line)})"
+    return f"{anchor.name} ({Span(anchor.first_line, anchor.last_line)})"
 
 
-def _check_names_and_lines(line_count: int, anchors: Sequence[Anchor]) -> None:
-    names = [anchor.name for anchor in anchors]
-    for anchor in anchors:
-        if names.count(anchor.name) > 1:
-            raise ReplyError(
-                f"{names.count(anchor.name)} anchors are called {anchor.name}. "
-                "Give each anchor its own name."
-            )
-        if anchor.last_line > line_count:
-            raise ReplyError(
-                f"Anchor {_described(anchor)} lies outside the file, which has {line_count} lines. "
-                "Name lines of the source that you were shown."
-            )
-    ordered = sorted(anchors, key=lambda a: a.first_line)
-    for above, below in pairwise(ordered):
+def _check_apart(anchors: Sequence[Anchor], fault: str) -> None:
+    for above, below in pairwise(sorted(anchors, key=lambda a: a.first_line)):
         if below.first_line <= above.last_line:
             raise ReplyError(
-                f"Anchors {_described(above)} and {_described(below)} overlap. "
+                f"Anchors {_described(above)} and {_described(below)} {fault}. "
                 "Make them one anchor, or name spans that share no line."
             )
 
 
-def _check_resolved(anchors: Sequence[Anchor], replacements: Mapping[str, str]) -> None:
-    names = [anchor.name for anchor in anchors]
-    missing = [name for name in names if name not in replacements]
-    unknown = [name for name in replacements if name not in names]
-    if missing:
+def _widened(layout: Layout, lines: Sequence[str], anchor: Anchor) -> Anchor:
+    whole = layout.whole(anchor.first_line, anchor.last_line)
+    if whole is None:
         raise ReplyError(
-            f"No replacement was given for {', '.join(missing)}. "
-            f"Resolve every anchor: {', '.join(names)}."
+            f"Anchor {_described(anchor)} holds no statement, only blank lines and comments. "
+            "Name lines that hold code."
         )
-    if unknown:
+    if max(anchor.first_line - whole.first, whole.last - anchor.last_line) > WIDENING_LINES:
         raise ReplyError(
-            f"The plan has no anchor called {', '.join(unknown)}. "
-            f"Replace only its anchors: {', '.join(names)}."
+            f"Anchor {_described(anchor)} splits a statement. The nearest span of whole statements "
+            f"is {whole}, which begins with `{lines[whole.first - 1].strip()}`. "
+            "Name whole statements."
         )
+    return anchor.model_copy(update={"first_line": whole.first, "last_line": whole.last})
 
 
 def _leader(layout: Layout, anchor: Anchor) -> str:
-    embedded = layout.literal_around(anchor.first_line, anchor.last_line) is not None
-    return "//" if embedded else "#"
+    return "//" if layout.is_embedded(anchor.first_line, anchor.last_line) else "#"
 
 
 def _indentation(lines: Sequence[str]) -> str:
-    """That of the first line that is not blank."""
+    """The indentation of the first line that is not blank."""
     first = next((line for line in lines if line.strip()), "")
     return first[: len(first) - len(first.lstrip())]
 
@@ -178,7 +173,7 @@ def _lines_of(replacement: str) -> list[str]:
 
 
 def _without_markers(layout: Layout, anchor: Anchor, lines: list[str]) -> list[str]:
-    """What stands between the anchor's own markers, or all lines if it came back without them."""
+    """The lines between the anchor's own markers, or all lines if the reply repeats no markers."""
     markers = {
         (match["edge"], match["name"]): number
         for number, line in enumerate(lines)
@@ -206,9 +201,9 @@ def _without_markers(layout: Layout, anchor: Anchor, lines: list[str]) -> list[s
 
 
 def _indented_to_fit(source: str, anchor: Anchor, lines: list[str]) -> list[str]:
-    """The lines moved to the span's indentation, where they begin at column 0 and so fit the file.
+    """The lines, moved to the anchor's indentation if they begin at column 0 and the file then parses.
 
-    Lines inside a multi-line string stay where they are: there, spaces are content.
+    Lines inside a multi-line string are not moved, since their spaces are content.
     """
     indent = _indentation(source.split("\n")[anchor.first_line - 1 : anchor.last_line])
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
@@ -237,7 +232,7 @@ def _edit(source: str, replaced: _Replaced) -> Edit:
 
 
 def _same_code(before: str, after: str) -> bool:
-    """Whether two texts differ in nothing but blanks at the ends of lines and of the text."""
+    """Whether two texts differ only in trailing blanks."""
     left, right = ([line.rstrip() for line in _lines_of(text)] for text in (before, after))
     return left == right
 
@@ -250,7 +245,7 @@ def _assembled(source: str, replaced: Sequence[_Replaced]) -> str:
 
 
 def _new_spans(replaced: Sequence[_Replaced]) -> list[tuple[str, range]]:
-    """Where each replacement stands in the result, from top to bottom."""
+    """The lines of each replacement in the result, from top to bottom."""
     spans, shift = [], 0
     for anchor, lines in sorted(replaced, key=lambda r: r.anchor.first_line):
         first = anchor.first_line + shift
@@ -281,7 +276,7 @@ def _check_syntax(result: str, replaced: Sequence[_Replaced]) -> None:
 
 
 def _check_outside(source: str, result: str, replaced: Sequence[_Replaced]) -> None:
-    """Lines outside the anchors are kept as text by construction; see that they also read the same."""
+    """Splicing keeps the text outside the anchors; check that its meaning stays the same too."""
     old = [range(r.anchor.first_line, r.anchor.last_line + 1) for r in replaced]
     new = [span for _, span in _new_spans(replaced)]
     if _literals_outside(source, old) != _literals_outside(result, new):
@@ -305,7 +300,7 @@ def _numbered_outside(line: int, spans: Sequence[range]) -> int | None:
 
 
 def _literals_outside(source: str, spans: Sequence[range]) -> list[tuple[int | None, int | None]]:
-    """The multi-line strings that have at least one of their ends outside the spans."""
+    """The multi-line strings with at least one end outside the spans."""
     ends = [
         (_numbered_outside(lit.first, spans), _numbered_outside(lit.last, spans))
         for lit in multi_line_literals(source)
@@ -314,7 +309,7 @@ def _literals_outside(source: str, spans: Sequence[range]) -> list[tuple[int | N
 
 
 def _nesting_outside(source: str, spans: Sequence[range]) -> list[_Place]:
-    """Where each statement hangs that begins outside the spans; an `except` or `case` is around its own."""
+    """The place in the syntax tree of each statement that begins outside the spans."""
 
     def below(node: ast.AST, parent: int | None) -> Iterator[_Place]:
         for branch, value in ast.iter_fields(node):
@@ -331,7 +326,7 @@ def _nesting_outside(source: str, spans: Sequence[range]) -> list[_Place]:
 
 
 def _first_line(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> int:
-    """Where it begins, its decorators included."""
+    """The first line, decorators included."""
     if isinstance(node, ast.match_case):
         return node.pattern.lineno
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])

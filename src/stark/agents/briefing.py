@@ -1,11 +1,11 @@
-"""What the roles are told, as text: the device, the reference, the selected node, other attempts.
+"""Renders the parts of a prompt as text: the device, the reference, the selected node and other attempts.
 
-Knows which facts a role needs and how they read best; the words around them are in `prompts/`.
+The words around them are in `prompts/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -25,37 +25,36 @@ from stark.languages import Language
 from stark.languages.lessons import Lessons
 
 OTHER_SOURCE_LINES = 220
-"""Longer sources of other attempts are cut: they are there to draw on, not to be edited."""
+"""Longer sources of other attempts are cut."""
 
 LINE_LENGTH = 200
-"""How much of an attempt's plan, and of its result, is told in one line."""
-
-UNCUT: Mapping[int, Kept] = {}
-NOTHING_MENDED: Mapping[int, int] = {}
+"""The most characters of an attempt's result that is cut to one line."""
 
 
 @dataclass(frozen=True)
 class Brief:
-    """Everything that a prompt for one role is made from."""
+    """Everything that goes into a prompt for one role."""
 
     problem: Problem
     language: Language
     reference: Reference
     window: ContextWindow
     window_tokens: int = WINDOW_TOKENS
-    """How long the prompt may be, by the estimate of `core.usage`."""
+    """The prompt's limit in tokens, as `core.usage` estimates them."""
 
     cuts: Mapping[int, Kept] = field(default_factory=dict)
-    """What is still shown of other attempts that were cut to fit, by attempt."""
+    """What is still shown of the attempts that were cut to fit, by attempt."""
 
     @property
     def lessons(self) -> Lessons:
-        """What is taught about the language for this problem on this device."""
-        return self.language.lessons(self.problem, self.reference)
+        """The guide to the language, with the techniques that fit the reference's profile."""
+        return self.language.lessons(self.reference)
 
     def common(self) -> dict[str, str]:
-        """What every prompt says."""
+        """The facts that every prompt may use."""
+        node = self.window.node
         return {
+            "attempt": "" if node is None else str(node.id),
             "problem_name": self.problem.name,
             "problem_source": self.problem.source.strip(),
             "inputs": ", ".join(map(str, self.reference.inputs)),
@@ -66,7 +65,7 @@ class Brief:
 
 
 def fill(name: str, facts: Mapping[str, str]) -> str:
-    """A prompt from its file. Raises KeyError for a fact that the file asks for and nobody gave."""
+    """Fill in a prompt file. Raises KeyError if a fact that it uses is missing."""
     return _template(name).substitute(facts).strip() + "\n"
 
 
@@ -75,18 +74,21 @@ def _template(name: str) -> Template:
     return Template(files("stark.agents").joinpath("prompts", f"{name}.md").read_text("utf-8"))
 
 
-def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> str:
-    """The selected node: its source, what it was meant to do, how it fared, and `history_text` of what led to it."""
+def start_text(brief: Brief, numbered_lines: bool) -> str:
+    """The selected node: its outcome, its plan, the attempts that led to it, and its source."""
+    node = brief.window.node
     if node is None:
-        return "The reference itself, in PyTorch: there is no kernel here to start from."
+        return "The reference itself, in PyTorch: there is no kernel to start from."
     assert node.candidate is not None
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
+    plan = node.plan.strategy.strip() if node.plan else _name(node)
     return "\n".join(
         [
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
-            f"It was meant to: {_strategy(node)}",
+            *_repetition(node),
+            *([f"Plan: {plan}"] if plan else []),
             *_little_left(node),
-            *([history] if history else []),
+            *_history(brief),
             "```python",
             source,
             "```",
@@ -95,7 +97,7 @@ def start_text(node: Node | None, numbered_lines: bool, history: str = "") -> st
 
 
 def _little_left(node: Node) -> list[str]:
-    """A word to whoever plans from a node that can hardly be bettered."""
+    """A note on a node that can hardly become faster."""
     found = node.evaluation
     if not isinstance(found, Correct) or not found.near_roofline:
         return []
@@ -105,58 +107,49 @@ def _little_left(node: Node) -> list[str]:
     ]
 
 
-def history_text(nodes: Sequence[Node], cuts: Mapping[int, Kept] = UNCUT) -> str:
-    """What led to the selected node, an attempt a line; empty where it is the first."""
-    told = [node for node in nodes if cuts.get(node.id) != "nothing"]
-    lines = [
-        f"- attempt {node.id}, {_origin(node, node.parent)}: {_first_line(_strategy(node))} "
-        f"({_first_line(outcome_text(node))})"
-        for node in told
-    ]
-    if len(told) < len(nodes):
-        lines.append(f"({len(nodes) - len(told)} left out for length.)")
-    return "\n".join(["What led to it:", *lines]) if lines else ""
+def _repetition(node: Node) -> list[str]:
+    """A note on a node whose source is not new."""
+    if node.duplicate_of is None:
+        return []
+    return [f"Its source repeats attempt {node.duplicate_of} unchanged; this time change the code."]
+
+
+def _history(brief: Brief) -> list[str]:
+    """The attempts that led to the selected node, one a line."""
+    history = brief.window.history
+    shown = [node for node in history if brief.cuts.get(node.id) != "nothing"]
+    lines = [f"- {_title(brief, node)} ({_first_line(outcome_text(node))})" for node in shown]
+    if len(shown) < len(history):
+        lines.append(f"({len(history) - len(shown)} left out for length.)")
+    return ["Attempts that led to it:", *lines] if lines else []
 
 
 def attempts_text(
-    nodes: Iterable[Node],
-    with_source: bool,
-    none: str = "Nothing yet.",
-    cuts: Mapping[int, Kept] = UNCUT,
-    mended: Mapping[int, int] = NOTHING_MENDED,
+    brief: Brief, nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet."
 ) -> str:
-    """Other attempts, each with its plan, outcome and, on request, its source.
-
-    `cuts` are shown as far as they say; `mended` is what repairs at the end of a chain mended.
-    """
+    """Other attempts, each with its outcome and either its source or its plan, as far as the brief's cuts allow."""
     texts, gone = [], []
     for node in nodes:
-        title = f"- Attempt {node.id}, {_origin(node, mended.get(node.id, node.parent))}"
-        match cuts.get(node.id):
-            case "nothing":
-                gone.append(str(node.id))
-            case "line":
-                texts.append(_attempt_line(title, node))
-            case "outcome":
-                left_out = "\n  (Its source is left out for length.)"
-                texts.append(_attempt_text(title, node, False) + (left_out if with_source else ""))
-            case None:
-                texts.append(_attempt_text(title, node, with_source))
+        if brief.cuts.get(node.id) == "nothing":
+            gone.append(str(node.id))
+        else:
+            texts.append(_attempt_text(brief, node, with_source))
     if gone:
         which = f"Attempts {', '.join(gone)} are" if len(gone) > 1 else f"Attempt {gone[0]} is"
         texts.append(f"({which} left out for length.)")
     return "\n\n".join(texts) or none
 
 
-def leaders_text(window: ContextWindow, with_source: bool, cuts: Mapping[int, Kept] = UNCUT) -> str:
-    """The fastest attempts, but for the selected node and its children, which are shown after."""
-    return attempts_text(window.leaderboard, with_source, "None besides what is shown below.", cuts)
+def leaders_text(brief: Brief, with_source: bool) -> str:
+    """The fastest attempts, without the selected node and its children, which the prompt shows elsewhere."""
+    none = "None besides what is shown below."
+    return attempts_text(brief, brief.window.leaderboard, with_source, none)
 
 
 def plan_text(plan: Plan | None) -> str:
-    """A plan for whoever keeps to it: the strategy, and what was to be done at each anchor."""
+    """A whole plan: the strategy and the instruction of each anchor."""
     if plan is None:
-        return "None was written down."
+        return "There is no written plan."
     todo = [f"- {a.name}: " + a.instruction.strip().replace("\n", "\n  ") for a in plan.anchors]
     return "\n".join([plan.strategy.strip(), *todo])
 
@@ -167,42 +160,61 @@ def outcome_text(node: Node) -> str:
 
 
 def evidence_text(node: Node) -> str:
-    """All that is known of a failure, for the role that repairs it."""
+    """Everything known about a failure, for the role that repairs it."""
     evaluation = node.evaluation
-    lines = [_with_status(node, explain(evaluation))]
+    lines = [*_repetition(node), _with_status(node, explain(evaluation))]
     if evaluation.output.strip() and not isinstance(evaluation, Correct):
         lines += ["It printed:", "```", evaluation.output.strip()[-4000:], "```"]
     return "\n".join(lines)
 
 
 def _with_status(node: Node, text: str) -> str:
-    """A text about an evaluation; that of a correct one names its status itself."""
+    """A text about an evaluation, after its status; the text about a correct one begins with it."""
     return text if isinstance(node.evaluation, Correct) else f"{node.evaluation.status}: {text}"
 
 
 def numbered(source: str) -> str:
-    """A source with the line numbers that anchors name: a form feed, say, begins no new line."""
+    """A source with its line numbers. Only a newline begins a line: a form feed, for example, does not."""
     lines = source.removesuffix("\n").split("\n")
     width = len(str(len(lines)))
     return "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
 
 
-def _attempt_text(title: str, node: Node, with_source: bool) -> str:
-    result = outcome_text(node).replace("\n", "\n    ")
-    text = f"{title}: {_strategy(node)}\n  Result: {result}"
-    if with_source and node.candidate is not None:
-        lines = node.candidate.source.strip().splitlines()
-        kept = lines[:OTHER_SOURCE_LINES]
-        if len(kept) < len(lines):
-            kept.append(f"# … {len(lines) - len(kept)} more lines")
-        text += "\n```python\n" + "\n".join(kept) + "\n```"
-    return text
+def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
+    kept = brief.cuts.get(node.id)
+    lines = [f"- A{_title(brief, node)[1:]}"]
+    if _quotes_plan(brief, node) and not with_source and kept != "line":
+        assert node.plan is not None
+        lines.append("  Plan: " + node.plan.strategy.strip().replace("\n", "\n    "))
+    same = _shown_first(brief, node, lambda each: each.duplicate_of or each.id)
+    if same != node.id:
+        return "\n".join([*lines, f"  Result: identical to attempt {same}"])
+    if kept == "line":
+        return "\n".join([*lines, f"  Result: {_first_line(outcome_text(node))}"])
+    lines.append("  Result: " + outcome_text(node).replace("\n", "\n    "))
+    if with_source and kept == "outcome":
+        lines.append("  (Its source is left out for length.)")
+    elif with_source and node.candidate is not None:
+        source = node.candidate.source.strip().splitlines()
+        lines += ["```python", *source[:OTHER_SOURCE_LINES]]
+        if len(source) > OTHER_SOURCE_LINES:
+            lines.append(f"# … {len(source) - OTHER_SOURCE_LINES} more lines")
+        lines.append("```")
+    return "\n".join(lines)
 
 
-def _attempt_line(title: str, node: Node) -> str:
-    """An attempt that there is little room for: what it changed and how it ended."""
-    idea, result = _first_line(_strategy(node)), _first_line(outcome_text(node))
-    return f"{title}, in short: {idea}\n  Result: {result}"
+def _quotes_plan(brief: Brief, node: Node) -> bool:
+    """Whether this is where the prompt quotes the attempt's plan; its name may say all of a short one."""
+    if node.plan is None or node.plan.strategy.strip().removesuffix(".") == node.plan.name:
+        return False
+    return _shown_first(brief, node, lambda each: each.plan) == node.id
+
+
+def _shown_first(brief: Brief, node: Node, key: Callable[[Node], object]) -> int:
+    """The id of the first attempt in the prompt with the same key as this one; the selected one comes before all."""
+    window = brief.window
+    shown = [*([window.node] if window.node else []), *window.leaderboard, *window.others, node]
+    return next(each.id for each in shown if key(each) == key(node))
 
 
 def _first_line(text: str) -> str:
@@ -210,15 +222,18 @@ def _first_line(text: str) -> str:
     return line if len(line) <= LINE_LENGTH else f"{line[:LINE_LENGTH].rstrip()}…"
 
 
-def _origin(node: Node, mended: int) -> str:
-    """Where it started; of a repair what it mended, beside which it is shown."""
+def _title(brief: Brief, node: Node) -> str:
+    """An attempt's number, where it started, and its plan's name."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
-    if mended != node.parent:
-        return f"a later repair of attempt {mended}"
-    return f"a repair of {start}" if node.action == "debug" else f"from {start}"
+    origin = f"a repair of {start}" if node.action == "debug" else f"from {start}"
+    repaired = brief.window.repaired_by.get(node.id, node.parent)
+    if repaired != node.parent:
+        origin = f"a later repair of attempt {repaired}"
+    name = _name(node)
+    return f"attempt {node.id}, {origin}" + (f": {name}" if name else "")
 
 
-def _strategy(node: Node) -> str:
+def _name(node: Node) -> str:
     if node.role == COMPILER:
-        return "be what torch.compile generates for the reference"
-    return node.plan.strategy.strip() if node.plan is not None else "write a fast candidate"
+        return "what torch.compile generates for the reference"
+    return node.plan.name if node.plan is not None else ""

@@ -1,12 +1,9 @@
-"""Fits a prompt to a limit of tokens: what is left out of it, in which order, and a note of that.
+"""Trims a prompt to its token limit.
 
-Only other attempts are cut, never the problem, the guide, the selected source or the evidence. First
-their sources, those that teach least and then the longest first; then each is told in one line, and at
-last left out, as are the lines on what led to the selected attempt: the oldest first, and the fastest
-attempts of the run longest kept. A prompt that is too long even so is sent as it is, for its length is
-an estimate; its `Fit` tells.
-
-Knows no role's prompt and no model.
+Only other attempts are trimmed, never the problem, the guide, the selected source or the evidence. Their sources go
+first: those of failures, and the longest first. Then each attempt is cut to one line, and at last left out, as is the
+history: the oldest first, the run's fastest attempts last. A prompt that is still too long is sent as it is, since its
+length is an estimate; its `Fit` records this.
 """
 
 from __future__ import annotations
@@ -23,11 +20,11 @@ from stark.core.usage import estimated_tokens, utf8_bytes
 from stark.languages import Language
 
 Write = Callable[[Brief], str]
-"""A role's prompt, as a pure function of its brief."""
+"""Writes a role's prompt; a pure function of the brief."""
 
 
 def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit]:
-    """The prompt within the brief's limit if cutting can bring it there; `instructions` are sent with it and count."""
+    """The prompt, trimmed to the brief's limit; `instructions` are sent with it and count towards the limit."""
     cuts: dict[int, Kept] = {}
     text = write(brief)
     for step in cutting_order(brief.window):
@@ -35,7 +32,7 @@ def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit
             break
         tried = {**cuts, **step}
         shorter = write(replace(brief, cuts=tried))
-        if len(shorter) < len(text):  # else there was nothing of it to leave out
+        if len(shorter) < len(text):  # otherwise the step removed nothing
             cuts, text = tried, shorter
     made = tuple(Cut(attempt=attempt, kept=kept) for attempt, kept in sorted(cuts.items()))
     return text, Fit(
@@ -44,17 +41,17 @@ def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit
 
 
 def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
-    """What is left out step by step, as far as needed: the attempts of a step, and what is kept of each.
+    """The steps of trimming in order, each with its attempts and what is kept of them.
 
-    A repair is cut whole, for neither of its attempts says much without the other.
+    Both attempts of a repair are cut together, since one says little without the other.
     """
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
     leaders = {leader.id: leader for leader in window.leaders}
-    kin = window.history + window.children + window.siblings
-    bystanders = sorted((n for n in kin if n.id not in leaders), key=lambda node: node.id)
+    relatives = window.history + window.children + window.cousins + window.siblings
+    slower = sorted((n for n in relatives if n.id not in leaders), key=lambda node: node.id)
     groups = [
-        *([node] for node in bystanders),
+        *([node] for node in slower),
         *([repair.broken, repair.fixed] for repair in window.repairs),
         *([leader] for leader in reversed(leaders.values())),
     ]
@@ -65,22 +62,21 @@ def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
 
 
 def least_tokens(problem: Problem, language: Language) -> int:
-    """About how long every prompt for code is at least: the problem and the guide, of which nothing is left out."""
+    """Estimated tokens of the shortest prompt for code: the problem and the guide, which are never trimmed."""
     return _tokens(problem.source, language.guide)
 
 
 def _source_rank(window: ContextWindow, node: Node) -> tuple[int, int, int]:
-    """The lower, the sooner an attempt's source is left out."""
+    """Sorts attempts by how soon their sources are left out."""
+    repairs = {id for pair in window.repaired_by.items() for id in pair}
     if node.id in {leader.id for leader in window.leaders}:
-        worth = 3
-    elif node.id in {
-        each.id for repair in window.repairs for each in (repair.broken, repair.fixed)
-    }:
-        worth = 2
+        value = 3
+    elif node.id in repairs:
+        value = 2
     else:
-        worth = 1 if node.works else 0
+        value = 1 if node.works else 0
     length = len(node.candidate.source) if node.candidate else 0
-    return worth, -length, node.id
+    return value, -length, node.id
 
 
 def _tokens(*texts: str) -> int:

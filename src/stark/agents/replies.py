@@ -1,7 +1,6 @@
-"""What a model answered, read strictly: a plan, a whole candidate, or one replacement per anchor.
+"""Parses the replies of the roles: a plan, a whole candidate, or one replacement per anchor.
 
-Knows the formats and nothing of prompts or models. Every refusal is a ReplyError whose text is
-sent back to the model, so it names the rule, what was found and what to do.
+Every refusal is a ReplyError whose text is sent back to the model, so it names the rule, what was found and what to do.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stark.agents.anchors import check_anchors
-from stark.agents.spans import Layout, lines_in_words
+from stark.agents.anchors import ground
+from stark.agents.spans import Layout, Span
 from stark.core.errors import ReplyError
-from stark.core.plan import ANCHOR_NAME, Anchor, Plan
+from stark.core.plan import ANCHOR_NAME, Anchor, Plan, short_name, unquoted
 from stark.core.python import parse_python
 
 _DRIFT = 5
-"""How many lines a model may miscount where its quotes tell what it means."""
+"""How many lines LINES may be off when BEGINS and ENDS identify the span."""
 
 _LEAST_PREFIX = 10
 _KEYWORD = re.compile(
     r"\s{0,3}(?P<heading>#{1,6}\s+)?(?:[-*+]\s+)?(?P<open>\*{1,3}|_{1,3}|`)?"
-    r"(?P<word>ACTION|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
+    r"(?P<word>ACTION|TITLE|STRATEGY|ANCHOR|LINES|BEGINS|ENDS|INSTRUCTION)"
     r"(?P<close>(?P=open))?(?:\s*(?P<colon>:)(?P<after>(?P=open))?(?P<value>.*)|\s*)",
     re.IGNORECASE,
 )
@@ -37,7 +36,7 @@ _OF_AN_ANCHOR = ("LINES", "BEGINS", "ENDS", "INSTRUCTION")
 
 
 class _Field(NamedTuple):
-    """A keyword of the plan format and what follows it."""
+    """A keyword of the plan format and its value."""
 
     word: str
     value: str
@@ -54,9 +53,10 @@ class _Block(NamedTuple):
 
 
 def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
-    """The plan that a reply in this format holds; `source` is the text that its anchors point into.
+    """The plan in a reply of this form; its anchors name lines of `source`.
 
         ACTION: edit            (or rewrite)
+        TITLE: Fused tail       (may be missing)
         STRATEGY:
         free prose, one or more paragraphs
         ANCHOR: fuse_loop
@@ -67,16 +67,18 @@ def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
         what to change here, why, what it should gain
         ANCHOR: ...
 
-    An edit has one or more anchors, each with all of its fields; a rewrite has none. BEGINS and
-    ENDS quote the first and the last line of the span; blanks around them do not matter, and a
-    long line may be cut to a prefix of 10 characters or more that ends in `...`. Where LINES is
-    off by up to 5 lines and the quotes leave one span of whole statements, that one is taken.
-    Markdown around keywords (bold, headings, bullets, a fence around everything) and their case
-    do not matter. Nothing may stand before ACTION.
+    An edit has one or more anchors, each with all of its fields; a rewrite has none. BEGINS and ENDS quote the first
+    and the last line of the span. Surrounding blanks and quotation marks do not matter, and a long line may be cut to
+    a prefix of at least 10 characters that ends in `...`. If LINES is off by up to 5 lines and the quotes identify one
+    span, that span is used. Markdown around keywords (bold, headings, bullets, a fence around the reply) and their
+    case do not matter. Nothing may precede ACTION, except TITLE.
 
-    Raises ReplyError; also where `must_rewrite` is set, or there is no source, and the reply edits.
+    Raises ReplyError, also if `must_rewrite` is set, or there is no source, and the reply asks for an edit.
     """
     fields = _fields(_unfenced(reply))
+    titles = [field.value for field in fields if field.word == "TITLE"]
+    title = short_name(titles[0]) if titles else ""
+    fields = [field for field in fields if field.word != "TITLE"]
     action = _taken(fields, "ACTION", "the plan").strip("*_").lower()
     if action not in ("edit", "rewrite"):
         raise ReplyError(f"ACTION is `{action}`. Write `ACTION: edit` or `ACTION: rewrite`.")
@@ -87,7 +89,7 @@ def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
                 f"A rewrite names no anchors, yet {fields[0].word} follows the strategy. "
                 "Leave the anchors out, or write `ACTION: edit`."
             )
-        return Plan(action="rewrite", strategy=strategy)
+        return Plan(action="rewrite", title=title, strategy=strategy)
     if must_rewrite or source is None:
         raise ReplyError(
             "There is no candidate to edit yet, so this plan must be a rewrite. "
@@ -98,15 +100,14 @@ def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
     anchors = []
     while fields:
         anchors.append(_anchor(fields, source))
-    check_anchors(source, anchors)
-    return Plan(action="edit", strategy=strategy, anchors=tuple(anchors))
+    return Plan(action="edit", title=title, strategy=strategy, anchors=ground(source, anchors))
 
 
 def parse_candidate(reply: str) -> str:
     """The source of a whole candidate: the reply's one ```python block that defines `ModelNew`.
 
-    Other blocks and prose may stand around it. Raises ReplyError where there is no such block or
-    more than one, where it was cut off, or where it does not parse.
+    Other blocks and prose may surround it. Raises ReplyError if there is no such block or more than one, if it was
+    cut off, or if it does not parse.
     """
     python = [block.text for block in _blocks(reply) if block.fenced and block.tag in _PYTHON]
     if not python:
@@ -135,16 +136,16 @@ def parse_candidate(reply: str) -> str:
         ) from error
     if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
         raise ReplyError(
-            "class ModelNew stands inside a string. Define it at the top level of the file."
+            "class ModelNew is inside a string. Define it at the top level of the file."
         )
     return source
 
 
 def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
-    """The new text of each anchor: a line `ANCHOR: name`, then one fenced block, in any order.
+    """The new text of each anchor, given as a line `ANCHOR: name` and one fenced block, in any order.
 
-    Prose between them is ignored, and so is a block's language tag. Raises ReplyError where an
-    anchor is missing, unknown or given twice, or has no block or several.
+    Prose and the blocks' language tags are ignored. Raises ReplyError if an anchor is missing, unknown or repeated, or
+    does not have exactly one block.
     """
     known = [anchor.name for anchor in anchors]
     found: dict[str, str | None] = {}
@@ -158,8 +159,8 @@ def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
                 found[current] = None
         elif current is None:
             raise ReplyError(
-                "A code block stands before any ANCHOR line. "
-                "Write `ANCHOR: name` on a line of its own before each block."
+                "A code block comes before any ANCHOR line. "
+                "Write `ANCHOR: name` on its own line before each block."
             )
         elif found[current] is not None:
             raise ReplyError(
@@ -186,7 +187,7 @@ def _check_heading(name: str, known: Sequence[str], found: dict[str, str | None]
 
 
 def _blocks(reply: str) -> list[_Block]:
-    """The reply's fenced blocks, read as CommonMark reads them, and its other lines one by one."""
+    """The reply's fenced blocks, by CommonMark's rules, and its other lines one by one."""
     blocks: list[_Block] = []
     lines = iter(reply.replace("\r\n", "\n").split("\n"))
     for line in lines:
@@ -221,7 +222,7 @@ def _unfenced(reply: str) -> str:
 
 
 def _keyword(line: str) -> _Field | None:
-    """The keyword that a line begins with, or stands alone on it as a heading, and its value."""
+    """The keyword at the start of a line, or alone on it as a heading, and its value."""
     match = _KEYWORD.fullmatch(line)
     if not match or not (match["colon"] or match["heading"] or match["close"]):
         return None
@@ -232,7 +233,7 @@ def _keyword(line: str) -> _Field | None:
 
 
 def _fields(text: str) -> list[_Field]:
-    """The plan's fields in order. In prose, only a new anchor or a keyword in capitals ends it."""
+    """The plan's fields in order. Only a new anchor or a keyword in capitals ends prose."""
     fields: list[_Field] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         field = _keyword(line)
@@ -243,24 +244,24 @@ def _fields(text: str) -> list[_Field]:
                 field = None
         if field:
             fields.append(field)
-        elif fields and fields[-1].word in _PROSE:
+        elif fields and fields[-1].word in {"TITLE", *_PROSE}:
             fields[-1] = fields[-1]._replace(value=f"{fields[-1].value}\n{line}")
         elif line.strip():
             place = f"after {fields[-1].word}" if fields else "before ACTION"
             raise ReplyError(
-                f"Only keyword lines may stand {place}, but this was found: `{line.strip()[:80]}`. "
+                f"Only keyword lines may come {place}, but the reply has `{line.strip()[:80]}`. "
                 "Answer in the plan format alone, beginning with `ACTION:`."
             )
     return fields
 
 
 def _taken(fields: list[_Field], word: str, owner: str) -> str:
-    """The value of the next field, which must be `word` and not empty; removes it."""
+    """Remove the next field, which must be `word` and not empty, and return its value."""
     if not fields or fields[0].word != word:
-        found = f"{fields[0].word} stands there" if fields else "the reply ends"
+        found = f"{fields[0].word} comes instead" if fields else "the reply ends"
         raise ReplyError(f"{word} of {owner} is missing: {found}. Write `{word}:` and its content.")
     value = fields.pop(0).value.strip()
-    if word not in _PROSE:
+    if word in ("ACTION", "ANCHOR", "LINES"):
         value = _bare(value)
     if not value:
         raise ReplyError(f"{word} of {owner} is empty. Write its content after `{word}:`.")
@@ -268,7 +269,7 @@ def _taken(fields: list[_Field], word: str, owner: str) -> str:
 
 
 def _anchor(fields: list[_Field], source: str) -> Anchor:
-    """The next anchor, its lines held against its quotes; removes its fields."""
+    """Remove the next anchor's fields and return the anchor, at the lines that its quotes identify."""
     name = _taken(fields, "ANCHOR", "the plan")
     if not _NAME.fullmatch(name):
         raise ReplyError(
@@ -288,61 +289,56 @@ def _anchor(fields: list[_Field], source: str) -> Anchor:
             "than it begins."
         )
     stated = Anchor(name=name, first_line=first, last_line=last, instruction=instruction)
-    return _grounded(stated, begins, ends, source)
+    return _located(stated, begins, ends, source)
 
 
-def _grounded(stated: Anchor, begins: str, ends: str, source: str) -> Anchor:
-    """The anchor at the lines that its quotes mean: those it names, or others close by."""
+def _located(stated: Anchor, begins: str, ends: str, source: str) -> Anchor:
+    """The anchor at the lines that it names, or at lines close by if its quotes fit only these."""
     lines = source.split("\n")
     firsts = _quoted_near(begins, stated.first_line, lines)
     lasts = _quoted_near(ends, stated.last_line, lines)
     if stated.first_line in firsts and stated.last_line in lasts:
         return stated
     layout = Layout(source)
-    meant = [
-        stated.model_copy(update={"first_line": first, "last_line": last})
-        for first in firsts
-        for last in lasts
-        if first <= last and layout.fault(first, last) is None
-    ]
-    if len(meant) > 1:
-        meant = [
-            each
-            for each in meant
-            if each.first_line - stated.first_line == each.last_line - stated.last_line
-        ]
-    if len(meant) == 1:
-        return meant[0]
+    fitting = [Span(first, last) for first in firsts for last in lasts if first <= last]
+    whole = [span for span in fitting if layout.whole(*span) == span]
+    shifted = [s for s in whole if s.first - stated.first_line == s.last - stated.last_line]
+    for spans in (fitting, whole, shifted):
+        if len(spans) == 1:
+            update = {"first_line": spans[0].first, "last_line": spans[0].last}
+            return stated.model_copy(update=update)
     raise ReplyError(_mismatch(stated, begins, ends, lines))
 
 
 def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
-    """The lines near the stated one that a quote fits: all of the line, or a prefix that ends in dots."""
+    """The lines near the stated one that equal a quote, or begin with it if it ends in dots."""
     near = range(max(1, stated - _DRIFT), min(len(lines), stated + _DRIFT) + 1)
     exact = [number for number in near if lines[number - 1].strip() == quote]
-    prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
-    if exact or prefix == quote or len(prefix) < _LEAST_PREFIX:
+    if exact:
         return exact
+    if unquoted(quote) != quote:
+        return _quoted_near(unquoted(quote), stated, lines)
+    prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
+    if prefix == quote or len(prefix) < _LEAST_PREFIX:
+        return []
     fitting = [number for number in near if lines[number - 1].strip().startswith(prefix)]
     return fitting if len({lines[number - 1].strip() for number in fitting}) == 1 else []
 
 
 def _mismatch(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> str:
-    def standing(number: int) -> str:
+    def found(number: int) -> str:
         return f"`{lines[number - 1].strip()}`" if number <= len(lines) else "past the end"
 
+    first, last = stated.first_line, stated.last_line
     return (
-        f"Anchor {stated.name} names {lines_in_words(stated.first_line, stated.last_line)} with "
-        f"BEGINS `{begins}` and ENDS `{ends}`, but line {stated.first_line} is "
-        f"{standing(stated.first_line)} and line {stated.last_line} is "
-        f"{standing(stated.last_line)}. Give the lines by number and quote the first and the last "
-        "of them exactly."
+        f"Anchor {stated.name} names {Span(first, last)} with BEGINS `{begins}` and ENDS `{ends}`, "
+        f"but line {first} is {found(first)} and line {last} is {found(last)}. "
+        "Give the lines by number and quote the first and the last of them exactly."
     )
 
 
 def _bare(value: str) -> str:
-    """A value without the backticks that a model puts around code and names."""
-    value = value.strip()
-    if value.startswith("`") and value.endswith("`"):
-        value = value.strip("`").strip()
+    """A value without quotation marks or backticks around it."""
+    while (bare := unquoted(value)) != value:
+        value = bare
     return value

@@ -1,14 +1,14 @@
-"""The roles: each turns a brief into a prompt, asks, and reads the reply.
+"""The roles: each turns a brief into a prompt, asks a model and parses the reply.
 
-A reply that breaks its role's rules is sent back once with the exact reason; a second one raises
-ReplyError. Knows no search policy, no judge and no store.
+A reply that breaks its role's rules, or was cut off, is sent back once with the reason; a second one raises ReplyError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from stark.agents.anchors import mark, splice
 from stark.agents.briefing import (
@@ -16,7 +16,6 @@ from stark.agents.briefing import (
     attempts_text,
     evidence_text,
     fill,
-    history_text,
     leaders_text,
     plan_text,
     start_text,
@@ -29,10 +28,17 @@ from stark.core.node import Node
 from stark.core.plan import Edit, Plan
 from stark.explain.device import reference_text
 
-Ask = Callable[[str, tuple[Message, ...], Fit], Awaitable[Reply]]
-"""Asks the model of a role; how the prompt was fitted is for whoever keeps it."""
-
 Parsed = TypeVar("Parsed")
+
+
+class Ask(Protocol):
+    """Asks the model of a role."""
+
+    async def __call__(
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool
+    ) -> Reply:
+        """The reply. `room` allows twice the usual output limit; `fit` says how the prompt was fitted."""
+        ...
 
 
 async def plan(ask: Ask, brief: Brief) -> Plan:
@@ -45,7 +51,7 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
 
 
 async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...]]:
-    """A candidate's source that carries out the plan, and what became of each anchor."""
+    """The source of a candidate that carries out the plan, and the edit at each anchor."""
     node = brief.window.node
     if plan.action == "rewrite" or node is None:
         write = partial(rewrite_prompt, plan)
@@ -71,38 +77,36 @@ async def solo(ask: Ask, brief: Brief) -> str:
 
 
 def plan_prompt(brief: Brief) -> str:
-    """What the plan role is asked."""
+    """The prompt of the plan role."""
     node = brief.window.node
     facts = brief.common() | {
         "reference": reference_text(brief.reference),
         "form": brief.lessons.to_plan,
-        "start": start_text(
-            node, numbered_lines=True, history=history_text(brief.window.history, brief.cuts)
-        ),
-        "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
-        "leaderboard": leaders_text(brief.window, with_source=False, cuts=brief.cuts),
+        "start": start_text(brief, numbered_lines=True),
+        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "leaderboard": leaders_text(brief, with_source=False),
         "reply_form": fill("plan_form_rewrite" if node is None else "plan_form_edit", {}).strip(),
     }
     return fill("plan", facts)
 
 
 def rewrite_prompt(plan: Plan, brief: Brief) -> str:
-    """What the code role is asked where the plan is a rewrite."""
+    """The prompt of the code role for a rewrite."""
     facts = brief.common() | {
         "strategy": plan.strategy,
         "guide": brief.lessons.to_write,
-        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
-        "start": start_text(brief.window.node, numbered_lines=False),
+        "others": attempts_text(brief, brief.window.others, with_source=True),
+        "start": start_text(brief, numbered_lines=False),
     }
     return fill("code_rewrite", facts)
 
 
 def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
-    """What the code role is asked where the plan is an edit; `marked` is the source with its anchors."""
+    """The prompt of the code role for an edit; `marked` is the source with its anchors."""
     facts = brief.common() | {
         "strategy": plan.strategy,
         "guide": brief.lessons.to_write,
-        "others": attempts_text(brief.window.others, with_source=True, cuts=brief.cuts),
+        "others": attempts_text(brief, brief.window.others, with_source=True),
         "marked": marked.rstrip(),
         "anchors": ", ".join(anchor.name for anchor in plan.anchors),
     }
@@ -110,7 +114,7 @@ def edit_prompt(plan: Plan, marked: str, brief: Brief) -> str:
 
 
 def debug_prompt(brief: Brief) -> str:
-    """What the debug role is asked."""
+    """The prompt of the debug role."""
     node = brief.window.node
     assert node is not None, "there is nothing to repair at the root"
     facts = brief.common() | {
@@ -118,15 +122,13 @@ def debug_prompt(brief: Brief) -> str:
         "source": _source(node).strip(),
         "strategy": plan_text(node.plan),
         "guide": brief.lessons.to_repair,
-        "others": attempts_text(
-            brief.window.others, with_source=True, cuts=brief.cuts, mended=brief.window.mended
-        ),
+        "others": attempts_text(brief, brief.window.others, with_source=True),
     }
     return fill("debug", facts)
 
 
 def solo_prompt(brief: Brief) -> str:
-    """What the solo role is asked."""
+    """The prompt of the solo role."""
     node = brief.window.node
     if node is None:
         task = "You start from the problem itself."
@@ -137,11 +139,9 @@ def solo_prompt(brief: Brief) -> str:
     facts = brief.common() | {
         "task": task,
         "reference": reference_text(brief.reference),
-        "start": start_text(
-            node, numbered_lines=False, history=history_text(brief.window.history, brief.cuts)
-        ),
-        "children": attempts_text(brief.window.children, with_source=False, cuts=brief.cuts),
-        "leaderboard": leaders_text(brief.window, with_source=True, cuts=brief.cuts),
+        "start": start_text(brief, numbered_lines=False),
+        "children": attempts_text(brief, brief.window.children, with_source=False),
+        "leaderboard": leaders_text(brief, with_source=True),
         "guide": brief.lessons.to_write,
     }
     return fill("solo", facts)
@@ -150,23 +150,35 @@ def solo_prompt(brief: Brief) -> str:
 async def _converse(
     ask: Ask, role: str, brief: Brief, write: Write, parse: Callable[[str], Parsed]
 ) -> Parsed:
-    """Ask, and on a reply that breaks the rules say so and ask once more."""
+    """Ask, and ask once more if the reply was cut off or breaks the rules."""
     instructions = fill("system", {})
     prompt, fit = fitted(brief, write, instructions)
-    messages: tuple[Message, ...] = (
+    messages = (
         Message(speaker="system", text=instructions),
-        Message(speaker="user", text=prompt),
+        *(Message(speaker="user", text=part) for part in _STABLE_END.split(prompt)),
     )
-    reply = await ask(role, messages, fit)
+    reply = await ask(role, messages, fit, room=False)
     try:
-        return parse(reply.text)
+        return _parsed(reply, parse)
     except ReplyError as fault:
-        again = fill("again", {"fault": str(fault)})
-    messages += (
-        Message(speaker="assistant", text=reply.text),
-        Message(speaker="user", text=again),
-    )
-    return parse((await ask(role, messages, fit)).text)
+        again = fill("cut_off", {}) if reply.truncated else fill("again", {"fault": str(fault)})
+    # Providers refuse an empty message, and a reply may be cut off before its first word.
+    said = reply.text if reply.text.strip() else "(no text)"
+    messages += (Message(speaker="assistant", text=said), Message(speaker="user", text=again))
+    return _parsed(await ask(role, messages, fit, room=reply.truncated), parse)
+
+
+_STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
+"""The line of a prompt's file above which the text is the same for all prompts of a role in a run. The two parts become
+two messages, so that providers can cache the first."""
+
+
+def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:
+    if reply.truncated:
+        raise ReplyError(
+            "The model's output limit cut the reply off. Raise the limit, or use another model."
+        )
+    return parse(reply.text)
 
 
 def _source(node: Node) -> str:

@@ -1,9 +1,9 @@
-"""Which runs of lines in a candidate file are whole statements, in Python and in the C++ it embeds.
+"""Finds whole statements in a candidate file: in its Python, and in the code inside its strings.
 
-A candidate is one Python file; kernels in C++ or CUDA stand in its multi-line string literals.
-Python is read by `ast`, embedded text by tree-sitter's CUDA grammar, which reads C++ too. Text
-that this grammar cannot read (a format template, another language) is held to balanced brackets
-only. Knows no anchor and no model. All line numbers are 1-based, in the Python file, inclusive.
+Python is read by `ast`. Kernels in C++ or CUDA stand in multi-line strings. There a statement is recognized by its
+brackets and by how its lines end, so templates and unusual macros need no grammar.
+
+All line numbers are 1-based, inclusive, in the Python file.
 """
 
 from __future__ import annotations
@@ -12,58 +12,39 @@ import ast
 import io
 import re
 import tokenize
-import warnings
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import NamedTuple
-
-import tree_sitter
-import tree_sitter_cuda
 
 from stark.core.python import parse_python
 
-_CUDA = tree_sitter.Language(tree_sitter_cuda.language())
-
-_PRAGMA = re.compile(r"\s*#\s*pragma\b")
-_GOVERNING_PRAGMA = re.compile(
-    r"\s*#\s*pragma\s+(?:omp\s+(?!barrier|taskwait|taskyield|flush|cancel|declare|requires)"
-    r"|(?:no)?unroll|ivdep|simd|GCC\s+(?:ivdep|unroll)|clang\s+loop)"
-)
-"""A pragma about the statement that follows it; any other pragma stands for itself."""
-
 _PYTHON_BLANK = re.compile(r"\s*(?:#.*)?")
-_CPP_BLANK = re.compile(r"\s*(?://.*)?")
-_PYTHON_REST = re.compile(rb"\s*;?\s*(?:#.*)?")
-_CPP_REST = re.compile(rb"[\s;]*(?://.*|/\*.*\*/\s*)?")
-_CPP_TEXT = re.compile(
-    r'R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+_NO_CODE = re.compile(
+    r'(?P<string>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')'
+    r"|(?P<directive>^[ \t]*#(?:[^\n]*\\\n)*[^\n]*)"
     r"|//[^\n]*|/\*.*?\*/",
-    re.DOTALL,
+    re.DOTALL | re.MULTILINE,
 )
-_BRACKETS = {")": "(", "]": "[", "}": "{"}
+"""Strings, directives with their continuation lines, and comments of C++."""
 
-_CPP_STATEMENT = re.compile(
-    r".*_statement|.*_definition|(?!.*parameter_).*declaration|for_range_loop|comment"
-    r"|linkage_specification|template_instantiation|access_specifier"
-    r"|(?:class|struct|union|enum)_specifier"
-    r"|preproc_(?:call|def|function_def|if|ifdef|include)"
-)
-"""The grammar's names for what may stand alone in a body. The `else` part of an #if may not."""
+_PARTNER = {")": "(", "]": "[", "}": "{"}
+_ENDS = re.compile(r".*[;{}:]|[A-Z][A-Z0-9_]*\(.*\)")
+"""A line of C++ after which a statement may begin; a macro in capitals needs no semicolon."""
+
+_DIRECTIVE = "#"
+_CONTINUES = re.compile(r"else\b|catch\b")
 
 
-class Statement(NamedTuple):
-    """One whole statement, or several that share a line."""
+class Span(NamedTuple):
+    """Lines from the first to the last."""
 
     first: int
-    """With the pragmas that govern it, if any."""
-
-    code: int
-    """Its own first line."""
-
     last: int
 
-
-Block = tuple[Statement, ...]
-"""Consecutive statements of one body: any run of them is a valid span."""
+    def __str__(self) -> str:
+        return (
+            f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
+        )
 
 
 class Literal(NamedTuple):
@@ -72,24 +53,7 @@ class Literal(NamedTuple):
     first: int
     last: int
     text: str
-    """Its content, one row per line of the file."""
-
-
-class Unreadable(NamedTuple):
-    """A literal whose text tree-sitter could not read: pairs of lines that open and close a bracket."""
-
-    literal: Literal
-    pairs: tuple[tuple[int, int], ...]
-    """A bracket without a partner has 0 in place of its partner's line."""
-
-
-class _Extent(NamedTuple):
-    """Where a statement stands: rows from 1, columns in bytes, the end exclusive."""
-
-    first: int
-    first_column: int
-    last: int
-    last_column: int
+    """Its content as written."""
 
 
 class Layout:
@@ -97,74 +61,91 @@ class Layout:
 
     def __init__(self, source: str) -> None:
         self._lines = source.split("\n")
-        self.literals = tuple(multi_line_literals(source))
-        blocks = list(_python_blocks(parse_python(source), self._lines))
-        unreadable = []
-        for literal in self.literals:
-            embedded = _cpp_blocks(literal)
-            if embedded is None:
-                unreadable.append(Unreadable(literal, tuple(_bracket_pairs(literal))))
-            else:
-                blocks.extend(embedded)
-        self._blocks = tuple(blocks)
-        self._unreadable = tuple(unreadable)
+        self._blocks = tuple(_python_blocks(parse_python(source), self._lines))
+        self._embedded = tuple(_Embedded(literal) for literal in multi_line_literals(source))
 
-    def literal_around(self, first: int, last: int) -> Literal | None:
-        """The literal that has these lines strictly between its quotes' lines, if there is one."""
-        return next((lit for lit in self.literals if lit.first < first and last < lit.last), None)
+    def is_embedded(self, first: int, last: int) -> bool:
+        """Whether these lines lie inside one multi-line string, below its opening quotes."""
+        return self._around(first, last) is not None
 
-    def fault(self, first: int, last: int) -> str | None:
-        """Why these lines are not whole statements, with the nearest span that is; None if they are.
+    def whole(self, first: int, last: int) -> Span | None:
+        """The smallest span of whole statements that contains these lines; None if they hold no statement.
 
-        Blank lines, comment lines and pragmas that stand for themselves may surround the statements.
+        Blank and comment lines at either end do not matter.
         """
-        literal = self.literal_around(first, last)
-        span = self._trimmed(first, last, embedded=literal is not None)
-        if span is None:
-            return "holds no statement, only blank lines and comments. Name lines that hold code."
-        for unreadable in self._unreadable:
-            if unreadable.literal == literal:
-                return _imbalance(unreadable.pairs, *span)
-        if any(_is_run(block, *span) for block in self._blocks):
-            return None
-        return self._split(*span)
+        embedded = self._around(first, last)
+        found = embedded.whole(first, last) if embedded else self._whole_python(first, last)
+        if embedded and found and self._around(*found) is None:
+            found = self._whole_python(*found)
+        return found and Span(min(first, found.first), max(last, found.last))
 
-    def _trimmed(self, first: int, last: int, embedded: bool) -> tuple[int, int] | None:
+    def _around(self, first: int, last: int) -> _Embedded | None:
+        return next(
+            (e for e in self._embedded if e.literal.first < first and last < e.literal.last), None
+        )
+
+    def _whole_python(self, first: int, last: int) -> Span | None:
         code = [
-            number
-            for number in range(first, last + 1)
-            if not _stands_aside(self._lines[number - 1], embedded)
+            n for n in range(first, last + 1) if not _PYTHON_BLANK.fullmatch(self._lines[n - 1])
         ]
-        return (code[0], code[-1]) if code else None
+        hulls = []
+        for block in self._blocks:
+            touched = [s for s in block if code and s.first <= code[-1] and code[0] <= s.last]
+            if touched and touched[0].first <= code[0] and code[-1] <= touched[-1].last:
+                hulls.append(Span(touched[0].first, touched[-1].last))
+        return min(hulls, key=lambda hull: hull.last - hull.first, default=None)
 
-    def _split(self, first: int, last: int) -> str:
-        """The smallest statement that the span cuts, and the spans that would not cut it."""
-        touched = [
-            statement
-            for block in self._blocks
-            for statement in block
-            if statement.first <= last and first <= statement.last
-        ]
-        hulls = [hull for block in self._blocks for hull in _hulls(block, first, last)]
-        whole = [hull for hull in hulls if hull[0] <= first and last <= hull[1]]
-        if not touched or not whole:
-            return "lies in no span of whole statements. Name other lines, or ask for a rewrite."
-        cut = [s for s in touched if not (first <= s.code and s.last <= last)]
-        victim = min(cut or touched, key=lambda s: s.last - s.first)
-        around = min(whole, key=lambda h: h[1] - h[0])
-        # Of equally near spans the first is taken: the one around, then the shorter one.
-        nearest = min(
-            [around, *sorted(hulls, key=lambda h: h[1] - h[0])],
-            key=lambda h: abs(h[0] - first) + abs(h[1] - last),
-        )
-        advice = lines_in_words(*nearest)
-        if around != nearest:
-            advice += f", or {lines_in_words(*around)} around it"
-        return (
-            f"splits the statement on {lines_in_words(victim.first, victim.last)}, which begins "
-            f"`{self._lines[victim.first - 1].strip()}`. Name whole statements; "
-            f"the nearest span is {advice}."
-        )
+
+class _Embedded:
+    """The code in one literal, with strings, comments and directives reduced to what delimits statements."""
+
+    def __init__(self, literal: Literal) -> None:
+        self.literal = literal
+        rows = enumerate(_NO_CODE.sub(_reduced, literal.text).split("\n"), start=literal.first)
+        self._code = {number: row.strip() for number, row in rows if row.strip()}
+        self._numbers = list(self._code)
+        self._pairs = list(_bracket_pairs(self._code))
+        has_semicolons = any(";" in row and _DIRECTIVE not in row for row in self._code.values())
+        self._ends = _ENDS if has_semicolons else re.compile(".*")
+
+    def whole(self, first: int, last: int) -> Span | None:
+        """The smallest span of whole statements that contains these lines; None if they hold no code."""
+        low = bisect_left(self._numbers, first)
+        high = bisect_right(self._numbers, last) - 1
+        if low > high:
+            return None
+        before: Span | None = None
+        span = Span(self._numbers[low], self._numbers[high])
+        while span != before:
+            before = span
+            span = self._widened(span)
+        return span
+
+    def _widened(self, span: Span) -> Span:
+        """Widened to the partners of its brackets, and by a line at an end inside a statement."""
+        first, last = span
+        for pair in self._pairs:
+            if len({first <= line <= last for line in pair}) > 1:
+                first, last = min(first, *pair), max(last, *pair)
+        above = bisect_left(self._numbers, first) - 1
+        if above >= 0 and not self._divides(above):
+            first = self._numbers[above]
+        below = bisect_right(self._numbers, last)
+        if below < len(self._numbers) and not self._divides(below - 1):
+            last = self._numbers[below]
+        return Span(first, last)
+
+    def _divides(self, index: int) -> bool:
+        """Whether a statement ends, or a body begins, between this line of code and the next.
+
+        Directives do not end the statement above them: a pragma may follow the head of a loop.
+        """
+        if self._code[self._numbers[index]] == _DIRECTIVE:
+            return False
+        rows = [self._code[number] for number in self._numbers[: index + 2]]
+        below = rows.pop()
+        above = next((row for row in reversed(rows) if not row.startswith(_DIRECTIVE)), ";")
+        return bool(self._ends.fullmatch(above)) and not _CONTINUES.match(below)
 
 
 def multi_line_literals(source: str) -> Iterator[Literal]:
@@ -172,6 +153,7 @@ def multi_line_literals(source: str) -> Iterator[Literal]:
 
     Raises SyntaxError or tokenize.TokenError where the text does not split into tokens.
     """
+    lines = source.split("\n")
     opened: list[tokenize.TokenInfo] = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         kind = tokenize.tok_name[token.type]
@@ -183,203 +165,52 @@ def multi_line_literals(source: str) -> Iterator[Literal]:
             start = opened.pop()
         elif kind != "STRING":
             continue
-        opening = re.match(r"(\w*)('''|\"\"\")", start.string)
-        if opening and not opened and start.start[0] < token.end[0]:
-            yield _literal(source.split("\n"), start.start, token.end, opening)
+        quotes = re.match(r"\w*('''|\"\"\")", start.string)
+        (first, column), (last, end) = start.start, token.end
+        if quotes and not opened and first < last:
+            rows = [
+                lines[first - 1][column + quotes.end() :],
+                *lines[first : last - 1],
+                lines[last - 1][: end - 3],
+            ]
+            yield Literal(first, last, "\n".join(rows))
 
 
-def lines_in_words(first: int, last: int) -> str:
-    """`line 5` or `lines 5-8`."""
-    return f"line {first}" if first == last else f"lines {first}-{last}"
-
-
-def _literal(
-    lines: list[str], start: tuple[int, int], end: tuple[int, int], opening: re.Match[str]
-) -> Literal:
-    """A literal's text: its value where that has a row per line of the file, else as it is written."""
-    rows = lines[start[0] - 1 : end[0]]
-    rows[-1] = rows[-1][: end[1]]
-    rows[0] = rows[0][start[1] :]
-    written = "\n".join(rows)
-    text = written[opening.end() : -3]
-    if "f" not in opening[1].lower() and "t" not in opening[1].lower():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            value = ast.literal_eval(written)
-        if isinstance(value, str) and value.count("\n") == text.count("\n"):
-            text = value
-    return Literal(start[0], end[0], text)
-
-
-def _stands_aside(line: str, embedded: bool) -> bool:
-    """Whether a line is blank, a comment, or a pragma that governs no statement."""
-    if not embedded:
-        return _PYTHON_BLANK.fullmatch(line) is not None
-    if _PRAGMA.match(line):
-        return not _GOVERNING_PRAGMA.match(line)
-    return _CPP_BLANK.fullmatch(line) is not None
-
-
-def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[Block]:
-    encoded = [line.encode() for line in lines]
+def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
+    """The statements of each body that does not begin on the line of its head; those that share a line count as one."""
     for node in ast.walk(tree):
         for _, body in ast.iter_fields(node):
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-                extents = [_python_extent(statement, encoded) for statement in body]
-                head = extents[0]
-                is_elif = isinstance(body[0], ast.If) and encoded[head.first - 1].startswith(
-                    b"elif", head.first_column
-                )
-                if not is_elif:
-                    yield from _clean_blocks(extents, encoded, _PYTHON_REST, {})
+                line, column = lines[body[0].lineno - 1], body[0].col_offset
+                if line[:column].strip() or (
+                    line.startswith("elif", column) and isinstance(body[0], ast.If)
+                ):
+                    continue
+                block: list[Span] = []
+                for statement in body:
+                    first = min(
+                        d.lineno for d in [statement, *getattr(statement, "decorator_list", [])]
+                    )
+                    if block and first <= block[-1].last:
+                        first = block.pop().first
+                    block.append(Span(first, statement.end_lineno or statement.lineno))
+                yield block
 
 
-def _python_extent(statement: ast.stmt, lines: list[bytes]) -> _Extent:
-    first, column = statement.lineno, statement.col_offset
-    decorators = getattr(statement, "decorator_list", [])
-    if decorators:
-        first = decorators[0].lineno
-        while b"@" not in lines[first - 1]:  # `@(`, and the decorator on a line below
-            first -= 1
-        column = lines[first - 1].index(b"@")
-    assert statement.end_lineno is not None and statement.end_col_offset is not None
-    return _Extent(first, column, statement.end_lineno, statement.end_col_offset)
+def _reduced(match: re.Match[str]) -> str:
+    """A placeholder for a string, a directive or a comment, with as many line ends."""
+    line_ends = "\n" * match[0].count("\n")
+    if match["string"]:
+        return f'"{line_ends}"'
+    return line_ends.replace("\n", "\n#").join("#;") if match["directive"] else line_ends
 
 
-def _cpp_blocks(literal: Literal) -> list[Block] | None:
-    """The blocks of embedded code, or None if it is not readable as C++ or CUDA.
-
-    Pragmas are taken out before parsing, since the grammar refuses them between a loop's head
-    and its body, and are given back to the statements that they govern.
-    """
-    rows = literal.text.split("\n")
-    governed_from: dict[int, int] = {}
-    for first, last, governs in list(_pragmas(rows)):
-        rows[first : last + 1] = [""] * (last + 1 - first)
-        if governs:
-            start = literal.first + first
-            governed_from[literal.first + last + 1] = governed_from.pop(start, start)
-    tree = tree_sitter.Parser(_CUDA).parse("\n".join(rows).encode(errors="replace"))
-    if tree.root_node.has_error:
-        return None
-    encoded = [b""] * (literal.first - 1) + [row.encode(errors="replace") for row in rows]
-    blocks: list[Block] = []
-    waiting = [tree.root_node]
-    while waiting:
-        node = waiting.pop()
-        waiting.extend(node.children)
-        for run in _runs_of_statements(node):
-            extents = [_cpp_extent(child, literal.first, encoded) for child in run]
-            blocks.extend(_clean_blocks(extents, encoded, _CPP_REST, governed_from))
-    return blocks
-
-
-def _pragmas(rows: list[str]) -> Iterator[tuple[int, int, bool]]:
-    """First row, last row (after continuations) and whether it governs the next statement."""
-    for first, row in enumerate(rows):
-        if _PRAGMA.match(row):
-            last = first
-            while rows[last].endswith("\\") and last + 1 < len(rows):
-                last += 1
-            yield first, last, _GOVERNING_PRAGMA.match(row) is not None
-
-
-def _runs_of_statements(node: tree_sitter.Node) -> Iterator[list[tree_sitter.Node]]:
-    """The consecutive children that are statements; anything else, such as `else`, ends a run."""
-    run: list[tree_sitter.Node] = []
-    for index, child in enumerate(node.children):
-        in_head = node.field_name_for_child(index) in {"initializer", "condition"}
-        if _CPP_STATEMENT.fullmatch(child.type) and not in_head:
-            run.append(child)
-        elif child.type != ";" and run:
-            yield run
-            run = []
-    if run:
-        yield run
-
-
-def _cpp_extent(node: tree_sitter.Node, first_line: int, lines: list[bytes]) -> _Extent:
-    """A node's place; one that ends at the start of a row, as directives do, ends on the row before."""
-    first, first_column = node.start_point
-    last, last_column = node.end_point
-    if last_column == 0 and last > first:
-        last -= 1
-        last_column = len(lines[first_line + last - 1])
-    return _Extent(first_line + first, first_column, first_line + last, last_column)
-
-
-def _clean_blocks(
-    extents: Iterable[_Extent],
-    lines: list[bytes],
-    rest: re.Pattern[bytes],
-    governed_from: dict[int, int],
-) -> Iterator[Block]:
-    """The statements that have their lines for themselves; those that share lines count as one."""
-    block: list[Statement] = []
-    for extent in _joined(extents):
-        before = lines[extent.first - 1][: extent.first_column]
-        after = lines[extent.last - 1][extent.last_column :]
-        if not before.strip() and rest.fullmatch(after):
-            first = governed_from.get(extent.first, extent.first)
-            block.append(Statement(first, extent.first, extent.last))
-        elif block:
-            yield tuple(block)
-            block = []
-    if block:
-        yield tuple(block)
-
-
-def _joined(extents: Iterable[_Extent]) -> list[_Extent]:
-    joined: list[_Extent] = []
-    for extent in extents:
-        if joined and joined[-1].last == extent.first:
-            extent = _Extent(*joined.pop()[:2], *extent[2:])
-        joined.append(extent)
-    return joined
-
-
-def _is_run(block: Block, first: int, last: int) -> bool:
-    starts = any(first in (statement.first, statement.code) for statement in block)
-    return starts and any(statement.last == last for statement in block)
-
-
-def _hulls(block: Block, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """The lines of the block's statements that touch the span, and of those that lie within it."""
-    touched = [s for s in block if s.first <= last and first <= s.last]
-    for run in (touched, [s for s in touched if first <= s.code and s.last <= last]):
-        if run:
-            yield run[0].first, run[-1].last
-
-
-def _bracket_pairs(literal: Literal) -> Iterator[tuple[int, int]]:
-    plain = _CPP_TEXT.sub(lambda match: "\n" * match[0].count("\n"), literal.text)
+def _bracket_pairs(code: dict[int, str]) -> Iterator[tuple[int, int]]:
+    """The lines of each opening bracket and its partner; a bracket without a partner is ignored."""
     opened: list[tuple[str, int]] = []
-    for number, row in enumerate(plain.split("\n"), start=literal.first):
+    for number, row in code.items():
         for character in row:
-            if character in "([{":
+            if character in _PARTNER.values():
                 opened.append((character, number))
-            elif character in _BRACKETS:
-                if opened and opened[-1][0] == _BRACKETS[character]:
-                    yield opened.pop()[1], number
-                else:
-                    yield 0, number
-    yield from ((number, 0) for _, number in opened)
-
-
-def _imbalance(pairs: Iterable[tuple[int, int]], first: int, last: int) -> str | None:
-    """Why the span's brackets do not balance, or None if they do."""
-    pairs = tuple(pairs)
-    low, high = first, last
-    while cut := [p for p in pairs if (low <= p[0] <= high) != (low <= p[1] <= high)]:
-        if 0 in cut[0]:
-            return (
-                f"holds a bracket on line {max(cut[0])} that has no partner in its string. "
-                "Name lines in which every bracket is closed."
-            )
-        low, high = min(low, cut[0][0]), max(high, cut[0][1])
-    if (low, high) == (first, last):
-        return None
-    return (
-        "opens or closes a bracket whose partner lies outside. Name lines in which every bracket "
-        f"is closed; the nearest span is {lines_in_words(low, high)}."
-    )
+            elif character in _PARTNER and opened and opened[-1][0] == _PARTNER[character]:
+                yield opened.pop()[1], number

@@ -1,4 +1,4 @@
-"""Teams: who works on a selected node, in what order, seeing what. A strategy is a policy and a team."""
+"""Teams: the roles that write a candidate for a selected node, and the order in which they work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Assignment:
-    """One attempt's work: the problem, the place in the tree to start from, and chance."""
+    """The input of one attempt: the problem, the tree, the selected node and a random generator."""
 
     problem: Problem
     language: Language
@@ -31,10 +31,10 @@ class Assignment:
     selection: Selection
     rng: random.Random
     window_tokens: int = WINDOW_TOKENS
-    """How long a prompt may be, by the estimate of `core.usage`."""
+    """Prompt limit in tokens, as `core.usage` estimates them."""
 
     def brief(self, role: RoleName, alone: bool = False) -> Brief:
-        """What a role is shown; `alone` hides the rest of the tree."""
+        """The input of a role's prompt; `alone` hides the rest of the tree."""
         parent = self.selection.parent
         seen = (
             lone_window(self.tree, parent) if alone else window(self.tree, parent, role, self.rng)
@@ -44,7 +44,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Draft:
-    """What a team made of an assignment: a source, or the reason why there is none."""
+    """A team's result: a source, or the reason why there is none."""
 
     role: str
     source: str | None = None
@@ -62,7 +62,7 @@ class Team(Protocol):
         ...
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
-        """The draft. Raises only what asking a model raises."""
+        """The draft. Raises what `ask` raises, except PromptRefused, which makes a failed draft."""
         ...
 
 
@@ -70,14 +70,14 @@ class Team(Protocol):
 class PlanCodeDebug:
     """The paper's team: a failing node goes to debug, a working one to plan and then code.
 
-    `memory` is whether they see more of the tree than the selected node.
+    With `memory` they see other attempts too, not only the selected node.
     """
 
     memory: bool
     roles: tuple[str, ...] = ("plan", "code", "debug")
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
-        """Debug, or plan and code."""
+        """Repair the selected node, or plan and code an improvement."""
         if work.selection.action == "debug":
             return await self._repair(work, ask)
         draft = Draft(role="plan")
@@ -101,13 +101,13 @@ class PlanCodeDebug:
 
 @dataclass(frozen=True)
 class Solo:
-    """One agent for everything; `memory` is whether it sees more of the tree than the selected node."""
+    """One agent for everything. With `memory` it sees other attempts too, not only the selected node."""
 
     memory: bool
     roles: tuple[str, ...] = ("solo",)
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
-        """One reply, one candidate."""
+        """Ask once for a whole candidate."""
         try:
             source = await roles.solo(ask, work.brief("solo", alone=not self.memory))
         except (ReplyError, PromptRefused) as fault:

@@ -1,15 +1,13 @@
-"""What a role is shown of the tree: the selected node and at most five others, chosen for the role.
+"""Chooses what a role sees of the tree: the selected node and at most five others.
 
 | role | sees, besides the node |
 |---|---|
-| plan | its children (what was tried from here and how it ended), the leaderboard, and its history |
-| solo | as plan: one agent alone decides and writes |
-| code | its children's code, and that of siblings that work |
+| plan, solo | its children, the leaderboard, and its history: the attempts that led to it |
+| code | its children and its cousins: the working children of its siblings |
 | debug | its siblings, each with its repair if one worked |
 
-A node's history is the attempts that led to it, each told in a line, so they count as none of the five.
-The leaderboard is always shown; of the rest a random subsample where there are more than fit. An
-attempt that left neither plan nor code is shown to no one. Knows no prompt and no policy.
+The history takes a line an attempt and does not count as others. The leaderboard is always shown; if the rest does not
+fit, a random subsample is. Attempts that left neither plan nor code are not shown.
 """
 
 from __future__ import annotations
@@ -22,63 +20,65 @@ from pydantic import model_validator
 
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
+from stark.core.standing import rank_key, vs_eager
 from stark.search.leaderboard import leaderboard
 from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
 LIMIT = 5
-"""How many nodes besides the selected one a role is shown at most."""
+"""The most nodes that a role sees besides the selected one and its history."""
 
 RoleName = Literal["plan", "code", "debug", "solo"]
 
 
 class Repair(Frozen):
-    """A sibling that failed, and the repair of it, or of a repair of it, that works: how a like fault was mended."""
+    """A sibling that failed, and the working repair of it or of one of its repairs."""
 
     broken: Node
     fixed: Node
 
 
 class ContextWindow(Frozen):
-    """The nodes that a role is shown, by their relation to the selected one; none twice.
+    """The nodes that a role sees, by their relation to the selected one; none twice.
 
-    Each relation is in the order in which its nodes finished, the leaderboard fastest first.
+    Relations list nodes in the order in which they finished, the leaderboard fastest first.
     """
 
     node: Node | None = None
-    """The selected node; None is the root, the reference itself."""
+    """The selected node; None for the root, which is the reference itself."""
 
     history: tuple[Node, ...] = ()
     """The attempts that led to the node, from the root's child down to its parent."""
 
     children: tuple[Node, ...] = ()
+    cousins: tuple[Node, ...] = ()
+    """Working children of the node's siblings."""
+
     siblings: tuple[Node, ...] = ()
-    """Those that are not part of a repair."""
+    """Siblings that are not part of a repair."""
 
     repairs: tuple[Repair, ...] = ()
     leaderboard: tuple[Node, ...] = ()
-    """Those that are not the selected node nor its children."""
+    """The run's fastest attempts, without the selected node and its children."""
 
     leading: tuple[int, ...] = ()
-    """The ids of the children and siblings that are on the leaderboard too."""
+    """The ids of children and cousins that are also on the leaderboard."""
 
     @property
     def others(self) -> tuple[Node, ...]:
-        """All nodes shown besides the selected one and its history."""
+        """All nodes besides the selected one and its history."""
         repairs = tuple(node for repair in self.repairs for node in (repair.broken, repair.fixed))
-        return self.children + self.siblings + repairs + self.leaderboard
+        return self.children + self.cousins + self.siblings + repairs + self.leaderboard
 
     @property
     def leaders(self) -> tuple[Node, ...]:
-        """The fastest attempts of the run among those shown, fastest first."""
-        kin = tuple(node for node in self.children + self.siblings if node.id in self.leading)
-        return tuple(
-            sorted(self.leaderboard + kin, key=lambda n: (-(n.assured_speedup or 0), n.id))
-        )
+        """The run's fastest attempts among those shown, fastest first."""
+        relatives = tuple(node for node in self.children + self.cousins if node.id in self.leading)
+        return tuple(sorted(self.leaderboard + relatives, key=_rank))
 
     @property
-    def mended(self) -> dict[int, int]:
-        """By a repair that works, what it mended: its parent, or a failure further up."""
+    def repaired_by(self) -> dict[int, int]:
+        """Maps each working repair to the failure it fixed: its parent, or a failure further up."""
         return {repair.fixed.id: repair.broken.id for repair in self.repairs}
 
     @model_validator(mode="after")
@@ -97,23 +97,19 @@ def window(tree: Tree, node_id: int, role: RoleName, rng: random.Random) -> Cont
     """What this role sees when this node is selected: a pure function of its arguments."""
     match role:
         case "plan" | "solo":
-            return _what_was_tried(tree, node_id, rng)
+            return _for_planning(tree, node_id, rng)
         case "code":
-            return _code_to_draw_on(tree, node_id, rng)
+            return _for_coding(tree, node_id, rng)
         case "debug":
-            return _how_others_fared(tree, node_id, rng)
+            return _for_debugging(tree, node_id, rng)
 
 
 def lone_window(tree: Tree, node_id: int) -> ContextWindow:
-    """The selected node and nothing else, for the baselines that are defined by having no memory.
-
-    Independent tries would not be independent, nor would a chain revise only its last link, if
-    their agent saw the rest of the tree.
-    """
+    """The selected node alone, for the baselines that are defined by having no memory."""
     return ContextWindow(node=_selected(tree, node_id))
 
 
-def _what_was_tried(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
+def _for_planning(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
     leaders = [node for node in leaderboard(tree) if node.id != node_id]
     children = [child for child in tree.children(node_id) if child.plan or child.candidate]
     always = {leader.id for leader in leaders}
@@ -128,21 +124,22 @@ def _what_was_tried(tree: Tree, node_id: int, rng: random.Random) -> ContextWind
     )
 
 
-def _code_to_draw_on(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    """A child's code tells even where it fails, for it did what is asked now; a sibling's must work."""
+def _for_coding(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
+    """Failing children help too, since they began from the same source; cousins must work."""
     children = [child for child in tree.children(node_id) if child.candidate]
-    siblings = [sibling for sibling in tree.siblings(node_id) if sibling.works]
-    shown = _drawn(children + siblings, LIMIT, rng)
+    siblings = {sibling.id for sibling in tree.siblings(node_id)}
+    cousins = [node for node in tree.nodes if node.parent in siblings and node.works]
+    shown = _drawn(children + cousins, LIMIT, rng)
     return ContextWindow(
         node=_selected(tree, node_id),
         children=tuple(child for child in children if child.id in shown),
-        siblings=tuple(sibling for sibling in siblings if sibling.id in shown),
+        cousins=tuple(cousin for cousin in cousins if cousin.id in shown),
         leading=tuple(leader.id for leader in leaderboard(tree) if leader.id in shown),
     )
 
 
-def _how_others_fared(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    """A repair shows two nodes, so it is taken whole or not at all."""
+def _for_debugging(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
+    """A repair shows two nodes, so both are drawn or neither."""
     siblings = [sibling for sibling in tree.siblings(node_id) if sibling.candidate]
     room, shown = LIMIT, []
     repairs = {sibling.id: _repair(tree, sibling) for sibling in siblings}
@@ -160,9 +157,14 @@ def _how_others_fared(tree: Tree, node_id: int, rng: random.Random) -> ContextWi
 
 
 def _repair(tree: Tree, sibling: Node) -> Repair | None:
-    """A sibling that failed and what mended it."""
     fixed = None if sibling.works else working_repair(sibling.id, tree.children)
     return None if fixed is None else Repair(broken=sibling, fixed=fixed)
+
+
+def _rank(leader: Node) -> tuple[bool, float, int]:
+    speedup = vs_eager(leader.evaluation)
+    assert speedup is not None, "leaders are correct"
+    return rank_key(speedup, leader.id)
 
 
 def _selected(tree: Tree, node_id: int) -> Node | None:
@@ -170,5 +172,5 @@ def _selected(tree: Tree, node_id: int) -> Node | None:
 
 
 def _drawn(nodes: Sequence[Node], size: int, rng: random.Random) -> set[int]:
-    """The ids of a random subsample; of all nodes where they fit."""
+    """The ids of a random subsample; of all nodes if they fit."""
     return {node.id for node in rng.sample(nodes, min(size, len(nodes)))}

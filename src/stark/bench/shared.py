@@ -12,9 +12,9 @@ from stark.evaluator.executors import Executor
 
 
 class SharedExecutor:
-    """Measures each reference once in a session, so that all runs of a problem start from the same time.
+    """Measures each reference once per session, so that all runs of a problem start from the same time.
 
-    How many candidates are judged at once is the executor's own matter: it knows its devices.
+    The executor itself decides how many candidates are judged at once, since it knows its devices.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -22,7 +22,7 @@ class SharedExecutor:
         self._described: dict[str, asyncio.Task[Reference]] = {}
 
     async def describe(self, problem: Problem) -> Reference:
-        """Measure the reference, or wait for whoever measures it."""
+        """Measure the reference once; concurrent callers wait for the same measurement."""
         task = self._described.get(problem.digest)
         if task is None:
             task = asyncio.create_task(self._executor.describe(problem))
@@ -37,11 +37,11 @@ class SharedExecutor:
         return await self._executor.evaluate(problem, candidate, effort)
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """What PyTorch's compiler makes of the problem, asked for by each run."""
+        """What `torch.compile` generates; not shared between runs."""
         return await self._executor.compiled(problem, language)
 
     async def close(self) -> None:
-        """End what was started."""
+        """Stop measurements in flight and close the executor."""
         for task in self._described.values():
             task.cancel()
         await asyncio.gather(*self._described.values(), return_exceptions=True)

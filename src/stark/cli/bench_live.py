@@ -137,7 +137,7 @@ class BenchScreen(Redrawn):
                 self._said = f"{cell.problem} {cell.strategy} seed {cell.seed}: {found}{reason}"
 
     def screen(self) -> RenderableType:
-        """All that is on the screen now."""
+        """The current content of the screen."""
         if self._opened is None:
             return Text("opening the bench", "dim")
         bench = self._opened.bench
@@ -153,7 +153,7 @@ class BenchScreen(Redrawn):
         )
 
     def _runs(self, attempts: int) -> Table:
-        """A line for each run in flight, as many as there is room for."""
+        """A line for each run in flight, as many as fit."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
         room = max(3, self._console.height - FRAME_LINES)
         shown = list(self._in_flight.values())[:room]
@@ -172,7 +172,7 @@ class BenchScreen(Redrawn):
         return table
 
     def _steps(self) -> Text:
-        """Where the attempts in flight are: full slots on both sides are what one hopes for."""
+        """How many attempts wait for a model and how many for a judge; ideally both are busy."""
         if not self._in_flight:
             return Text("starting judges and measuring references", "dim")
         steps = Counter(step for one in self._in_flight.values() for step in one.steps.values())

@@ -12,16 +12,16 @@ from rich.text import Text
 
 WIDEST = 160
 PIPED = 120
-"""Columns where standard output is no terminal."""
+"""Columns if standard output is not a terminal."""
 
 
 def results() -> Console:
-    """For what was asked for."""
+    """For the result of a command."""
     return _console(stderr=False)
 
 
 def progress(for_program: bool) -> Console:
-    """For what happens meanwhile; it leaves standard output alone when a program reads that."""
+    """For progress; standard error if a program reads standard output."""
     return _console(stderr=for_program)
 
 
@@ -41,7 +41,7 @@ def print_json(document: Any) -> None:
 
 
 def write(text: str) -> None:
-    """A text as it is on standard output."""
+    """A text, unchanged, on standard output."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -50,7 +50,7 @@ def write(text: str) -> None:
 
 
 class _Enduring(Console):
-    """Goes on where nobody reads any more, as after `| head`; Rich itself would end whatever is at work."""
+    """Keeps working when the reader is gone, as after `| head`; Rich itself would exit."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -58,7 +58,7 @@ class _Enduring(Console):
 
 
 def _write_nowhere(stream: IO[str]) -> None:
-    """From now on, what is still to be flushed included."""
+    """Discard what is written from now on, and what is still buffered."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -279,7 +279,7 @@ def _places(settings: Settings) -> Iterator[Finding]:
 
 def _place(settings: Settings) -> Iterator[Finding]:
     try:
-        with Store.open(settings.store, create=False) as store:
+        with Store.open(settings.store) as store:
             count = len(store.summaries())
         yield Finding(
             "places", "store", "ok", f"{without_password(settings.store)}, {counted(count, 'run')}"

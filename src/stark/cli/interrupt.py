@@ -1,4 +1,4 @@
-"""Runs asynchronous work so that Ctrl-C and SIGTERM end it cleanly."""
+"""Ctrl-C and SIGTERM end asynchronous work cleanly; a second signal ends the process at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ Result = TypeVar("Result")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_S = 330.0
-"""What cleaning up may take: waiting for replies in flight (`correspondence.DRAIN_S`), then for judges to end."""
+"""How long cleaning up may take: the loop awaits model calls in flight (`correspondence.DRAIN_S`),
+then judges get time to exit."""
 
 
 class Interrupted(StarkError):
-    """Someone ended the work by Ctrl-C or SIGTERM."""
+    """The user ended the work with Ctrl-C or SIGTERM."""
 
     exit_code = 130
 
@@ -43,7 +44,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         task.cancel()
-        # Where a process was just being started, asyncio itself may wait for ever after the first.
+        # If a process was just being started, asyncio itself may wait forever after the first.
         loop.call_later(GRACE_S, task.cancel)
 
     for number in ENDING:

@@ -125,7 +125,7 @@ class PlainLines:
                 yield f"final check of attempt {node.id}: {checked(evaluation)}"
             case Draining():
                 yield DRAINING
-            case Notice(text):
+            case Notice(text) if text:
                 yield text
 
     def _finished(self, node: Node) -> str:
@@ -183,7 +183,7 @@ class LiveScreen(Redrawn):
                 self._doing = (text, now) if text else None
 
     def screen(self) -> RenderableType:
-        """All that is on the screen now."""
+        """The current content of the screen."""
         run, started = self._run, self._started
         if run is None:
             return Text("starting", "dim")

@@ -12,7 +12,7 @@ from stark.core.errors import UsageError
 
 
 def check_file(path: Path) -> None:
-    """Try to write to a file, which stays as it is, or to the folder that it goes to. Raises UsageError."""
+    """Check that a file can be written, without changing it. Raises UsageError."""
     with _refused(path):
         if path.exists():
             path.open("ab").close()
@@ -21,7 +21,7 @@ def check_file(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Make a folder, and try to write to it. Raises UsageError."""
+    """Create a folder and check that files can be written there. Raises UsageError."""
     with _refused(folder):
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()

@@ -1,4 +1,4 @@
-"""A screen that draws itself again ten times a second while work goes on, and what moves on it."""
+"""A screen that is redrawn ten times a second while work goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FRAMES_PER_S = 10
 
 
 class Redrawn(ABC):
-    """On while its block lasts; a subclass says what is on it."""
+    """Shown while its block lasts; a subclass provides the content."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -32,11 +32,11 @@ class Redrawn(ABC):
 
     @abstractmethod
     def screen(self) -> RenderableType:
-        """All that is on the screen now."""
+        """The current content of the screen."""
 
     async def __aenter__(self) -> Self:
         self._live.start()
-        # In the loop and not in a thread of Rich's: the trees are not made for more than one.
+        # In the event loop and not in a thread of Rich's: trees are not thread-safe.
         self._redrawing = asyncio.create_task(self._redraw())
         return self
 
@@ -59,7 +59,7 @@ class Redrawn(ABC):
 
 
 def spinning(doing: str, since_s: float) -> Text:
-    """What is being done and for how long, behind a turning spinner."""
+    """A spinner, what is being done, and for how long."""
     now = time.monotonic()
     frame = _FRAMES[int(now * _FRAMES_PER_S) % len(_FRAMES)]
     return Text.assemble((frame, "cyan"), f" {doing} ", (duration(now - since_s), "dim"))

@@ -1,4 +1,4 @@
-"""`stark worker`: the judging side of a shared folder."""
+"""`stark worker`: judges the requests in a shared folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stark.explain.numbers import counted
 
 
 def work(folder: Path, once: bool, settings: Settings) -> int:
-    """Serve the folder until nothing waits (`once`) or the process is interrupted."""
+    """Serve the folder until no request is waiting (`once`) or the process is interrupted."""
     executor = settings.options.get("executor", "local")
     judges = open_judges(executor)
     require_requests(folder)
@@ -25,12 +25,12 @@ def work(folder: Path, once: bool, settings: Settings) -> int:
 
     async def serve() -> int:
         try:
-            await judges.start()  # one that cannot work must not look idle
+            await judges.start()  # a judge that cannot work must not look idle
             return await serve_folder(folder, judges, once, say)
         finally:
             await judges.close()
 
     say(f"serving {folder} with {executor}")
     answered = run_interruptibly(serve())
-    say(f"answered {counted(answered, 'request')}; nothing waits")
+    say(f"answered {counted(answered, 'request')}; no request is waiting")
     return 0

@@ -1,4 +1,4 @@
-"""The two things that every core type shares: being frozen, and naming text by its digest."""
+"""The base class of all core types, and content digests."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """A value: equal by content, never changed after construction, unknown fields refused."""
+    """An immutable value: equal by content, unknown fields are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def digest(*parts: str) -> str:
-    """The content name of some texts: 16 hexadecimal digits of SHA-256, stable across machines."""
+    """16 hexadecimal digits of the texts' SHA-256, the same on every machine."""
     whole = hashlib.sha256()
     for part in parts:
-        encoded = part.encode(
-            "utf-8", "surrogatepass"
-        )  # models and crashed programs print anything
+        encoded = part.encode("utf-8", "surrogatepass")  # programs may print lone surrogates
         whole.update(len(encoded).to_bytes(8, "big"))
         whole.update(encoded)
     return whole.hexdigest()[:16]

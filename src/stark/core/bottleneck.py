@@ -94,14 +94,13 @@ class Profiled(Frozen):
 
     def _counters(self) -> KernelCounters | None:
         """The longest step's, if it is also the longest under the counters, with more than half of their time."""
-        first = self.profile.counters[0] if self.profile.counters else None
-        if first is None or first.share < BINDING:
-            return None
-        longest = self.profile.steps[0]
-        return first if short_name(first.name) == short_name(longest.name) else None
+        first = next(iter(self.profile.counters), None)
+        longest = kernel_name(self.profile.steps[0].name)
+        leads = first is not None and first.share >= BINDING and kernel_name(first.name) == longest
+        return first if leads else None
 
 
-def short_name(name: str) -> str:
+def kernel_name(name: str) -> str:
     """A kernel's name without its return type, template arguments and parameters."""
     plain, depth = "", 0
     for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):

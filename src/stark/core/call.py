@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Literal
 
 from pydantic import Field
@@ -16,6 +17,12 @@ class Message(Frozen):
 
     speaker: Literal["system", "user", "assistant"]
     text: str
+
+
+def prompt_of(messages: Iterable[Message]) -> str:
+    """The prompt that a conversation begins with: what the user says before the first reply."""
+    said = takewhile(lambda message: message.speaker != "assistant", messages)
+    return "\n".join(message.text for message in said if message.speaker == "user")
 
 
 Kept = Literal["outcome", "line", "nothing"]

@@ -9,16 +9,8 @@ from stark.core.base import Frozen
 BUSY = 0.6
 """Share of its peak from which a unit limits a kernel."""
 
-STALLS = (
-    "long_scoreboard",
-    "short_scoreboard",
-    "mio_throttle",
-    "lg_throttle",
-    "math_pipe_throttle",
-    "barrier",
-    "wait",
-    "drain",
-    "no_instruction",
+STALLS = tuple(
+    "long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle barrier wait drain no_instruction".split()
 )
 """The stalls that are read, by NVIDIA's names: reasons why a warp waits."""
 

@@ -1,4 +1,4 @@
-"""The device sheet and the roofline: what the hardware could do at best."""
+"""The device sheet and the roofline: the limits of the hardware."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stark.core.base import Frozen
 
 
 class Device(Frozen):
-    """One device as it was found and measured, not as its datasheet has it."""
+    """One device, with measured figures instead of its datasheet's."""
 
     kind: Literal["cpu", "cuda"]
     index: int = 0
@@ -22,7 +22,7 @@ class Device(Frozen):
     memory_gb: float
     last_level_cache_mb: float
     shared_memory_kb: float | None = None
-    """Per block at most; a CPU has none."""
+    """Limit per block; None for a CPU."""
 
     bandwidth_gb_s: float
     """Measured: bytes read plus bytes written by a large copy."""
@@ -31,7 +31,7 @@ class Device(Frozen):
     """Measured by a large matrix product, per arithmetic: `fp32`, `tf32`, `bf16`."""
 
     launch_us: float | None = None
-    """Measured cost of launching one empty kernel from PyTorch; a CPU has none."""
+    """Measured cost of launching one empty kernel from PyTorch; None for a CPU."""
 
     features: tuple[str, ...] = ()
     """Instruction sets of a CPU that kernels profit from, such as `AVX-512 BF16`; empty for a GPU."""
@@ -50,12 +50,12 @@ class Device(Frozen):
 
     @property
     def launch_ms(self) -> float:
-        """`launch_us` in milliseconds; 0 where nothing is launched."""
+        """`launch_us` in milliseconds; 0 for a CPU."""
         return (self.launch_us or 0.0) / 1e3
 
 
 class Roofline(Frozen):
-    """The least work that the function needs, and the time this device would take for it."""
+    """The least work of a problem, and the time that this device needs for it."""
 
     least_bytes: int
     """Inputs, weights and outputs, each moved once."""
@@ -64,17 +64,17 @@ class Roofline(Frozen):
     """Floating-point operations of matrix products, convolutions and attention in the reference."""
 
     arithmetic: str
-    """Which peak of the device the operations were held against."""
+    """The peak that most of `compute_ms` is computed with, such as `fp32`."""
 
     memory_ms: float
     compute_ms: float
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
-        """Which of the two takes longer at best."""
+        """Which of the two takes longer."""
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
 
     @property
     def floor_ms(self) -> float:
-        """The time below which a correct kernel cannot run on this device."""
+        """The roofline's time. A kernel can be faster if its data stays in a cache or it uses faster arithmetic."""
         return max(self.memory_ms, self.compute_ms)

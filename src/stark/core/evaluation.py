@@ -7,7 +7,7 @@ measurements. A failure of STARK itself is never an evaluation (see `core.errors
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
@@ -162,10 +162,7 @@ class Correct(EvaluationBase):
 
     @property
     def headroom(self) -> float:
-        """Slowdown relative to the roofline or to one kernel launch, whichever takes longer.
-
-        0 for anything faster; infinite if neither is known.
-        """
+        """Slowdown relative to the roofline or one launch, whichever is longer: 0 or more, infinite if unknown."""
         least_ms = max(self.roofline.floor_ms, self.device.launch_ms)
         return max(self.latency_ms / least_ms - 1, 0.0) if least_ms else math.inf
 
@@ -190,21 +187,10 @@ def beats_roofline(roofline: Roofline, latency_ms: float) -> bool:
     return latency_ms < (1 - NEAR) * roofline.floor_ms
 
 
-Evaluation = Annotated[
-    Unusable | BuildFailed | Crashed | TimedOut | OutOfMemory | Incorrect | Rejected | Correct,
-    Field(discriminator="status"),
-]
+_Any = Correct | Incorrect | BuildFailed | Crashed | TimedOut | OutOfMemory | Rejected | Unusable
+Evaluation = Annotated[_Any, Field(discriminator="status")]
 
-STATUSES = (
-    "correct",
-    "incorrect",
-    "build_failed",
-    "crashed",
-    "timed_out",
-    "out_of_memory",
-    "rejected",
-    "unusable",
-)
+STATUSES: tuple[str, ...] = tuple(kind.model_fields["status"].default for kind in get_args(_Any))
 
 evaluation_adapter: TypeAdapter[Evaluation] = TypeAdapter(Evaluation)
 """Reads and writes any evaluation as JSON."""

@@ -58,6 +58,7 @@ class Speedup(Frozen):
         return self.low <= other.high and other.low <= self.high
 
 
+@lru_cache(maxsize=1 << 14)
 def speedup(reference_name: str, reference: Measurement, candidate: Measurement) -> Speedup:
     """Reference latency divided by candidate latency, from samples taken in pairs.
 
@@ -69,9 +70,7 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
     Raises ValueError if the two differ in their number of samples.
     """
     if len(reference.samples_ms) != len(candidate.samples_ms):
-        raise ValueError(
-            "a speedup needs samples taken in pairs: both measurements must have the same number"
-        )
+        raise ValueError("a speedup needs the same number of samples on both sides, taken in pairs")
     ratios = sorted(
         math.log(base / ours)
         for base, ours in zip(reference.samples_ms, candidate.samples_ms, strict=True)

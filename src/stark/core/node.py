@@ -62,6 +62,11 @@ class Node(Frozen):
         return self
 
     @property
+    def original(self) -> int:
+        """The first attempt with the same source, which may be itself."""
+        return self.duplicate_of or self.id
+
+    @property
     def works(self) -> bool:
         """Whether the candidate is correct."""
         return isinstance(self.evaluation, Correct)
@@ -77,13 +82,3 @@ class Node(Frozen):
         if not isinstance(self.evaluation, Correct):
             return None
         return self.evaluation.speedup_vs("eager").ratio
-
-    @property
-    def assured_speedup(self) -> float | None:
-        """The lower end of that speedup's interval: what its measurement vouches for.
-
-        Attempts are ranked by it, since a noisy window has a wide interval and its ratio would win by luck.
-        """
-        if not isinstance(self.evaluation, Correct):
-            return None
-        return self.evaluation.speedup_vs("eager").low

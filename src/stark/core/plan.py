@@ -1,7 +1,8 @@
-"""What the plan agent asks for, grounded in the source it was shown."""
+"""The plan agent's result: an optimization strategy, grounded in the source it was shown."""
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -10,6 +11,13 @@ from stark.core.base import Frozen
 
 ANCHOR_NAME = "[a-z][a-z0-9_]{0,39}"
 """The pattern of an anchor's whole name."""
+
+NAME_LENGTH = 60
+"""The most characters of a plan's title or name."""
+
+_EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|`+)(?=\S)(.+?)(?<=\S)\1(?!\w)")
+_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "”", "\u2018": "\u2019", "«": "»"}
+_SENTENCE_END = re.compile(r"(?<!\be\.g|\bi\.e)[.!?](?=\s)")
 
 
 class Anchor(Frozen):
@@ -35,11 +43,16 @@ class Plan(Frozen):
     """One optimization strategy: either anchored edits or a rewrite of the whole file."""
 
     action: Literal["edit", "rewrite"]
-    title: str = Field(default="", max_length=60)
-    """A name for lists and trees; empty in replies that give none, then `strategy` stands in."""
+    title: str = Field(default="", max_length=NAME_LENGTH)
+    """A name for the idea; empty if the reply gave none. Use `name` to show it."""
 
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A name for screens and prompts: the title, else the start of the strategy's first sentence."""
+        return self.title or short_name(_SENTENCE_END.split(self.strategy.strip(), maxsplit=1)[0])
 
     @model_validator(mode="after")
     def _anchors_go_with_edits(self) -> Plan:
@@ -49,8 +62,29 @@ class Plan(Frozen):
 
 
 class Edit(Frozen):
-    """What became of one anchor: the lines it marked, before and after."""
+    """The lines of one anchor before and after the edit."""
 
     anchor: str
     before: str
     after: str
+
+
+def short_name(text: str) -> str:
+    """A text's first line without markup and final full stop, cut at a word to 60 characters."""
+    plain = next((line for line in text.splitlines() if line.strip()), "")
+    plain = re.sub(r"^\s*(?:#+|[-*+])\s+", "", plain).strip()
+    while (stripped := unquoted(_EMPHASIS.sub(r"\2", plain)).removesuffix(".")) != plain:
+        plain = stripped
+    if len(plain) <= NAME_LENGTH:
+        return plain
+    kept = plain[: NAME_LENGTH - 1]
+    if plain[len(kept)] != " ":
+        kept = kept.rpartition(" ")[0] or kept
+    return kept.rstrip(" ,;:") + "…"
+
+
+def unquoted(text: str) -> str:
+    """The text without the quotation marks around it, if it has a pair of them."""
+    text = text.strip()
+    quoted = len(text) > 1 and _QUOTES.get(text[0]) == text[-1]
+    return text[1:-1].strip() if quoted else text

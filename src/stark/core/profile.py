@@ -1,7 +1,6 @@
-"""What one call of a program spends its time on, as a profiler saw it.
+"""Where the time of one call goes, according to a profiler.
 
-A program is profiled in its own process, so this is information and never evidence: no status and no
-speedup rests on it.
+A program is profiled in its own, untrusted process, so no status and no speedup depends on a profile.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from stark.core.base import Frozen
 from stark.core.counters import KernelCounters
 
 OUTSIDE = "outside PyTorch's operators"
-"""The entry of a CPU's profile for native code of the program's own, and for Python."""
+"""The step of a CPU's profile for the program's own native code and for Python."""
 
 
 class Launch(Frozen):
@@ -31,10 +30,10 @@ class Launch(Frozen):
     """Per block."""
 
     occupancy: float | None = None
-    """Estimated share of the threads that a multiprocessor can hold."""
+    """Estimated; 0 if the profiler cannot estimate it."""
 
     spilled_bytes: int | None = None
-    """Of each thread's registers, kept in memory instead; None where nobody told."""
+    """Bytes of each thread's registers that are kept in memory; None if unknown."""
 
 
 class Step(Frozen):
@@ -45,40 +44,40 @@ class Step(Frozen):
     """Executions per call."""
 
     time_ms: float
-    """Of all of them, without what operators inside took."""
+    """All executions together, without nested operators."""
 
     share: float
-    """Of the time of all steps."""
+    """Share of the time of all steps."""
 
     own: bool
-    """Whether it is the program's own, and not PyTorch's or a library's."""
+    """Whether it is custom code, not PyTorch's or a library's."""
 
     operator: str | None = None
-    """The PyTorch operator that launched a kernel, if one did."""
+    """The PyTorch operator that launched the kernel, if any."""
 
     launch: Launch | None = None
 
 
 class Profile(Frozen):
-    """One call, as the mean of a few."""
+    """The mean of a few calls."""
 
     clock: Literal["device", "host"]
-    """Kernels of a GPU are seen by the device, operators of a CPU by the host."""
+    """`device` for kernels of a GPU, `host` for operators on a CPU."""
 
     steps: tuple[Step, ...] = Field(min_length=1)
-    """Those that take most time, the longest first."""
+    """The longest ones, longest first."""
 
     count: float
-    """Kernels or operators that one call executes, those included that `steps` leaves out."""
+    """Kernels or operators per call, including those not in `steps`."""
 
     busy_ms: float
-    """For how long at least one of the steps ran."""
+    """Time during which at least one step ran."""
 
     own_share: float
-    """Share of the steps' time that is the program's own."""
+    """Share of the steps' time in custom code."""
 
     busy_cores: float | None = None
-    """Cores that worked at a time on a CPU."""
+    """Average number of busy cores on a CPU."""
 
     counters: tuple[KernelCounters, ...] = ()
-    """Of a GPU's kernels, the longest first; empty where nobody asked for them, or they may not be read."""
+    """Counters of a GPU's kernels, longest first; empty if not requested or not readable."""

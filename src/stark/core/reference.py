@@ -1,4 +1,4 @@
-"""What the judge knows of a problem before any candidate: the root of the tree rests on it."""
+"""The reference of a problem as the judge measured it, before any candidate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stark.core.profile import Profile
 
 
 class TensorSpec(Frozen):
-    """The form of one tensor."""
+    """The shape and type of one tensor."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -25,7 +25,7 @@ class Reference(Frozen):
 
     device: Device
     versions: dict[str, str]
-    """Of python, torch and the compilers on the judge's machine."""
+    """Versions of Python, torch and the compilers on the judge's machine."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
@@ -41,12 +41,10 @@ class Reference(Frozen):
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile beside its time and the device: what binds it."""
+        """The profile with its time and the device, from which its bottleneck follows."""
         if self.profile is None:
             return None
+        latency_ms = self.eager.latency_ms
         return Profiled(
-            profile=self.profile,
-            latency_ms=self.eager.latency_ms,
-            roofline=self.roofline,
-            device=self.device,
+            profile=self.profile, latency_ms=latency_ms, roofline=self.roofline, device=self.device
         )

@@ -1,10 +1,11 @@
 """Which kernel of a run is best, and which cannot be told apart from it.
 
-The only place that ranks attempts. Attempts are ranked by measured speedup against eager. A measurement that is too
-noisy to rank by comes after all others. Attempts whose interval overlaps the fastest one's form the first group: the
-measurements cannot tell which of them is fastest, and its first member gets the star.
+The only place that ranks attempts: by measured speedup against eager, those that are too noisy to compare after all
+others. The fastest gets the star. It and the attempts whose 95 % intervals overlap its interval form the first group:
+the measurements cannot tell whether one of them is faster. A noisy attempt joins only a group of noisy ones, since its
+interval overlaps almost any other. An attempt that repeats another's source does not count a second time.
 
-Once attempts went through the final check, only those that passed it count, with the speedups measured there.
+After a final check, only the attempts that passed it count, with the speedups measured there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Standing:
     """Attempts that count, fastest first; ties go to the older attempt."""
 
     group: tuple[int, ...]
-    """The attempts that cannot be told apart from the fastest, itself first; empty if nothing counts."""
+    """The fastest attempt and those that cannot be told apart from it, fastest first; empty if nothing counts."""
 
     confirmed: bool
     """Whether the final check decided, and not the search's own measurements."""
@@ -46,18 +47,15 @@ def standing(
     counting = checks or speedups
     found = {attempt: speedup for attempt, speedup in counting.items() if speedup is not None}
     ranking = sorted(found, key=lambda attempt: rank_key(found[attempt], attempt))
-    first = found[ranking[0]] if ranking else None
-    return Standing(
-        ranking=tuple(ranking),
-        group=tuple(each for each in ranking if first is not None and found[each].overlaps(first)),
-        confirmed=bool(checks),
-    )
+    sharp = [each for each in ranking if not found[each].too_noisy] or ranking
+    group = [each for each in sharp if found[each].overlaps(found[ranking[0]])]
+    return Standing(ranking=tuple(ranking), group=tuple(group), confirmed=bool(checks))
 
 
 def standing_of(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Standing:
     """The standing of a run's finished attempts, given the final checks' evaluations by attempt."""
     return standing(
-        {node.id: vs_eager(node.evaluation) for node in nodes},
+        {node.id: vs_eager(node.evaluation) for node in nodes if node.duplicate_of is None},
         {attempt: vs_eager(found) for attempt, found in checks.items()},
     )
 

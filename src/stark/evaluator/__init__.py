@@ -1,1 +1,1 @@
-"""Deciding what a candidate is worth: the judge, the process it runs candidates in, and the ways to reach a judge."""
+"""Evaluates candidates: the judge, the sandboxed candidate process, and the executors."""

@@ -1,7 +1,7 @@
 """The messages between an executor and a judge: one JSON object per line, over any byte stream.
 
-Knows no torch and no transport. An executor sends requests, a judge answers each by its `id`,
-in any order. The judge speaks first, with `Hello`; only a `Notice` may come before it.
+The judge sends `Hello` first; only a `Notice` may come before it. After that the executor sends requests, and the judge answers each of
+them by its `id`, in any order. This module depends on neither torch nor a transport.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 
 PROTOCOL = 6
-"""Raised with every change that an older judge or executor would misread."""
+"""Version of the messages. Increment it with every change that older versions would misread."""
 
 
 class Describe(Frozen):
-    """Ask for what is known of a problem before any candidate."""
+    """Ask for the reference's figures, before any candidate is judged."""
 
     kind: Literal["describe"] = "describe"
     id: str
@@ -45,13 +45,13 @@ class Evaluate(Frozen):
 
 
 class Compile(Frozen):
-    """Ask for what PyTorch's own compiler makes of the problem, as a candidate."""
+    """Ask for the code that `torch.compile` generates for the problem, as a candidate."""
 
     kind: Literal["compile"] = "compile"
     id: str
     problem: Problem
     language: str
-    """In which the candidate must be."""
+    """The language that the candidate must be in."""
 
     limits: Limits = Limits()
 
@@ -61,14 +61,14 @@ Request = Annotated[AnyRequest, Field(discriminator="kind")]
 
 
 class Hello(Frozen):
-    """The judge is ready; says what it is."""
+    """The judge is ready. States its device, software versions and sandbox."""
 
     kind: Literal["hello"] = "hello"
     protocol: int = PROTOCOL
     device: Device
     versions: dict[str, str]
     sandbox: dict[str, str | None] = Field(default={})
-    """Every layer with None if it is active there, or with why it is not."""
+    """Maps every sandbox layer to None if it is active, or to the reason why it is not."""
 
 
 class Notice(Frozen):
@@ -80,7 +80,7 @@ class Notice(Frozen):
 
 
 class Greeting(BaseModel):
-    """What the `Hello` of every protocol tells, whatever else it has: read first, to know whose messages follow."""
+    """The part of `Hello` that every protocol version has. Read first, to compare the versions."""
 
     protocol: int
 
@@ -102,7 +102,7 @@ class Evaluated(Frozen):
 
 
 class Compiled(Frozen):
-    """Answers `Compile` with a candidate, which nobody has judged."""
+    """Answers `Compile` with a candidate that has not been judged."""
 
     kind: Literal["compiled"] = "compiled"
     id: str
@@ -110,7 +110,7 @@ class Compiled(Frozen):
 
 
 class NotCompiled(Frozen):
-    """Answers `Compile` where the compiler makes no candidate of the problem, with the reason."""
+    """Answers `Compile` with the reason why no candidate can be generated for the problem."""
 
     kind: Literal["not_compiled"] = "not_compiled"
     id: str
@@ -118,7 +118,7 @@ class NotCompiled(Frozen):
 
 
 class ProblemRefused(Frozen):
-    """The problem itself cannot be used; no candidate is to blame."""
+    """The problem itself cannot be used. The candidate is not at fault."""
 
     kind: Literal["problem_refused"] = "problem_refused"
     id: str
@@ -126,7 +126,7 @@ class ProblemRefused(Frozen):
 
 
 class RequestRefused(Frozen):
-    """The request cannot be read: it was written by another version."""
+    """The request cannot be parsed: another version of STARK wrote it."""
 
     kind: Literal["request_refused"] = "request_refused"
     id: str
@@ -134,7 +134,7 @@ class RequestRefused(Frozen):
 
 
 class JudgeFailed(Frozen):
-    """The judge's own fault while it worked on a request; it ends after saying so, and the request is sent again."""
+    """The judge itself failed on a request. It then exits, and the request is sent again."""
 
     kind: Literal["judge_failed"] = "judge_failed"
     id: str
@@ -159,7 +159,10 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def request_id(request: AnyRequest) -> str:
-    """A request's content name: the same question of the same version has the same id, so an answer found again is not asked for twice."""
+    """A digest of the request's content, the protocol and the STARK version.
+
+    Equal requests have equal ids, so an answer that already exists is not requested again.
+    """
     return digest(
         str(PROTOCOL), __version__, request.model_copy(update={"id": ""}).model_dump_json()
     )

@@ -40,13 +40,11 @@ def limiter(kernel: KernelCounters) -> str:
 
 def facts(kernel: KernelCounters) -> Iterator[str]:
     """The counters worth acting on, the most telling first."""
-    for name, share in (("DRAM", kernel.dram), ("multiprocessors", kernel.issue)):
+    tensor = kernel.tensor if (kernel.tensor or 0.0) >= NOTABLE else None
+    shares = {"DRAM": kernel.dram, "multiprocessors": kernel.issue, "tensor cores": tensor}
+    for name, share in {**shares, "achieved occupancy": kernel.occupancy}.items():
         if share is not None:
             yield f"{name} {share:.0%}"
-    if kernel.tensor is not None and kernel.tensor >= NOTABLE:
-        yield f"tensor cores {kernel.tensor:.0%}"
-    if kernel.occupancy is not None:
-        yield f"achieved occupancy {kernel.occupancy:.0%}"
     for access, used in (("loads", kernel.loads_used), ("stores", kernel.stores_used)):
         if used is not None and 0 < used <= WASTED:
             yield f"{access} use {used:.0%} of the bytes that they move"

@@ -74,9 +74,7 @@ def verdict(correct: Correct) -> str:
 def checked(evaluation: Evaluation) -> str:
     """The result of a final check, in one line."""
     if isinstance(evaluation, Correct):
-        return ", ".join(
-            speedup_text(evaluation.speedup_vs(name)) for name in evaluation.references
-        )
+        return ", ".join(map(speedup_text, map(evaluation.speedup_vs, evaluation.references)))
     return f"{status(evaluation)}: {reason(evaluation)}"
 
 
@@ -92,11 +90,10 @@ def speedup_cell(speedup: Speedup) -> str:
 
 def measured(measurement: Measurement) -> str:
     """A latency and how it was measured."""
-    return (
-        f"{milliseconds(measurement.latency_ms)} (median of {counted(len(measurement.samples_ms), 'sample')} "
-        f"of {counted(measurement.calls_per_sample, 'call')}, {measurement.cache} cache, "
-        f"{measurement.clock.replace('_', ' ')})"
-    )
+    samples = counted(len(measurement.samples_ms), "sample")
+    median = f"median of {samples} of {counted(measurement.calls_per_sample, 'call')}"
+    how = f"{median}, {measurement.cache} cache, {measurement.clock.replace('_', ' ')}"
+    return f"{milliseconds(measurement.latency_ms)} ({how})"
 
 
 def roofline_text(correct: Correct) -> str:
@@ -112,14 +109,10 @@ def roofline_text(correct: Correct) -> str:
 
 def faster_than(roofline: Roofline) -> str:
     """What it means that a measured time is below the roofline."""
-    if roofline.bound == "memory":
-        return (
-            "faster than the memory roofline: its data stays in a cache, or the measurement is off"
-        )
-    return (
-        f"faster than the {roofline.arithmetic} roofline: it computes in another arithmetic, "
-        "or the measurement is off"
-    )
+    memory = roofline.bound == "memory"
+    cause = "data stays in a cache" if memory else "it computes in another arithmetic"
+    name = "memory" if memory else roofline.arithmetic
+    return f"faster than the {name} roofline: {cause}, or the measurement is off"
 
 
 def _speedup(speedup: Speedup, versus: str) -> str:
@@ -129,13 +122,11 @@ def _speedup(speedup: Speedup, versus: str) -> str:
 
 def _with_meaning(speedup: Speedup, separator: str) -> str:
     """The speedup and what its interval says; one that is too noisy says nothing."""
-    text = speedup_text(speedup)
     if speedup.too_noisy:
-        return text
-    if speedup.low > 1:
-        return f"{text}{separator}faster"
-    slower = speedup.high < 1
-    return f"{text}{separator}{'slower than the reference' if slower else 'no difference that can be measured'}"
+        return speedup_text(speedup)
+    meaning = "faster" if speedup.low > 1 else "no difference that can be measured"
+    meaning = "slower than the reference" if speedup.high < 1 else meaning
+    return f"{speedup_text(speedup)}{separator}{meaning}"
 
 
 def _measured(correct: Correct) -> Iterator[str]:

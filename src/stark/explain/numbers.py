@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-_BOLD = re.compile(r"(?<![\w*])(\*\*|__)(?=\S)(.+?)(?<=\S)\1(?![\w*])", re.DOTALL)
+_BOLD = re.compile(r"(?<![\w*])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w*])", re.DOTALL)
 _HEADING = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 
 
 def counted(number: int, noun: str) -> str:
     """`1 attempt`, `2 attempts`, `37,500 attempts`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def listed(things: Iterable[object]) -> str:
+    """`1`, `1 and 2`, `1, 2 and 3`."""
+    *most, last = map(str, things)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def milliseconds(value: float) -> str:
@@ -34,7 +41,7 @@ def first_line(text: str) -> str:
 
 def without_markup(text: str) -> str:
     """Text as models write it, without Markdown's bold and headings; code such as `x**2` stays."""
-    return _HEADING.sub("", _BOLD.sub(r"\2", text))
+    return _HEADING.sub("", _BOLD.sub(r"\1", text))
 
 
 def _three_digits(value: float) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stark.core.bottleneck import Bottleneck, Profiled, short_name
+from stark.core.bottleneck import Bottleneck, Profiled, kernel_name
 from stark.core.evaluation import NEAR
 from stark.core.profile import OUTSIDE, Profile, Step
 from stark.explain.counters import facts, limiter
+from stark.explain.numbers import counted
 
 MATTERS = 0.05
 """Share of the time from which a step is shown."""
@@ -24,37 +25,40 @@ def profile_lines(profiled: Profiled) -> Iterator[str]:
     yield from step_lines(profiled.profile)
     for kernel in profiled.profile.counters[:SHOWN_COUNTED]:
         if kernel.share >= MATTERS:
-            name = f"{short_name(kernel.name)} ({kernel.share:.0%})"
+            name = f"{kernel_name(kernel.name)} ({kernel.share:.0%})"
             yield f"counters of {name}: {limiter(kernel)}; {', '.join(facts(kernel))}"
 
 
 def bottleneck_text(profiled: Profiled) -> str:
     """What limits the program, in one line."""
-    profile, found = profiled.profile, profiled.bottleneck
-    top = profile.steps[0]
-    match found.kind:
-        case "launch":
-            kernels = f"{profile.count:.0f} kernel{'' if round(profile.count) == 1 else 's'}"
-            return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} a call"
-        case "memory" | "compute":
-            return f"{found.kind}-bound: {_limit(profiled, found)}"
-        case "cores":
-            working = f"{profile.busy_cores:.1f} of {profiled.device.processors} work"
-            return f"idle cores: {working}, at {_use(profiled)}"
-        case "spills":
-            spilled = top.launch.spilled_bytes if top.launch is not None else None
-            return (
-                f"spilling registers: {short_name(top.name)} keeps {spilled} bytes a thread "
-                f"in memory, at {_use(profiled)}"
-            )
-        case "blocks":
-            blocks = top.launch.blocks if top.launch is not None else None
-            return (
-                f"too few blocks: {short_name(top.name)} has {blocks} for "
-                f"{profiled.device.processors} multiprocessors, at {_use(profiled)}"
-            )
-        case "latency":
-            return _latency(profiled, found)
+    found, use = profiled.bottleneck, _use(profiled)
+    profile, processors = profiled.profile, profiled.device.processors
+    name, launch = kernel_name(profile.steps[0].name), profile.steps[0].launch
+    if found.kind == "launch":
+        kernels = counted(round(profile.count), "kernel")
+        return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} a call"
+    if found.kind in ("memory", "compute"):
+        return f"{found.kind}-bound: {_limit(profiled, found)}"
+    if found.kind == "cores":
+        return f"idle cores: {profile.busy_cores:.1f} of {processors} work, at {use}"
+    if found.kind == "spills" and launch is not None:
+        spilled = f"{name} keeps {launch.spilled_bytes} bytes a thread in memory"
+        return f"spilling registers: {spilled}, at {use}"
+    if found.kind == "blocks" and launch is not None:
+        return (
+            f"too few blocks: {name} has {launch.blocks} for {processors} multiprocessors, at {use}"
+        )
+    device = profile.clock == "device"
+    text = f"{'latency: ' if device else ''}neither memory nor matrix arithmetic is busy, {use}"
+    if launch is not None and 0 < (launch.occupancy or 0) < LOW_OCCUPANCY:
+        text += f", low occupancy {launch.occupancy:.0%} in {name}"
+    if found.counters is not None:
+        text += f"; {limiter(found.counters)} in {kernel_name(found.counters.name)}"
+    several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
+    if several > 1:
+        steps = f"{several} {'kernels' if device else 'operators'}"
+        text += f"; {steps} take turns, and what passes between them goes through memory"
+    return text
 
 
 def step_lines(profile: Profile) -> Iterator[str]:
@@ -71,40 +75,19 @@ def step_lines(profile: Profile) -> Iterator[str]:
 
 def _limit(profiled: Profiled, found: Bottleneck) -> str:
     """How busy memory or arithmetic is: by the roofline, or else by the longest kernel's counters."""
-    kernel = found.counters
-    if kernel is not None:
-        text = f"{limiter(kernel)} in {short_name(kernel.name)}"
-        # Caches are emptied before each counted kernel, so the sum over several says nothing about the call.
-        moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
-        if found.kind == "memory" and moved is not None:
-            excess = moved / (profiled.roofline.least_bytes or moved)
-            if excess > 1:
-                text += f", and it moves {excess:.1f} times the bytes that the call needs"
-        return text
-    share = found.share or 0.0
-    above = share > 1 + NEAR
-    if found.kind == "memory":
-        text = f"{share:.0%} of the measured bandwidth, every byte counted once"
-        return f"{text}; its data stays in a cache, or a measurement is off" if above else text
-    text = f"{share:.0%} of the measured {profiled.roofline.arithmetic} peak"
-    return f"{text}; it computes in another arithmetic, or a measurement is off" if above else text
-
-
-def _latency(profiled: Profiled, found: Bottleneck) -> str:
-    """No resource is busy: what the longest step and the counters say about it."""
-    profile = profiled.profile
-    device = profile.clock == "device"
-    text = "latency: " if device else ""
-    text += f"neither memory nor matrix arithmetic is busy, {_use(profiled)}"
-    top = profile.steps[0]
-    if top.launch is not None and 0 < (top.launch.occupancy or 0) < LOW_OCCUPANCY:
-        text += f", low occupancy {top.launch.occupancy:.0%} in {short_name(top.name)}"
-    if found.counters is not None:
-        text += f"; {limiter(found.counters)} in {short_name(found.counters.name)}"
-    several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
-    if several > 1:
-        steps = f"{several} {'kernels' if device else 'operators'}"
-        text += f"; {steps} take turns, and what passes between them goes through memory"
+    kernel, roof = found.counters, profiled.roofline
+    memory = found.kind == "memory"
+    if kernel is None:
+        share = found.share or 0.0
+        of = "bandwidth, every byte counted once" if memory else f"{roof.arithmetic} peak"
+        cause = "its data stays in a cache" if memory else "it computes in another arithmetic"
+        doubt = f"; {cause}, or a measurement is off" if share > 1 + NEAR else ""
+        return f"{share:.0%} of the measured {of}{doubt}"
+    text = f"{limiter(kernel)} in {kernel_name(kernel.name)}"
+    # Caches are emptied before each counted kernel, so the sum over several says nothing about the call.
+    moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
+    if memory and moved is not None and moved > roof.least_bytes > 0:
+        text += f", and it moves {moved / roof.least_bytes:.1f} times the bytes that the call needs"
     return text
 
 
@@ -134,7 +117,7 @@ def _achieved(profiled: Profiled) -> str:
 
 
 def _step(step: Step) -> str:
-    shown = short_name(step.name)
+    shown = kernel_name(step.name)
     text = f"{step.operator} ({shown})" if step.operator else shown
     if step.count > 1.5:
         text += f", {step.count:.0f} times"

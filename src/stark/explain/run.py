@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stark.core.evaluation import beats_roofline
 from stark.core.node import COMPILER, Node
-from stark.core.plan import Plan
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
+from stark.core.standing import Standing
 from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than
-from stark.explain.numbers import counted, first_line, milliseconds, without_markup
-
-LONGEST_NAME = 60
-
-
-def plan_name(plan: Plan) -> str:
-    """The plan's title, or else the first sentence of its strategy."""
-    line = without_markup(plan.title or first_line(plan.strategy)).replace("`", "")
-    sentence = line.partition(". ")[0].rstrip(".")
-    if len(sentence) <= LONGEST_NAME:
-        return sentence
-    return f"{sentence[: LONGEST_NAME - 1].rstrip()}…"
+from stark.explain.numbers import counted, listed, milliseconds
 
 
 def idea(node: Node) -> str:
@@ -29,10 +20,19 @@ def idea(node: Node) -> str:
         return f"same source as attempt {node.duplicate_of}"
     if node.role == COMPILER:
         return "what torch.compile generates"
-    name = plan_name(node.plan) if node.plan else ""
-    if node.action == "debug":
-        return f"repair of {node.parent}{': ' if name else ''}{name}"
-    return name
+    name = node.plan.name if node.plan else ""
+    repair = f"repair of {node.parent}" if node.action == "debug" else ""
+    return ": ".join(filter(None, (repair, name)))
+
+
+def standing_lines(standing: Standing) -> Iterator[str]:
+    """Which attempt has the star, and which cannot be told apart from it."""
+    if standing.best is None:
+        return
+    where = "in the final check" if standing.confirmed else "by measured speedup"
+    yield f"★ {standing.best}: fastest {where}"
+    if others := standing.group[1:]:
+        yield f"= {listed(others)} cannot be told apart from it: their 95 % intervals overlap"
 
 
 def models_line(run: Run) -> str:
@@ -45,22 +45,16 @@ def models_line(run: Run) -> str:
 
 def replay_line(run: Run) -> str:
     """What is recorded in a replay, and what is live."""
-    models = dict.fromkeys(
-        entry.model.removeprefix(RECORDED) for entry in run.config.models.values()
-    )
+    models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
     return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
 
 
 def budget_line(budget: Budget) -> str:
     """The limits of a run."""
-    limits = [counted(budget.attempts, "attempt")]
-    if budget.tokens is not None:
-        limits.append(f"{budget.tokens:,} tokens")
-    if budget.dollars is not None:
-        limits.append(f"${budget.dollars:.2f}")
-    if budget.minutes is not None:
-        limits.append(f"{budget.minutes:g} minutes")
-    return ", ".join(limits)
+    tokens = None if budget.tokens is None else f"{budget.tokens:,} tokens"
+    dollars = None if budget.dollars is None else f"${budget.dollars:.2f}"
+    minutes = None if budget.minutes is None else f"{budget.minutes:g} minutes"
+    return ", ".join(filter(None, (counted(budget.attempts, "attempt"), tokens, dollars, minutes)))
 
 
 def reference_line(reference: Reference) -> str:

@@ -12,22 +12,22 @@ from stark.languages.cuda import CUDA
 from stark.languages.triton import TRITON
 
 LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA)}
-"""In the order in which a device kind prefers them."""
+"""In order of preference for each kind of device."""
 
 __all__ = ["LANGUAGES", "Language", "best_for", "language"]
 
 
 def language(name: str) -> Language:
-    """The language of this name. Raises UsageError, which lists the names there are."""
+    """The language of this name. Raises UsageError, which lists the known names."""
     if name not in LANGUAGES:
-        raise UsageError(f"There is no language {name!r}; choose one of {', '.join(LANGUAGES)}.")
+        raise UsageError(f"there is no language {name!r}; choose one of {', '.join(LANGUAGES)}")
     return LANGUAGES[name]
 
 
 def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
-    """The first language for such a device that this machine has all tools of, else the last.
+    """The first language for this kind of device whose tools this machine has, or else the last.
 
-    Of a device that is not `here` nothing is known: the first.
+    For a device on another machine, whose tools are unknown, it is the first.
     """
     fitting = [entry for entry in LANGUAGES.values() if device_kind in entry.device_kinds]
     if not here:

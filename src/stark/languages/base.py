@@ -1,7 +1,6 @@
-"""What a kernel language is: how a candidate in it looks, is checked and is built.
+"""Defines a kernel language: the form of its candidates, how they are checked and built, and what models are taught.
 
-Knows no device and runs no candidate. Whether a candidate computes the right thing is the
-judge's question; here it is only whether the text can be a candidate of the language at all.
+The check looks at the text only. The judge decides whether a candidate is correct.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ DeviceKind = Literal["cpu", "cuda"]
 
 
 class Example(NamedTuple):
-    """The worked example of a guide."""
+    """A guide's worked example."""
 
     problem: Problem
     candidate: Candidate
@@ -39,52 +38,52 @@ class Language:
 
     name: str
     title: str
-    """What people and models are told, such as `Triton`."""
+    """Name for people and models, such as `Triton`."""
 
     device_kinds: tuple[DeviceKind, ...]
     preload: tuple[str, ...]
-    """Modules that the judge may import ahead, in the process that candidates are forked from.
+    """Modules that the judge imports once, in the process that candidates are forked from.
 
-    That process needs the variables of `environment` before it imports them.
+    The variables of `environment` must be set before the import.
     """
 
     tools: tuple[Tool, ...]
-    """What the machine that builds and runs candidates needs."""
+    """What a machine needs to build and run candidates."""
 
     rule: Callable[[ast.Module], str | None]
-    """Why a parsed file that defines `ModelNew` is still no candidate of this language."""
+    """Returns why a parsed file that defines `ModelNew` is not in this language, or None."""
 
     environment: Callable[[Path, str | None], dict[str, str]]
-    """Variables for the processes that build and run a candidate, from a folder and an architecture.
+    """Returns the variables for building and running a candidate, from a folder and an architecture.
 
-    All builds and caches go into the folder, and target the architecture (`sm_90`) without a
-    device being present; None leaves it to be found out from the device.
+    All builds and caches go into the folder. The architecture (`sm_90`) allows builds without a device; None
+    detects it from the device.
     """
 
     techniques: tuple[Technique, ...] = ()
-    """What is taught beside the guide where it pays, in the order in which it is considered."""
+    """Techniques that a prompt may include beside the guide, in order of priority."""
 
     has_compiler: bool = False
-    """Whether PyTorch's own compiler writes in it."""
+    """Whether `torch.compile` generates code in it."""
 
     @property
     def guide(self) -> str:
-        """What a model is always taught about the language: the form, one worked example, the traps."""
+        """The text that every prompt includes: the form, one worked example, the traps."""
         return files("stark.languages").joinpath(f"{self.name}.md").read_text(encoding="utf-8")
 
     @property
     def form(self) -> str:
-        """The guide's rules for every candidate: what a plan must not ask to break."""
+        """The guide's rules for every candidate; plans must respect them."""
         return section(self.guide, "The form")
 
-    def lessons(self, problem: Problem, reference: Reference) -> Lessons:
-        """What the roles are taught for this problem: the guide, and the techniques that pay for it."""
-        chosen = choose(self.techniques, work_of(problem, reference)) if self.techniques else ()
+    def lessons(self, reference: Reference) -> Lessons:
+        """The guide and the techniques for the problem of this reference."""
+        chosen = choose(self.techniques, work_of(reference)) if self.techniques else ()
         return Lessons(self.form, self.guide, chosen)
 
     @property
     def example(self) -> Example:
-        """The guide's worked example: a small problem and a candidate for it."""
+        """The guide's small problem and a candidate for it."""
         (problem,) = fenced(self.guide, "python problem")
         (candidate,) = fenced(self.guide, "python")
         return Example(
@@ -93,7 +92,7 @@ class Language:
         )
 
     def check(self, source: str) -> str | None:
-        """Why this text is no candidate of the language, in one sentence, or None if it may be one."""
+        """Why this text is not a candidate in the language, in one sentence, or None if it may be one."""
         try:
             tree = parse_python(source)
         except SyntaxError as error:
@@ -104,10 +103,10 @@ class Language:
         return self.rule(tree)
 
     def toolchain(self) -> str:
-        """The tools and versions that a build depends on: part of the key under which it is kept."""
+        """The tools and versions that a build depends on: part of its key in the cache."""
         return "; ".join(tool.found() or f"without {tool.name}" for tool in self.tools)
 
     def missing(self) -> str | None:
-        """The first thing that this machine lacks for the language, and how to mend it, or None."""
+        """The first tool that this machine lacks, with how to get it, or None."""
         lacking = (tool for tool in self.tools if tool.found() is None)
         return next((f"This machine lacks {tool.name}; {tool.remedy}." for tool in lacking), None)

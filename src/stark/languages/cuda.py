@@ -25,11 +25,10 @@ RUNTIME_COMPILERS = (
     "cupy.RawKernel",
     "cupy.RawModule",
 )
-"""Ways to NVRTC; a name that begins with one of them counts."""
-
+"""Prefixes of names that reach NVRTC."""
 
 INLINE = frozenset(name for name in BUILDERS if name.endswith("_inline"))
-"""Those that take source as text; the others take files, which may be of any language."""
+"""Builders that take source as text. The others take files, whose language is not visible here."""
 
 CUDA_ARGUMENTS = {"cuda_sources", "with_cuda", "extra_cuda_cflags", "embed_cubin"}
 
@@ -38,7 +37,7 @@ CUDA_WORDS = re.compile(
     r"|\bATen\b|\bat::|\btorch::|\btorch/",
     re.IGNORECASE,
 )
-"""Host code says one of them where it calls a library of CUDA, its driver, or PyTorch, which goes to the device by itself."""
+"""Words in host code that calls a CUDA library, the driver, or PyTorch, which can run on the device without kernels."""
 
 
 def _rule(tree: ast.Module) -> str | None:
@@ -51,7 +50,7 @@ def _rule(tree: ast.Module) -> str | None:
 
 
 def _is_for_the_cpu(tree: ast.Module) -> bool:
-    """Whether all that it compiles is plain C++; in doubt not, for it is refused then."""
+    """Whether it certainly compiles plain C++ only, in which case it is refused."""
     if any(name.startswith("torch.cuda") for name in names_used(tree)):
         return False
     if any(CUDA_WORDS.search(text) for text in texts(tree)):
@@ -61,7 +60,7 @@ def _is_for_the_cpu(tree: ast.Module) -> bool:
 
 
 def _takes_cpp_alone(call: ast.Call | None) -> bool:
-    """Whether a call shows all that it passes, the name and C++ sources at most by their place."""
+    """Whether a call visibly passes no CUDA: no starred arguments, and only name and C++ sources by position."""
     if call is None or len(call.args) > 2 or any(isinstance(arg, ast.Starred) for arg in call.args):
         return False
     return all(keyword.arg and not _may_be_cuda(keyword) for keyword in call.keywords)

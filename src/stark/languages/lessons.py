@@ -1,6 +1,6 @@
-"""How much of a language each role is taught for one problem.
+"""Selects the parts of a language's guide and techniques that each role's prompt includes.
 
-A plan needs to know what could be done, a writer how it is done, and a repair what goes wrong.
+The plan role gets the ideas, the code role everything, the debug role the traps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stark.languages.technique import Technique
 
 @dataclass(frozen=True)
 class Lessons:
-    """A guide and the techniques chosen for one problem on one device."""
+    """A guide and the techniques for one problem on one device."""
 
     form: str
     """The guide's rules for every candidate."""
@@ -24,7 +24,7 @@ class Lessons:
 
     @property
     def to_plan(self) -> str:
-        """The form, and of each technique when it pays and the idea."""
+        """For plans: the form, and each technique's idea and when it pays."""
         if not self.techniques:
             return self.form
         leads = "\n\n".join(technique.lead for technique in self.techniques)
@@ -32,12 +32,12 @@ class Lessons:
 
     @property
     def to_write(self) -> str:
-        """The guide and the techniques, whole."""
+        """For code: the whole guide and techniques."""
         return "\n\n".join([self.guide.strip(), *(technique.text for technique in self.techniques)])
 
     @property
     def to_repair(self) -> str:
-        """The guide, and of each technique the traps."""
+        """For repairs: the guide, and each technique's traps."""
         return "\n\n".join(
             [self.guide.strip(), *(technique.traps for technique in self.techniques)]
         )

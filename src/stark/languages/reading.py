@@ -1,7 +1,6 @@
-"""Reads a parsed Python file for which library functions it uses.
+"""Finds the library functions that a parsed Python file uses.
 
-Works on the syntax tree only, so words in comments and docstrings mean nothing, nor those in kernel sources but
-for who asks for the texts.
+Works on the syntax tree only: comments and docstrings do not count, and kernel sources only in `texts`.
 """
 
 from __future__ import annotations
@@ -11,25 +10,28 @@ from collections.abc import Collection, Iterator
 
 
 def names_used(tree: ast.Module) -> frozenset[str]:
-    """Every dotted name that is read anywhere, with import aliases written out.
+    """Every dotted name that the file reads, with import aliases resolved.
 
-    After `from tvm_ffi import cpp as ffi`, the expression `ffi.load_inline` is found as
-    `tvm_ffi.cpp.load_inline`.
+    After `from tvm_ffi import cpp as ffi`, the expression `ffi.load_inline` becomes `tvm_ffi.cpp.load_inline`.
     """
     return frozenset(name for _, name in _names(tree))
 
 
 def uses(tree: ast.Module, names: Collection[str]) -> list[ast.Call | None]:
-    """Every place that reads one of these dotted names: its call, or None where something else is done with it."""
+    """Every read of one of these dotted names: the call, or None if the name is not called there."""
     calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return [calls.get(id(node)) for node, name in _names(tree) if name in names]
 
 
 def texts(tree: ast.Module) -> Iterator[str]:
-    """Every string that is used for something, kernel sources among them; no docstrings."""
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    """Every string literal, kernel sources included, except docstrings."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in told and isinstance(node.value, str):
+        if (
+            isinstance(node, ast.Constant)
+            and id(node) not in docstrings
+            and isinstance(node.value, str)
+        ):
             yield node.value
 
 
@@ -43,7 +45,7 @@ def keyword_given(tree: ast.Module, keyword: str) -> bool:
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    """Every expression that is a dotted name, with what it may stand for."""
+    """Every expression that is a dotted name, with each name that it may resolve to."""
     aliases, stars = _imports(tree)
     for node in ast.walk(tree):
         dotted = _dotted(node)
@@ -55,7 +57,7 @@ def _names(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _imports(tree: ast.Module) -> tuple[dict[str, str], list[str]]:
-    """What each imported name stands for, and the modules that are imported whole by `*`."""
+    """The full name of each imported name, and the modules imported by `*`."""
     aliases: dict[str, str] = {}
     stars: list[str] = []
     for node in ast.walk(tree):
@@ -71,7 +73,7 @@ def _imports(tree: ast.Module) -> tuple[dict[str, str], list[str]]:
 
 
 def _dotted(node: ast.AST) -> str | None:
-    """`a.b.c` for such an expression that is read, else None."""
+    """`a.b.c` if the expression reads such a name, else None."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -81,7 +83,7 @@ def _dotted(node: ast.AST) -> str | None:
 
 
 def is_empty(value: ast.expr) -> bool:
-    """Whether an expression is None or an empty literal, however it nests."""
+    """Whether an expression is None, an empty literal, or a list of such."""
     match value:
         case ast.Constant():
             return not value.value

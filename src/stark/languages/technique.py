@@ -1,7 +1,6 @@
-"""Techniques beyond a guide's core: what each is good for, and which a prompt gets.
+"""Techniques beyond a language's guide, and the rule that chooses those for a problem.
 
-A technique is a file in `techniques/` and a line in its language's list, which says where it pays. Knows
-no prompt: roles decide how much of a technique they are shown.
+A technique is a file in `techniques/` and an entry in its language's list, which says when it pays.
 """
 
 from __future__ import annotations
@@ -17,36 +16,36 @@ from stark.languages.guide import fenced, section
 from stark.languages.work import Bound, Operator, Work
 
 MOST = 3
-"""Techniques in one prompt: more would bury the plan and the problem."""
+"""Most techniques in one prompt; more would bury the plan and the problem."""
 
 MOST_CHARACTERS = 14_000
-"""Of all techniques in one prompt: about 4,000 tokens."""
+"""Limit for all techniques in one prompt, about 4,000 tokens."""
 
 
 @dataclass(frozen=True)
 class Technique:
-    """One technique: a file with its text, and the work for which it pays."""
+    """A technique's file, and the kind of work for which it pays."""
 
     name: str
-    """Of its file in `techniques/`, such as `triton/split_k`."""
+    """Its file in `techniques/`, such as `triton/split_k`."""
 
     bounds: tuple[Bound, ...] = get_args(Bound)
-    """Where it pays: one of these binds the program."""
+    """It pays if one of these limits the program."""
 
     operators: frozenset[Operator] = frozenset()
-    """It needs one of these in the program; none are needed if this is empty."""
+    """It needs one of these in the program; empty if it needs none."""
 
     least_steps: int = 1
-    """It needs a program of so many operators."""
+    """It needs a program of at least so many steps."""
 
     few_outputs: bool = False
-    """It is for outputs with fewer tiles than the device has processors."""
+    """It needs outputs with fewer tiles than the device has processors."""
 
     hopper: bool = False
-    """It needs what NVIDIA GPUs have from `sm_90` on."""
+    """It needs an NVIDIA GPU from `sm_90` on."""
 
     def pays(self, work: Work) -> bool:
-        """Whether it is worth a place in a prompt about this work."""
+        """Whether a prompt about this work should include it."""
         return (
             work.bound in self.bounds
             and (not self.operators or bool(self.operators & work.operators))
@@ -57,7 +56,7 @@ class Technique:
 
     @property
     def text(self) -> str:
-        """All of it: when it pays, the idea, an example, the traps."""
+        """The whole file: when it pays, the idea, an example, the traps."""
         return _read(self.name)
 
     @property
@@ -67,33 +66,33 @@ class Technique:
 
     @property
     def lead(self) -> str:
-        """What a plan needs: when it pays, and the idea."""
+        """For plans: when it pays, and the idea."""
         paying, idea = (section(self.text, part, level=3) for part in ("When it pays", "The idea"))
         return f"## {self.title}\n{paying}\n{idea}"
 
     @property
     def traps(self) -> str:
-        """What goes wrong with it."""
+        """For repairs: what goes wrong."""
         return f"## Traps of: {self.title}\n{section(self.text, 'Traps', level=3)}"
 
     @property
     def example(self) -> str:
-        """The source of its one example, a whole candidate."""
+        """The source of its example, a complete candidate."""
         (example,) = fenced(self.text, "python")
         return example
 
 
 MATMUL = frozenset[Operator]({"matmul"})
 ROWS = frozenset[Operator]({"softmax", "norm", "reduction"})
-"""Operators that need all of a row before the first of its results."""
+"""Operators that read a whole row before they write its first result."""
 
 CUDA_GRAPHS = Technique("gpu/cuda_graphs", ("launch",), least_steps=4)
 LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}))
-"""What every language for a GPU teaches."""
+"""Techniques of every GPU language."""
 
 
 def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]:
-    """The first techniques of a list that pay for this work, within the limits of a prompt."""
+    """The first techniques that pay for this work, within the limits for a prompt."""
     chosen: list[Technique] = []
     room = MOST_CHARACTERS
     for technique in techniques:
@@ -104,7 +103,7 @@ def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]
 
 
 def _generation(architecture: str) -> int:
-    """The major number of an NVIDIA GPU's architecture, 9 for `sm_90`; 0 for anything else."""
+    """The major version of an NVIDIA architecture, 9 for `sm_90`; 0 for anything else."""
     match = re.fullmatch(r"sm_(\d+)\d[af]?", architecture)
     return int(match.group(1)) if match else 0
 

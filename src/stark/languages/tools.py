@@ -1,4 +1,4 @@
-"""The compilers and packages that languages need, found without importing or running anything else."""
+"""Finds the compilers and packages that languages need, without importing the packages."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sysconfig import get_path
 
 @dataclass(frozen=True)
 class Tool:
-    """Something that a machine has or lacks."""
+    """A program or package that a language needs."""
 
     name: str
     found: Callable[[], str | None]
-    """Its name and version on this machine, or None."""
+    """Returns its name and version on this machine, or None if it is missing."""
 
     remedy: str
     """How to get it, as the end of a sentence."""
 
 
 def search_path() -> str:
-    """PATH, then the folder of this interpreter's own programs.
+    """PATH, then the folder of this interpreter's scripts.
 
-    A build calls `ninja` by name, and an environment that was never activated has it there.
+    A build calls `ninja` by name, which a virtual environment that is not activated has only there.
     """
     return os.pathsep.join(
         part for part in (os.environ.get("PATH", os.defpath), get_path("scripts")) if part
@@ -38,10 +38,9 @@ def search_path() -> str:
 
 
 def cuda_home() -> Path | None:
-    """The CUDA toolkit: the first of `$CUDA_HOME`, `$CUDA_PATH`, the nvcc on PATH and the usual place.
+    """The CUDA toolkit: the first of `$CUDA_HOME`, `$CUDA_PATH`, the nvcc on PATH and `USUAL_CUDA_HOME`.
 
-    Only a folder with both the compiler and the headers counts: an nvcc on PATH can be a
-    wrapper script whose own folder is no toolkit.
+    The folder must contain the compiler and the headers, since an nvcc on PATH may be a wrapper script elsewhere.
     """
     on_path = shutil.which("nvcc")
     places = [
@@ -57,7 +56,7 @@ def cuda_home() -> Path | None:
 
 
 def of_cuda(name: str) -> str | None:
-    """One of the CUDA toolkit's programs, on PATH or in the toolkit."""
+    """The path of one of the CUDA toolkit's programs, or None."""
     homes = [home for home in (cuda_home(), Path(USUAL_CUDA_HOME)) if home is not None]
     places = [os.environ.get("PATH", os.defpath), *(str(home / "bin") for home in homes)]
     return shutil.which(name, path=os.pathsep.join(places))
@@ -68,12 +67,12 @@ _TOOLKIT_PARTS = ("bin/nvcc", "include/cuda_runtime.h")
 
 
 def _cpp_version() -> str | None:
-    """Of the compiler that `load_inline` calls: `$CXX`, which may be several words, or c++."""
+    """The version of the compiler that `load_inline` calls: `$CXX`, which may be several words, or c++."""
     return _version_line(tuple(shlex.split(os.environ.get("CXX", "c++"))), 0)
 
 
 def _c_version() -> str | None:
-    """Of the compiler that Triton builds its launchers with: `$CC`, gcc or clang."""
+    """The version of the compiler that Triton builds its launchers with: `$CC`, gcc or clang."""
     given = os.environ.get("CC")
     commands = [tuple(shlex.split(given))] if given else [("gcc",), ("clang",)]
     return next(filter(None, (_version_line(command, 0) for command in commands)), None)
@@ -90,7 +89,7 @@ def _ninja_version() -> str | None:
 
 
 def _version_line(command: tuple[str, ...], line: int) -> str | None:
-    """One line of what `command --version` prints, or None if there is no such program."""
+    """One line of the output of `command --version`, or None if there is no such program."""
     program = shutil.which(command[0]) if command else None
     return None if program is None else _asked_version(program, command[1:], line)
 
@@ -111,7 +110,7 @@ def _asked_version(program: str, arguments: tuple[str, ...], line: int) -> str |
 
 
 def _package(module: str, *distributions: str) -> Callable[[], str | None]:
-    """Looks for a Python package by the module it provides and the names it is distributed under."""
+    """Looks for a Python package by its module and the names of its distributions."""
 
     def found() -> str | None:
         if find_spec(module) is None:
@@ -146,6 +145,4 @@ TRITON_COMPILER = Tool(
     _package("triton", "triton", "pytorch-triton"),
     "install it with `pip install triton`",
 )
-TORCH = Tool(
-    "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started says"
-)
+TORCH = Tool("PyTorch", _package("torch", "torch"), "install it: https://pytorch.org/get-started")

@@ -1,4 +1,4 @@
-"""Triton: kernels as Python functions, compiled at their first launch."""
+"""Triton: Python functions that compile at their first launch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _rule(tree: ast.Module) -> str | None:
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
-    """The architecture is the device's own: Triton compiles where it launches."""
+    """Ignores the architecture, since Triton compiles for the device that it launches on."""
     folders = {"TRITON_HOME": str(build_dir), "TRITON_CACHE_DIR": str(build_dir / "triton")}
     return common_environment(build_dir) | device_environment(build_dir) | folders
 

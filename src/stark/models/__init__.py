@@ -24,7 +24,7 @@ from stark.models.available import Way, ways
 from stark.models.base import Model
 from stark.models.catalog import CATALOG, Provider
 
-__all__ = ["FORMS", "PROVIDERS", "Model", "Way", "key_variables", "open_model", "ways"]
+__all__ = ["FORMS", "PROVIDERS", "Model", "Way", "open_model", "ways"]
 
 Opener = Callable[[str, str | None, Price | None], Model]
 """Takes the text after the colon, the label in brackets and the user's price."""
@@ -41,11 +41,6 @@ def open_model(spec: str, price: Price | None = None) -> Model:
         raise UsageError(f"unknown model {spec!r}: write one of {', '.join(FORMS)}")
     provider, label, rest = written.groups()
     return _OPENERS[provider](rest, label, price)
-
-
-def key_variables() -> dict[str, tuple[str, ...]]:
-    """The environment variables of each provider that needs a key."""
-    return {name: one.key_variables for name, one in CATALOG.items() if one.needs_key}
 
 
 def _open_command(command: str, label: str | None, price: Price | None) -> Model:

@@ -35,7 +35,7 @@ class Way(Frozen):
 def ways() -> list[Way]:
     """Every way to name a model, ready or not, in the order of the catalog.
 
-    Connects to the usual address of each local server, for at most `CONNECT_TIMEOUT_S` each, and sends nothing.
+    Opens a TCP connection to the default address of each local server and sends nothing.
     """
     command = Way(
         name="exec",
@@ -52,7 +52,7 @@ def _way(provider: Provider) -> Way:
     if provider.needs_key:
         kind, (ready, detail) = "hosted", _with_key(provider)
     else:
-        kind, (ready, detail) = "server", _at_usual_address(provider)
+        kind, (ready, detail) = "server", _at_default_address(provider)
     return Way(name=provider.name, form=provider.form, kind=kind, ready=ready, detail=detail)
 
 
@@ -64,7 +64,7 @@ def _with_key(provider: Provider) -> tuple[bool, str]:
     return True, f"key in {provider.key_variable()}"
 
 
-def _at_usual_address(provider: Provider) -> tuple[bool, str]:
+def _at_default_address(provider: Provider) -> tuple[bool, str]:
     if provider.address is None:
         return False, f"write the URL of an OpenAI-compatible server: {provider.form}"
     if _accepts_connections(provider.address):

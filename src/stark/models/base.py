@@ -16,7 +16,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The provider and the model, such as `anthropic:claude-sonnet-4-5` or `exec:claude`."""
+        """The provider and the model, such as `anthropic:claude-opus-4-8` or `exec:claude`."""
 
     @property
     def price(self) -> Price | None:

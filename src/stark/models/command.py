@@ -57,7 +57,7 @@ class CommandModel:
     """A shell command, run once per prompt."""
 
     max_output_tokens = MAX_OUTPUT_TOKENS
-    """For reservations. The command is not told, so its replies may be longer and are never `truncated`."""
+    """Only an assumption for reservations: the command does not receive it, and its replies are never `truncated`."""
 
     def __init__(
         self,

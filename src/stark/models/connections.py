@@ -48,8 +48,11 @@ def connect(provider: Provider, model: str, address: str | None, key: str | None
 def _at_address(provider: Provider, model: str, address: str, key: str | None) -> Connection:
     """A model at an OpenAI-compatible URL, with the quirks of servers that pydantic-ai knows."""
     from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
 
-    return OpenAIChatModel(model, provider=_endpoint(provider.name, address, key))
+    # Older servers ignore `max_completion_tokens`, and all of them know `max_tokens`.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(model, provider=_endpoint(provider.name, address, key), profile=profile)
 
 
 def _endpoint(name: str, address: str, key: str | None) -> Endpoint[AsyncOpenAI]:

@@ -1,7 +1,8 @@
-"""Translates pydantic-ai's errors into STARK's: the model refused, this prompt refused, or worth another try."""
+"""Translates pydantic-ai's errors into STARK's: ModelRefused, PromptRefused or Transient."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -48,14 +49,8 @@ _REFUSALS: tuple[tuple[type[Exception], type[ModelError], str], ...] = (
 )
 """What each error means. The first match counts, so subclasses come first."""
 
-_OUTPUT_LIMIT_WORDS = (
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "maxoutputtokens",
-    "completion tokens",
-)
-"""How providers name the output limit when they reject it."""
+_OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
+"""How providers name the output limit when they reject it, in lower case."""
 
 
 @contextmanager
@@ -101,7 +96,7 @@ def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Settin
     if error.status_code not in (400, 413, 422):
         return None
     body = str(error.body).lower()
-    too_large = exceeds_context_window(error) or any(words in body for words in _OUTPUT_LIMIT_WORDS)
+    too_large = exceeds_context_window(error) or _OUTPUT_LIMIT.search(body) is not None
     if too_large and "max_tokens" in sent:
         return "max_tokens"
     return "temperature" if "temperature" in body and "temperature" in sent else None

@@ -45,19 +45,20 @@ class Backoff:
                 return await work()
             except Transient as failure:
                 failures += 1
-                wait_s = self.wait_s(failures, failure.retry_after_s)
-                if wait_s > self.patience_s:
+                asked_s = failure.retry_after_s or 0.0
+                if asked_s > self.patience_s:
                     raise ModelUnreachable(
-                        f"{failure}, and asks to wait {wait_s:.0f} s: try again then"
+                        f"{failure}, and asks to wait {asked_s:.0f} s: try again then"
                     ) from failure
                 if failures >= self.tries:
                     raise ModelUnreachable(
                         f"{failure}, after {failures} tries: try again later"
                     ) from failure
+                wait_s = self.wait_s(failures, asked_s)
             await self.sleep(wait_s)
 
-    def wait_s(self, failures: int, retry_after_s: float | None) -> float:
-        """The wait after this many consecutive failures."""
+    def wait_s(self, failures: int, asked_s: float = 0.0) -> float:
+        """The wait after this many consecutive failures: what the provider asks for, plus the backoff."""
         longest = min(self.longest_s, self.first_s * 2.0 ** (failures - 1))
         # Jitter keeps requests that failed together from being retried together.
-        return max(retry_after_s or 0.0, longest * random.uniform(0.5, 1.0))
+        return asked_s + longest * random.uniform(0.5, 1.0)

@@ -1,4 +1,1 @@
-"""What people and programs are told of a run: texts, tables and the kernel's file, all read from stored facts.
-
-Knows no terminal and no command line: `rich` renderables and plain data go out, and the caller prints them.
-"""
+"""Reports on a run: `rich` texts and tables, JSON documents and the kernel file, for the caller to print or write."""

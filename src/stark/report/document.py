@@ -1,7 +1,6 @@
-"""A run, an attempt or an evaluation as plain data for programs: what `--json` prints.
+"""A run, an attempt or an evaluation as plain data: the output of `--json`.
 
-Everything derived (latency, speedup, share of the roofline) is written out, so that a reader needs
-no formula of ours. An unknown number is null; tokens by role tell apart what models told and what is estimated.
+Derived figures (latency, speedup, share of the roofline) are included. An unknown number is null.
 """
 
 from __future__ import annotations
@@ -20,44 +19,45 @@ Document = dict[str, Any]
 
 
 def run_document(view: RunView) -> Document:
-    """The run with all of its finished attempts; sources and model calls are in the attempts' own documents."""
-    taken, mended = failures_repaired(view.nodes)
-    winner = view.winner
-    reference = view.reference
+    """A run with its finished attempts; their sources and model calls are in `node_document`."""
+    failures, repaired = failures_repaired(view.nodes)
+    standing, reference = view.standing, view.reference
     return {
         "run": view.run.model_dump(mode="json"),
         "reference": None if reference is None else reference.model_dump(mode="json"),
         "reference_latency_ms": None if reference is None else reference.eager.latency_ms,
-        "attempts": [
-            attempt_document(node) for node in sorted(view.nodes, key=lambda node: node.id)
-        ],
+        "attempts": list(map(attempt_document, sorted(view.nodes, key=lambda node: node.id))),
         "ended": None if view.ended is None else view.ended.model_dump(mode="json"),
-        "best": None if winner is None else winner.id,
+        "best": standing.best,
+        "group": standing.group,
+        "confirmed": standing.confirmed,
         "final_checks": {
             attempt: evaluation_summary(found) for attempt, found in view.promotions.items()
         },
         "correct": sum(node.works for node in view.nodes),
-        "failures_taken_up": taken,
-        "failures_repaired": mended,
+        "failures_taken_up": failures,
+        "failures_repaired": repaired,
         "spent": view.spent.model_dump(mode="json"),
         "roles": {role: spent.model_dump(mode="json") for role, spent in view.roles.items()},
     }
 
 
 def attempt_document(node: Node) -> Document:
-    """An attempt in short: where it started, how it ended and what it cost."""
+    """An attempt in short: its parent, plan, result and cost."""
     return {
         "attempt": node.id,
         "parent": node.parent,
         "action": node.action,
         "role": node.role,
+        "title": node.plan.name if node.plan else None,
         "strategy": node.plan.strategy if node.plan else None,
+        "duplicate_of": node.duplicate_of,
         **evaluation_summary(node.evaluation),
     }
 
 
 def node_document(view: RunView, node: Node) -> Document:
-    """An attempt in full, with its model calls."""
+    """An attempt with its source and model calls."""
     calls = [call for call in view.calls if call.attempt == node.id]
     return {
         **attempt_document(node),
@@ -70,25 +70,18 @@ def node_document(view: RunView, node: Node) -> Document:
 
 
 def evaluation_summary(evaluation: Evaluation) -> Document:
-    """Status, evidence and the derived numbers."""
+    """Status, evidence and derived figures."""
     summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
     if not isinstance(evaluation, Correct):
         unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
         return {**summary, **unknown, "speedups": {}}
+    profiled, speedups = evaluation.profiled, map(evaluation.speedup_vs, evaluation.references)
     return {
         **summary,
         "latency_ms": evaluation.latency_ms,
-        "speedups": {
-            name: evaluation.speedup_vs(name).model_dump(mode="json")
-            for name in evaluation.references
-        },
+        "speedups": {each.reference: each.model_dump(mode="json") for each in speedups},
         "roofline_fraction": evaluation.roofline_fraction,
-        "bottleneck": _bottleneck(evaluation),
+        "bottleneck": None
+        if profiled is None
+        else {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)},
     }
-
-
-def _bottleneck(correct: Correct) -> Document | None:
-    profiled = correct.profiled
-    if profiled is None:
-        return None
-    return {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)}

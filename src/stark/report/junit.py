@@ -34,9 +34,8 @@ def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, s
             ElementTree.SubElement(case, "system-out").text = _text(whole)
             continue
         failures += 1
-        failure = ElementTree.SubElement(
-            case, "failure", type=each.evaluation.status, message=_text(message)
-        )
+        kind = "too_slow" if isinstance(each.evaluation, Correct) else each.evaluation.status
+        failure = ElementTree.SubElement(case, "failure", type=kind, message=_text(message))
         failure.text = _text(whole)
     suite.set("failures", str(failures))
     ElementTree.indent(suite)

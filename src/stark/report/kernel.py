@@ -1,12 +1,14 @@
-"""The kernel as a file to take away: the candidate's source unchanged, with where it comes from and a check.
+"""The exported kernel file: the candidate's source, a header with its origin and limits, and a check.
 
-The file is a module with `ModelNew`, and run as a program it compares the kernel with the reference
-by itself, with nothing but torch and what the candidate imports.
+The file is a module that defines `ModelNew`. Run as a program, it compares the kernel's results with the reference's.
 """
 
 from __future__ import annotations
 
 import ast
+import re
+import sys
+from collections.abc import Iterator
 from importlib.resources import files
 from string import Template
 
@@ -18,9 +20,17 @@ from stark.core.run import Run
 from stark.explain.evaluation import verdict
 from stark.explain.numbers import milliseconds
 
+_OTHER_SHAPES = {
+    None: "other shapes and dtypes were not tried",
+    True: "two other shapes passed too; other dtypes were not tried",
+    False: "WRONG at other shapes, so use it for these only",
+}
+_BACKWARD = "the source defines a backward pass, which was NOT verified"
+_NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
+
 
 def kernel_file(run: Run, node: Node, reference: Reference) -> str:
-    """The text of the file. The node is correct."""
+    """The file's text for a correct attempt."""
     assert node.candidate is not None and isinstance(node.evaluation, Correct)
     source = node.candidate.source
     tail = files("stark.report").joinpath("kernel_main.txt").read_text(encoding="utf-8")
@@ -28,42 +38,46 @@ def kernel_file(run: Run, node: Node, reference: Reference) -> str:
     main = Template(tail).substitute(
         reference=_literal(run.problem.source),
         device=node.evaluation.device.kind,
-        # Both sides err against the exact values, and other inputs than the judge's are drawn.
+        # Both programs differ from the exact result, and the inputs are not the judge's.
         allowed=f"{2 * (accuracy.budget + accuracy.reference_relative_rms):.3g}",
     )
     return f"{_head(run, node, reference, source)}{source.rstrip()}\n{main}"
 
 
 def _head(run: Run, node: Node, reference: Reference, source: str) -> str:
-    """A docstring; or comments where the source has a docstring, which must stay the first one."""
-    lines = _provenance(run, node, reference)
+    """A docstring, or comments if the source has a docstring, which must stay first."""
+    lines = [
+        f"A kernel for {run.problem.name}, written by STARK {run.version} (run {run.id}, attempt {node.id}).",
+        "",
+        *(f"{name + ':':<11}{text}" for name, text in _facts(run, node, reference, source)),
+        "",
+        "Import ModelNew from this file, or run the file to compare its results with the reference's.",
+    ]
     if ast.get_docstring(parse_python(source)) is not None:
         return "".join(f"# {line}".rstrip() + "\n" for line in lines) + "\n"
     text = "\n".join(lines).replace("\\", "\\\\").replace('"""', r"\"\"\"")
     return f'"""{text}\n"""\n\n'
 
 
-def _provenance(run: Run, node: Node, reference: Reference) -> list[str]:
+def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[tuple[str, str]]:
     correct = node.evaluation
     assert isinstance(correct, Correct)
     accuracy, device = correct.accuracy, correct.device
-    versions = ", ".join(f"{name} {version}" for name, version in reference.versions.items())
-    return [
-        f"A kernel for {run.problem.name}, written by STARK {run.version} (run {run.id}, attempt {node.id}).",
-        "",
-        f"Speedup:  {verdict(correct)} (95 % interval)",
-        f"Latency:  {milliseconds(correct.latency_ms)}, the reference in eager mode "
-        f"{milliseconds(correct.references['eager'].latency_ms)}",
-        f"Device:   {device.name} ({device.architecture})",
-        f"Versions: {versions}",
-        f"Accuracy: relative RMS error {accuracy.relative_rms:.2g} against the reference in "
-        f"{accuracy.oracle}; {accuracy.budget:.2g} was allowed",
-        f"Language: {run.config.language}",
-        "",
-        "Import ModelNew from here, or run the file to compare it with the reference.",
-    ]
+    yield "Speedup", f"{verdict(correct)} (95 % interval)"
+    eager = milliseconds(correct.references["eager"].latency_ms)
+    yield "Latency", f"{milliseconds(correct.latency_ms)}, the reference in eager mode {eager}"
+    yield "Device", f"{device.name} ({device.architecture})"
+    yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
+    imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
+    packages = ", ".join(sorted(imported - sys.stdlib_module_names))
+    yield "Language", f"{run.config.language}; imports {packages}"
+    inputs = ", ".join(map(str, reference.inputs))
+    yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
+    oracle = f"against the reference in {accuracy.oracle}; {accuracy.budget:.2g} was allowed"
+    yield "Accuracy", f"relative RMS error {accuracy.relative_rms:.2g} {oracle}"
+    yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
 
 
 def _literal(source: str) -> str:
-    """The text as a Python expression that reads line by line, whatever quotes are in it."""
+    """The text as a Python expression with one literal per line."""
     return "".join(f"            {line!r}\n" for line in source.splitlines(keepends=True)) or '""'

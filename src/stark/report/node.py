@@ -1,4 +1,4 @@
-"""One attempt in full: plan, anchors and their edits, what changed, the evidence and what it cost."""
+"""One attempt in full: its plan and edits, the changes, the evaluation and the cost."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from rich.text import Text
 
 from stark.core.call import Call, spent_by_role
 from stark.core.errors import UsageError
-from stark.core.evaluation import (
-    Correct,
-    Crashed,
-    Evaluation,
-    OutOfMemory,
-    Rejected,
-    TimedOut,
-)
+from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
-from stark.explain.evaluation import evidence, measured, speedup_text, status, verdict
-from stark.explain.numbers import milliseconds
+from stark.explain.evaluation import (
+    evidence,
+    measured,
+    roofline_text,
+    speedup_text,
+    status,
+    verdict,
+)
+from stark.explain.numbers import milliseconds, without_markup
 from stark.explain.profile import profile_lines
 from stark.explain.run import idea
 from stark.report.spending import fit_line, spending
@@ -32,7 +32,7 @@ from stark.report.view import RunView
 
 
 def node_of(view: RunView, attempt: int) -> Node:
-    """The finished attempt of that number. Raises UsageError when there is none."""
+    """The finished attempt with this number. Raises UsageError if there is none."""
     if attempt == ROOT or attempt not in view.tree:
         numbers = sorted(node.id for node in view.nodes)
         known = f"it has {numbers[0]} to {numbers[-1]}" if numbers else "it has none yet"
@@ -41,9 +41,11 @@ def node_of(view: RunView, attempt: int) -> Node:
 
 
 def node_text(view: RunView, node: Node) -> RenderableType:
-    """Everything about an attempt but its whole source."""
+    """An attempt without its whole source."""
+    start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
+    doing = idea(node) if node.action == "debug" else f"improve {start}: {idea(node)}"
     return Group(
-        Rule(f"attempt {node.id} of {view.run.id}: {idea(node)}", align="left"),
+        Rule(f"attempt {node.id} of {view.run.id}: {doing}", align="left"),
         *_plan(node),
         *_changes(view, node),
         Rule("evaluation", align="left"),
@@ -53,20 +55,15 @@ def node_text(view: RunView, node: Node) -> RenderableType:
     )
 
 
-def source_diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """What changed, as a unified diff; empty when nothing did."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), before_name, after_name, lineterm="", n=2
-    )
-    return "\n".join(lines)
-
-
 def evaluation_table(evaluation: Evaluation) -> Table:
-    """The status and every piece of its evidence."""
+    """The status with all its evidence."""
     table = facts()
     table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
-    for name, text in _evidence(evaluation):
-        table.add_row(name, Text(text))
+    if isinstance(evaluation, Correct):
+        for name, text in _measurements(evaluation):
+            table.add_row(name, Text(text))
+    else:
+        table.add_row("evidence", Text(evidence(evaluation)))
     if evaluation.seconds:
         spent = ", ".join(f"{phase} {s:.2g}" for phase, s in evaluation.seconds.items())
         table.add_row("seconds", spent)
@@ -77,84 +74,52 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     return table
 
 
-def _evidence(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    match evaluation:
-        case Correct():
-            yield from _measurements(evaluation)
-        case Crashed() | OutOfMemory():
-            yield "phase", evaluation.phase
-            yield "error", evaluation.error
-        case TimedOut():
-            yield "phase", evaluation.phase
-            yield "limit", f"{evaluation.limit_s:g} s"
-        case Rejected():
-            yield "rule", evaluation.rule
-            yield "seen", evaluation.error
-        case _:
-            yield "error", evidence(evaluation)
-
-
-def _measurements(evaluation: Correct) -> Iterator[tuple[str, str]]:
-    yield "latency", measured(evaluation.candidate)
-    for name, reference in evaluation.references.items():
-        speedup = (
-            verdict(evaluation) if name == "eager" else speedup_text(evaluation.speedup_vs(name))
-        )
+def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
+    yield "latency", measured(correct.candidate)
+    for name, reference in correct.references.items():
+        speedup = verdict(correct) if name == "eager" else speedup_text(correct.speedup_vs(name))
         yield name, f"{milliseconds(reference.latency_ms)}, so {speedup}"
-    roof = evaluation.roofline
-    yield (
-        "roofline",
-        (
-            f"{evaluation.roofline_fraction:.0%} of it: {milliseconds(roof.floor_ms)} at best, "
-            f"{evaluation.bound}-bound ({roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP "
-            f"in {roof.arithmetic})"
-        ),
-    )
-    accuracy = evaluation.accuracy
-    yield (
-        "accuracy",
-        (
-            f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed, against "
-            f"the reference in {accuracy.oracle} (eager itself: {accuracy.reference_relative_rms:.2g}); "
-            f"KernelBench's allclose {'holds' if accuracy.allclose else 'does not hold'}"
-        ),
-    )
-    if evaluation.profiled is not None:
-        yield "profile", "\n".join(profile_lines(evaluation.profiled))
-    yield "device", f"{evaluation.device.name} ({evaluation.device.architecture})"
+    roof, accuracy = correct.roofline, correct.accuracy
+    work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.arithmetic}"
+    yield "roofline", f"{roofline_text(correct)}; at least {work}"
+    error = f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed"
+    eager = f"the reference in {accuracy.oracle} (eager: {accuracy.reference_relative_rms:.2g})"
+    allclose = f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}"
+    yield "accuracy", f"{error}, against {eager}; {allclose}"
+    if correct.profiled is not None:
+        yield "profile", "\n".join(profile_lines(correct.profiled))
+    yield "device", f"{correct.device.name} ({correct.device.architecture})"
 
 
 def _plan(node: Node) -> Iterator[RenderableType]:
-    """A repair keeps the plan of what it repairs, whose anchors name lines of an earlier source."""
+    """The plan; of a repair the one it implements, whose line numbers belong to an earlier source."""
     if node.plan is None:
         return
     inherited = node.action == "debug"
     title = f"plan of attempt {node.parent}" if inherited else "plan"
     yield Rule(f"{title}: {node.plan.action}", align="left")
-    yield Text(node.plan.strategy)
+    yield Text(without_markup(node.plan.strategy))
     edits = {edit.anchor: edit for edit in node.edits}
     for anchor in node.plan.anchors:
         lines = "" if inherited else f", lines {anchor.first_line} to {anchor.last_line}"
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
-        yield Text(anchor.instruction)
+        yield Text(without_markup(anchor.instruction))
         if edit := edits.get(anchor.name):
-            yield _diff(source_diff(edit.before, edit.after, "before", "after"))
+            yield _diff(edit.before, edit.after, "before", "after")
 
 
 def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
-    """The diff to the parent's source; at the root there is only a whole new source."""
+    """The diff to the parent's source, or the whole source if the parent is the reference."""
+    before = None if node.parent == ROOT else view.tree.node(node.parent).candidate
     if node.candidate is None:
         return
-    if node.parent == ROOT:
+    if before is None:
         yield Rule("source", align="left")
         yield python(node.candidate.source)
         return
     yield Rule(f"changes to attempt {node.parent}", align="left")
-    before = view.started_from[node.id]
-    diff = source_diff(
-        before, node.candidate.source, f"attempt {node.parent}", f"attempt {node.id}"
-    )
-    yield _diff(diff) if diff else Text("none")
+    names = f"attempt {node.parent}", f"attempt {node.id}"
+    yield _diff(before.source, node.candidate.source, *names)
 
 
 def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
@@ -164,7 +129,7 @@ def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
 
 
 def _calls(calls: list[Call]) -> Iterator[RenderableType]:
-    """Who was asked how much, what the prompts had to leave out, and what it took by role."""
+    """Every model call, what was cut from its prompt, and the usage by role."""
     if not calls:
         return
     yield Rule("models", align="left")
@@ -182,9 +147,15 @@ def _calls(calls: list[Call]) -> Iterator[RenderableType]:
 
 
 def python(source: str) -> Syntax:
-    """A highlighted Python source."""
+    """Highlighted Python source."""
     return Syntax(source.rstrip(), "python", background_color="default", word_wrap=True)
 
 
-def _diff(text: str) -> Syntax:
-    return Syntax(text, "diff", background_color="default", word_wrap=True)
+def _diff(before: str, after: str, name: str, new_name: str) -> RenderableType:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), name, new_name, lineterm="", n=2
+    )
+    text = "\n".join(lines)
+    return (
+        Syntax(text, "diff", background_color="default", word_wrap=True) if text else Text("none")
+    )

@@ -1,4 +1,4 @@
-"""A run as text: what was asked, on which device, the tree, the fastest kernels and what was spent."""
+"""A run as text: its configuration and device, the tree, the fastest kernels and the spending."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import STATUSES, Correct
+from stark.core.evaluation import STATUSES, Correct, beats_roofline
+from stark.core.standing import standing_of
 from stark.core.usage import Spent
-from stark.explain.evaluation import checked, speedup_cell
-from stark.explain.numbers import counted, first_line, milliseconds
+from stark.explain.evaluation import checked, faster_than, speedup_cell
+from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
     budget_line,
@@ -21,26 +22,25 @@ from stark.explain.run import (
     models_line,
     reference_line,
     replay_line,
+    standing_lines,
 )
 from stark.report.spending import spending, thousands
-from stark.report.tables import STATUS_STYLES, facts
+from stark.report.tables import STATUS_STYLES, columns, facts
 from stark.report.tree import TreeTable
 from stark.report.view import RunView
-from stark.search.leaderboard import leaderboard
 from stark.search.repairs import failures_repaired
 from stark.store import RunSummary
 
 LEADERS = 5
 
 
-def run_text(view: RunView, columns: int) -> RenderableType:
-    """Everything about a run on one screen, or a few."""
+def run_text(view: RunView, width: int) -> RenderableType:
+    """Everything about a run."""
     parts: list[RenderableType] = [header(view)]
     if view.reference is not None:
         tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
-        parts += ["", tree.table(columns)]
-    if any(node.works for node in view.nodes):
-        parts += ["", _leaders(view)]
+        parts += ["", tree.table(width)]
+    parts += _leaders(view)
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
     ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
@@ -48,7 +48,7 @@ def run_text(view: RunView, columns: int) -> RenderableType:
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:
-    """What the models took, and how many of their prompts had to be cut."""
+    """The models' usage, and how many prompts were cut."""
     if view.run.is_replay:
         yield Text(f"{view.spent.calls} recorded replies; no model was asked and nothing paid")
         return
@@ -58,32 +58,27 @@ def _spent(view: RunView) -> Iterator[RenderableType]:
     yield from spending(view.roles)
     fits = [call.fit for call in view.calls if call.fit is not None]
     if cut := sum(bool(fit.cuts) for fit in fits):
-        yield Text(
-            f"{cut} of {len(view.calls)} prompts were cut to fit {view.run.config.window_tokens:,} tokens; `stark show "
-            f"{view.run.id} ATTEMPT` says what was left out"
-        )
+        limit = f"{view.run.config.window_tokens:,} tokens; `stark show {view.run.id} ATTEMPT` lists the cuts"
+        yield Text(f"{cut} of {len(view.calls)} prompts were cut to fit {limit}")
 
 
 def header(view: RunView) -> RenderableType:
-    """Problem, strategy, models, device and reference."""
+    """The run's configuration, device and reference."""
     run = view.run
     table = facts()
     table.add_row("run", f"{run.id}, {run.created:%Y-%m-%d %H:%M} UTC, STARK {run.version}")
     table.add_row("problem", run.problem.name)
-    table.add_row(
-        "strategy", f"{run.config.strategy.name}, in {run.config.language}, seed {run.config.seed}"
-    )
+    config = run.config
+    table.add_row("strategy", f"{config.strategy.name}, in {config.language}, seed {config.seed}")
     table.add_row("models", models_line(run))
     if run.is_replay:
         table.add_row("replay", replay_line(run))
-    table.add_row("budget", budget_line(run.config.budget))
+    table.add_row("budget", budget_line(config.budget))
     if view.reference is None:
         table.add_row("reference", "not measured yet")
         return table
-    device = view.reference.device
-    table.add_row(
-        "device", f"{device.name} ({device.architecture}), by {first_line(run.config.executor)}"
-    )
+    device, executor = view.reference.device, first_line(config.executor)
+    table.add_row("device", f"{device.name} ({device.architecture}), by {executor}")
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
         table.add_row("", Text(bottleneck_text(view.reference.profiled)))
@@ -93,25 +88,15 @@ def header(view: RunView) -> RenderableType:
 
 
 def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:
-    """One line per run, the newest first; `spent` has what its calls took, by run."""
-    took = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
-    priced = any(whole.dollars or not whole.unpriced_calls for whole in took.values())
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("run", "begun", "strategy", "language"):
-        table.add_column(name, no_wrap=True)
-    for name in (
-        "attempts",
-        "correct",
-        "best",
-        "speedup",
-        "tokens",
-        *(["price"] if priced else []),
-    ):
-        table.add_column(name, no_wrap=True, justify="right")
+    """One line per run, newest first; `spent` is the usage by run and role."""
+    totals = {run_id: sum(roles.values(), Spent()) for run_id, roles in spent.items()}
+    priced = any(total.dollars or not total.unpriced_calls for total in totals.values())
+    numbers = ("attempts", "correct", "best", "speedup", "tokens", *(["price"] if priced else []))
+    table = columns("run", "begun", "strategy", "language", numbers=numbers)
     table.add_column("ended")
     for each in summaries:
-        whole = took.get(each.id)
-        price = "" if whole is None else dollars(whole)
+        total = totals.get(each.id)
+        price = [] if not priced else ["" if total is None else dollars(total)]
         table.add_row(
             each.id,
             f"{each.created:%m-%d %H:%M}",
@@ -121,50 +106,48 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
             str(each.correct),
             "" if each.latency_ms is None else milliseconds(each.latency_ms),
             "" if each.speedup is None else f"{each.speedup.ratio:.2f}x",
-            "" if whole is None else thousands(whole),
-            *([price] if priced else []),
+            "" if total is None else thousands(total),
+            *price,
             each.ended.detail if each.ended else Text("not yet", "yellow"),
         )
     return table
 
 
-def _leaders(view: RunView) -> Table:
-    table = Table(
-        title="fastest correct kernels, as the search measured them",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="dim",
-        expand=True,
-    )
-    for name in ("attempt", "latency", "vs eager [95 %]", "roofline"):
-        table.add_column(name, no_wrap=True, justify="right")
-    table.add_column("idea", no_wrap=True, overflow="ellipsis", ratio=1)
-    for node in leaderboard(view.tree, LEADERS):
-        assert isinstance(node.evaluation, Correct)
-        table.add_row(
-            str(node.id),
-            milliseconds(node.evaluation.latency_ms),
-            speedup_cell(node.evaluation.speedup_vs("eager")),
-            f"{node.evaluation.roofline_fraction:.0%}",
-            Text(idea(node), "dim"),
-        )
-    return table
+def _leaders(view: RunView) -> Iterator[RenderableType]:
+    """The fastest attempts as the search measured them, the first group first, and what their marks mean."""
+    refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
+    search = standing_of([node for node in view.nodes if node.id not in refuted], {})
+    if not search.ranking:
+        return
+    yield Text("\nfastest correct kernels, as the search measured them", "bold")
+    table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline"))
+    table.add_column(no_wrap=True, ratio=1)
+    table.expand = True
+    beating: dict[int, str] = {}
+    for id in list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]:
+        node = view.tree.node(id)
+        found = node.evaluation
+        assert isinstance(found, Correct)
+        mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
+        speedup, share = speedup_cell(found.speedup_vs("eager")), f"{found.roofline_fraction:.0%}"
+        latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
+        table.add_row(f"{mark} {id}", latency, speedup, share, note)
+        if beats_roofline(found.roofline, found.latency_ms):
+            beating[id] = faster_than(found.roofline)
+    yield table
+    yield from map(Text, standing_lines(view.standing))
+    if beating:
+        yield Text(f"{listed(beating)}: {next(iter(beating.values()))}", "yellow")
 
 
 def _counts(view: RunView) -> Text:
-    """How the attempts ended, and what debug made of the failed ones."""
+    """How many attempts ended with each status, and how many failures were repaired."""
     found = Counter[str](node.evaluation.status for node in view.nodes)
     text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
-    parts = [
-        Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name])
-        for name in STATUSES
-        if found[name]
-    ]
+    ended = [name for name in STATUSES if found[name]]
+    parts = [Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name]) for name in ended]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
-    taken, mended = failures_repaired(view.nodes)
-    if taken:
-        text.append(f"; debug took up {taken} failed and repaired {mended}")
+    failures, repaired = failures_repaired(view.nodes)
+    if failures:
+        text.append(f"; {counted(failures, 'failure')} debugged, {repaired} repaired")
     return text

@@ -1,6 +1,6 @@
-"""What models took, by role, and what was left out of their prompts.
+"""Model usage by role, and what was cut from prompts.
 
-A number of tokens that no model told is an estimate and marked by `~`. Knows no single run.
+A number of tokens that no model reported is an estimate, marked by `~`.
 """
 
 from __future__ import annotations
@@ -8,47 +8,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stark.core.call import Fit, Kept
 from stark.core.usage import BYTES_PER_TOKEN, Spent
 from stark.explain.numbers import counted, duration
 from stark.explain.run import dollars, token_count
+from stark.report.tables import columns
 
 ESTIMATED = (
-    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, where a model did not tell its tokens"
+    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, for models that report no tokens"
 )
-"""What the mark means."""
 
 _LEFT: dict[Kept, str] = {"outcome": "no source of", "line": "one line of", "nothing": "nothing of"}
 
 
 def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
-    """A table with a line for each role and one for all, and what its marks mean."""
-    whole = sum(roles.values(), Spent())
-    rows = {**roles, "all": whole} if len(roles) > 1 else roles
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("role", no_wrap=True)
-    for name in ("calls", "input tokens", "output tokens", "price", "waiting"):
-        table.add_column(name, no_wrap=True, justify="right")
-    for role, spent in rows.items():
-        table.add_row(
-            role,
-            f"{spent.calls:,}",
-            token_count(spent.input_tokens, spent),
-            token_count(spent.output_tokens, spent),
-            dollars(spent),
-            duration(spent.seconds),
-        )
+    """A table with a line per role and a total, and the meaning of its marks."""
+    total = sum(roles.values(), Spent())
+    table = columns("role", numbers=("calls", "tokens in", "tokens out", "price", "waiting"))
+    for role, spent in ({**roles, "all": total} if len(roles) > 1 else roles).items():
+        tokens = (token_count(count, spent) for count in (spent.input_tokens, spent.output_tokens))
+        table.add_row(role, f"{spent.calls:,}", *tokens, dollars(spent), duration(spent.seconds))
     yield table
-    if whole.estimated_calls:
+    if total.estimated_calls:
         yield Text(ESTIMATED, "dim")
-    if whole.lost_calls:
-        yield Text(
-            f"{counted(whole.lost_calls, 'call')} in flight when the process was killed: cost unknown, charged as reserved",
-            "dim",
-        )
+    if total.lost_calls:
+        lost = f"{counted(total.lost_calls, 'call')} in flight when the process was killed"
+        yield Text(f"{lost}: cost unknown, charged as reserved", "dim")
 
 
 def thousands(spent: Spent) -> str:
@@ -59,16 +46,14 @@ def thousands(spent: Spent) -> str:
 
 
 def fit_line(fit: Fit) -> str | None:
-    """What was left out of a prompt, in a line; None where nothing was and it fits."""
-    said = [
+    """What was cut from a prompt, in one line; None if it fits uncut."""
+    cut = [
         f"{words} {', '.join(attempts)}"
         for kept, words in _LEFT.items()
-        if (attempts := [str(cut.attempt) for cut in fit.cuts if cut.kept == kept])
+        if (attempts := [str(each.attempt) for each in fit.cuts if each.kept == kept])
     ]
-    left_out = f": {'; '.join(said)}" if said else ""
+    left_out = f": {'; '.join(cut)}" if cut else ""
     if fit.over:
-        return (
-            f"about {fit.tokens:,} tokens, over its limit of {fit.limit_tokens:,} although nothing more could be "
-            f"left out{left_out}"
-        )
-    return f"cut to about {fit.tokens:,} of {fit.limit_tokens:,} tokens{left_out}" if said else None
+        limit = f"over its limit of {fit.limit_tokens:,} although nothing more could be cut"
+        return f"about {fit.tokens:,} tokens, {limit}{left_out}"
+    return f"cut to about {fit.tokens:,} of {fit.limit_tokens:,} tokens{left_out}" if cut else None

@@ -1,20 +1,20 @@
-"""The tree of attempts as a table: one line per attempt, its branch drawn on the left.
+"""The tree of attempts as a table: one line per attempt, with its branch drawn on the left.
 
-Finished and running attempts look the same from here. Where there is less room than lines, the
-attempts that matter least now are folded away. Knows no screen: the caller says how many lines fit.
+If the attempts do not fit on the screen, the least interesting ones are folded away. The caller gives the size.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import ROOT
+from stark.core.node import ROOT, Node
 from stark.core.standing import best_node
 from stark.explain.evaluation import reason, status
 from stark.explain.numbers import milliseconds
@@ -23,116 +23,113 @@ from stark.report.tables import STATUS_STYLES
 from stark.search.tree import Tree
 
 ROOM_FOR_IDEAS = 100
-"""Below this many columns the tree shows no strategies and evidence."""
+"""Below this many columns the tree shows neither plans nor errors."""
+
+GAP = 2
+"""Columns between two cells."""
+
+
+_Row = tuple[str, Text, Text, str, Text, Text]
+"""Branch, name, state, latency, speedup and note."""
 
 
 @dataclass
 class TreeTable:
-    """What is to be drawn."""
+    """A tree to be drawn."""
 
     tree: Tree
     title: str
     steps: Mapping[int, Text] = field(default_factory=dict)
-    """What each attempt in flight is at."""
+    """The current step of each attempt in flight."""
 
     checked: Mapping[int, Evaluation] = field(default_factory=dict)
-    """What the final check found, by attempt: the star goes to what held in it."""
+    """The final check's evaluations, by attempt."""
 
     most_lines: int | None = None
-    """Fold what does not fit into so many lines."""
+    """Fold attempts away beyond this many lines."""
 
     def table(self, columns: int) -> Table:
         """The tree, drawn for a screen of so many columns."""
-        shown = self._shown()
-        table = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        for name in ("attempt", "status"):
-            table.add_column(name, no_wrap=True)
-        for name in ("latency", "speedup"):
-            table.add_column(name, no_wrap=True, justify="right")
-        table.add_column("note", no_wrap=True, overflow="ellipsis", ratio=1)
+        best = best_node(self.tree.nodes, self.checked)
+        parents = {node.id: node.parent for node in self.tree.nodes}
+        parents |= {id: begun.parent for id, begun in self.tree.pending.items()}
+        shown = self._shown(parents, best)
+        hidden = len(parents) - len(shown)
+        folded = Text(f"{hidden} more folded away" if hidden else "", "dim italic")
         root_ms = milliseconds(self.tree.root_latency_ms)
-        table.add_row(
-            Text(self.title, "bold"), "reference", root_ms, "1.00x", _folded(self._hidden(shown))
-        )
-        children = self._children()
-        for id, branch in _walk(children, shown):
-            table.add_row(*self._row(id, Text(branch, "dim"), columns >= ROOM_FOR_IDEAS))
-        return table
+        root = "", Text(self.title, "bold"), Text("reference"), root_ms, Text("1.00x"), folded
+        rows = [self._row(id, branch, best) for id, branch in _walk(parents, shown)]
+        return _drawn([root, *rows], columns)
 
-    def _row(self, id: int, branch: Text, with_idea: bool) -> tuple[Text | str, ...]:
+    def _row(self, id: int, branch: str, best: Node | None) -> _Row:
         if id in self.tree.pending:
-            action = self.tree.pending[id].action
-            step = self.steps.get(id, Text("waiting", "dim"))
-            return branch + Text(f"{id} {action}", "cyan"), step, "", "", ""
+            name = Text(f"{id} {self.tree.pending[id].action}", "cyan")
+            return branch, name, self.steps.get(id, Text("waiting", "dim")), "", Text(), Text()
         node = self.tree.node(id)
-        best = best_node(self.tree.nodes, self.checked)
-        name = branch + Text(f"{id} {node.role}", "default")
-        state = Text(status(node.evaluation), STATUS_STYLES[node.evaluation.status])
-        note = (idea(node) if node.works else reason(node.evaluation)) if with_idea else ""
-        latency, speedup = "", Text("")
-        if isinstance(node.evaluation, Correct):
-            latency = milliseconds(node.evaluation.latency_ms)
-            speedup = Text(f"{node.evaluation.speedup_vs('eager').ratio:.2f}x")
-            if best is not None and best.id == id:
-                name.stylize("bold")
-                state = Text("★ best", "bold green")
-                speedup.stylize("bold green")
-        return name, state, latency, speedup, Text(note, "dim")
+        found, note = node.evaluation, Text(_note(node), "dim")
+        name, state = Text(f"{id} {node.role}"), Text(status(found), STATUS_STYLES[found.status])
+        if not isinstance(found, Correct):
+            return branch, name, state, "", Text(), note
+        vs_eager = found.speedup_vs("eager")
+        speedup = Text(f"{'noisy ' if vs_eager.too_noisy else ''}{vs_eager.ratio:.2f}x")
+        if best is not None and best.id == id:
+            name.stylize("bold")
+            speedup.stylize("bold green")
+            state = Text("★ best", "bold green")
+        return branch, name, state, milliseconds(found.latency_ms), speedup, note
 
-    def _children(self) -> dict[int, list[int]]:
-        """Finished and running attempts by where they started, each in the order of their numbers."""
-        children: defaultdict[int, list[int]] = defaultdict(list)
-        for id in sorted([*(node.id for node in self.tree.nodes), *self.tree.pending]):
-            children[self._parent(id)].append(id)
-        return children
-
-    def _parent(self, id: int) -> int:
-        pending = self.tree.pending
-        return pending[id].parent if id in pending else self.tree.node(id).parent
-
-    def _shown(self) -> set[int]:
-        """What fits: running attempts first, then the best, then the newest, each with its ancestors."""
-        everything = {node.id for node in self.tree.nodes} | set(self.tree.pending)
-        if self.most_lines is None or len(everything) < self.most_lines:
-            return everything
-        best = best_node(self.tree.nodes, self.checked)
-        wanted = [*self.tree.pending, *([best.id] if best else []), *sorted(everything)[::-1]]
+    def _shown(self, parents: Mapping[int, int], best: Node | None) -> set[int]:
+        """The attempts that fit: running ones first, then the best, then the newest, each with its ancestors."""
+        if self.most_lines is None or len(parents) < self.most_lines:
+            return set(parents)
         shown: set[int] = set()
-        for id in wanted:
-            path = self._path(id) - shown
+        for id in (*self.tree.pending, *([best.id] if best else []), *sorted(parents)[::-1]):
+            path = set()
+            while id != ROOT and id not in shown:
+                path.add(id)
+                id = parents[id]
             if len(shown) + len(path) < self.most_lines:
                 shown |= path
         return shown
 
-    def _path(self, id: int) -> set[int]:
-        path: set[int] = set()
-        while id != ROOT:
-            path.add(id)
-            id = self._parent(id)
-        return path
 
-    def _hidden(self, shown: set[int]) -> int:
-        return len(self.tree.nodes) + len(self.tree.pending) - len(shown)
+def _note(node: Node) -> str:
+    """What a working attempt is, and why another one failed."""
+    if node.works or node.duplicate_of is not None:
+        return idea(node)
+    repair = f"{idea(node)}; " if node.action == "debug" else ""
+    return repair + reason(node.evaluation)
 
 
-def _folded(count: int) -> Text:
-    return Text(f"{count} more folded away" if count else "", "dim italic")
+def _drawn(rows: list[_Row], columns: int) -> Table:
+    """The rows as a table in which numbers are never cut: deep branches and notes give way."""
+    _, _, states, latencies, speedups, _ = zip(*rows, strict=True)
+    fixed = (max(cell_len(str(cell)) for cell in cells) for cells in (states, latencies, speedups))
+    width = max(columns - sum(fixed) - 5 * GAP, 1)
+    table = Table.grid(padding=(0, GAP, 0, 0), expand=True)
+    table.add_column(no_wrap=True, max_width=width)
+    for justify in ("left", "right", "right"):
+        table.add_column(no_wrap=True, justify=justify)
+    table.add_column(no_wrap=True, ratio=1)
+    for branch, name, state, latency, speedup, note in rows:
+        room = max(width - cell_len(str(name)), 0)
+        fitting = branch if len(branch) <= room else f"…{branch[1 - room :]}"[:room]
+        shown = note if columns >= ROOM_FOR_IDEAS or name is rows[0][1] else ""
+        table.add_row(Text(fitting, "dim") + name, state, latency, speedup, shown)
+    return table
 
 
-def _walk(children: Mapping[int, list[int]], shown: set[int]) -> Iterable[tuple[int, str]]:
-    """Every shown attempt below the root with its drawn branch, from top to bottom."""
-    stack: list[tuple[int, str, str]] = []
-
-    def push(parent: int, indent: str) -> None:
-        visible = [id for id in children.get(parent, []) if id in shown]
-        for id in reversed(visible):
-            last = id == visible[-1]
-            stack.append(
-                (id, indent + ("└─ " if last else "├─ "), indent + ("   " if last else "│  "))
-            )
-
-    push(ROOT, "")
-    while stack:
-        id, branch, indent = stack.pop()
-        yield id, branch
-        push(id, indent)
+def _walk(parents: Mapping[int, int], shown: set[int]) -> Iterator[tuple[int, str]]:
+    """Every shown attempt with its branch, from top to bottom, siblings in the order of their numbers."""
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for id in sorted(shown, reverse=True):
+        children[parents[id]].append(id)
+    waiting = [(ROOT, "", "")]
+    while waiting:
+        id, branch, indent = waiting.pop()
+        if id != ROOT:
+            yield id, branch
+        for child in children[id]:
+            last = child == children[id][0]
+            ends = ("└─ ", "   ") if last else ("├─ ", "│  ")
+            waiting.append((child, indent + ends[0], indent + ends[1]))

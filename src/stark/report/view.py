@@ -1,4 +1,4 @@
-"""A run with everything that is known of it, read from a store or from a recording."""
+"""A run with everything known about it, read from a store or a recording."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stark.core.evaluation import Evaluation
 from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
-from stark.core.standing import best_node
+from stark.core.standing import Standing, best_node, standing_of
 from stark.core.usage import Spent
 from stark.recording import Recording
 from stark.search.tree import Tree
@@ -20,30 +20,30 @@ from stark.store import Store
 
 @dataclass(frozen=True)
 class RunView:
-    """One run as it stands."""
+    """A snapshot of one run."""
 
     run: Run
     reference: Reference | None
-    """None while the judge has not measured it."""
+    """None until the judge has measured it."""
 
     nodes: tuple[Node, ...]
     """In the order in which they finished."""
 
     calls: tuple[Call, ...]
-    """Those of attempts in flight included: they are paid for too."""
+    """Including those of attempts in flight."""
 
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
-    """What the final check found, by attempt."""
+    """The final check's evaluations, by attempt."""
 
     lost: tuple[Lost, ...] = ()
     """Calls whose process was killed before the reply arrived."""
 
     ended: Ended | None = None
-    """Why it ended; None while it goes on, and of a recording, which does not say."""
+    """Why it ended; None while it is running, and for a recording."""
 
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> RunView:
-        """The run of that id, prefix or `last`. Raises UsageError when none is meant, or several."""
+        """The run with this id or prefix, or `last`. Raises UsageError unless it names exactly one run."""
         run = store.run(run_id)
         return cls(
             run,
@@ -57,7 +57,7 @@ class RunView:
 
     @classmethod
     def of_recording(cls, recording: Recording) -> RunView:
-        """The run that was recorded."""
+        """The recorded run."""
         return cls(
             recording.run,
             recording.reference,
@@ -68,32 +68,31 @@ class RunView:
 
     @cached_property
     def tree(self) -> Tree:
-        """The tree that the finished attempts make."""
+        """The tree of finished attempts."""
         root_ms = self.reference.eager.latency_ms if self.reference else 0.0
         return Tree.replay(root_ms, self.nodes)
 
     @cached_property
-    def winner(self) -> Node | None:
-        """The fastest attempt that held in the final check, with what that check measured."""
-        return best_node(self.nodes, self.promotions) if self.promotions else None
+    def standing(self) -> Standing:
+        """The ranking of the attempts."""
+        return standing_of(self.nodes, self.promotions)
 
     @cached_property
     def best(self) -> Node | None:
-        """The winner; of a run without a final check the fastest of the search."""
+        """The attempt with the star; after a final check, with that check's evaluation."""
         return best_node(self.nodes, self.promotions)
+
+    @property
+    def winner(self) -> Node | None:
+        """The best attempt if a final check confirmed it."""
+        return self.best if self.standing.confirmed else None
 
     @cached_property
     def roles(self) -> dict[str, Spent]:
-        """What the model calls cost so far, by role."""
+        """The cost of the model calls so far, by role."""
         return spent_by_role((*self.calls, *self.lost))
 
     @property
     def spent(self) -> Spent:
-        """All roles together."""
+        """The cost of all model calls so far."""
         return sum(self.roles.values(), Spent())
-
-    @cached_property
-    def started_from(self) -> dict[int, str]:
-        """The source that each attempt started from, by the attempt's number."""
-        sources = {n.id: n.candidate.source for n in self.nodes if n.candidate is not None}
-        return {node.id: sources.get(node.parent, self.run.problem.source) for node in self.nodes}

@@ -8,8 +8,6 @@ Knows no search: a tree is rebuilt from `nodes` in order.
 
 from __future__ import annotations
 
-import difflib
-from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -19,7 +17,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from stark.core.bench import Bench
 from stark.core.call import Call, Lost
-from stark.core.errors import StoreError, UsageError
+from stark.core.errors import StoreError
 from stark.core.evaluation import Evaluation
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
@@ -27,7 +25,9 @@ from stark.core.run import Ended, Run
 from stark.core.usage import Budget, Cost
 from stark.store import codec
 from stark.store.artifacts import keep
+from stark.store.calls import read_calls, read_lost
 from stark.store.database import Database, exists
+from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
 from stark.store.schema import (
     ArtifactRow,
@@ -103,7 +103,7 @@ class Store:
         )
         with self._database.reading("reading a run") as connection:
             ids = connection.scalars(select(RunRow.id).order_by(RunRow.number)).all()
-            found = _resolve(run_id, list(ids), "run")
+            found = resolve(run_id, list(ids), "run")
             body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
         return codec.read_run(found, body, budget, source)
 
@@ -192,7 +192,7 @@ class Store:
         Raises UsageError, naming what could be meant, when there is none or more than one.
         """
         query = select(BenchRow.body, BenchRow.budget)
-        found = _resolve(name, self.benches(), "bench")
+        found = resolve(name, self.benches(), "bench")
         with self._database.reading("reading a bench") as connection:
             body, budget = connection.execute(query.where(BenchRow.name == found)).one()
         return codec.read_bench(found, body, budget)
@@ -289,42 +289,13 @@ class Store:
 
     def lost_calls(self, run_id: str) -> list[Lost]:
         """The calls whose reply never arrived because the process was killed."""
-        query = select(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome == "lost")
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
-            return [
-                Lost(
-                    role=row.role,
-                    model=row.model,
-                    reserved=Cost(tokens=row.reserved_tokens, dollars=row.reserved_dollars),
-                )
-                for row in connection.execute(query.order_by(AskedRow.number))
-            ]
+            return read_lost(connection, run_id)
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
         """The calls of a run, or of one attempt, by attempt and turn."""
-        replies = (
-            select(CallRow.attempt, CallRow.turn, CallRow.body, ArtifactRow.text)
-            .join(ArtifactRow, ArtifactRow.digest == CallRow.reply)
-            .where(CallRow.run_id == run_id)
-            .order_by(CallRow.attempt, CallRow.turn)
-        )
-        prompts = (
-            select(MessageRow.attempt, MessageRow.turn, MessageRow.speaker, ArtifactRow.text)
-            .join(ArtifactRow, ArtifactRow.digest == MessageRow.text)
-            .where(MessageRow.run_id == run_id)
-            .order_by(MessageRow.position)
-        )
-        if attempt is not None:
-            replies = replies.where(CallRow.attempt == attempt)
-            prompts = prompts.where(MessageRow.attempt == attempt)
-        messages: defaultdict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
-            for number, turn, speaker, text in connection.execute(prompts):
-                messages[number, turn].append((speaker, text))
-            return [
-                codec.read_call(number, turn, body, reply, messages[number, turn])
-                for number, turn, body, reply in connection.execute(replies)
-            ]
+            return read_calls(connection, run_id, attempt)
 
     def spent(self, run_id: str | None = None) -> dict[str, Roles]:
         """What the calls of every run cost, or of one, by run and role; a run without calls is not there."""
@@ -422,37 +393,3 @@ def _insert_run(connection: Connection, run: Run) -> None:
     (source,) = keep(connection, run.problem.source)
     values = codec.run_values(run)
     connection.execute(insert(RunRow).values(problem_source=source, **values))
-
-
-_MAKERS = {"run": "stark optimize PROBLEM", "bench": "stark bench run PATH"}
-_LISTERS = {"run": "stark runs", "bench": "stark bench list"}
-
-
-def _resolve(asked: str, names: list[str], kind: Literal["run", "bench"]) -> str:
-    """The one name among `names` (oldest first) that a person means."""
-    if asked in names:
-        return asked
-    if not names:
-        plural = "benches" if kind == "bench" else "runs"
-        raise UsageError(f"there are no {plural} yet; `{_MAKERS[kind]}` makes one")
-    if asked == "last":
-        return names[-1]
-    matching = [name for name in names if name.startswith(asked)]
-    if len(matching) == 1:
-        return matching[0]
-    if matching:
-        raise UsageError(
-            f"{kind} '{asked}' could be {_named(matching)}; write more of its "
-            f"{'id' if kind == 'run' else 'name'}"
-        )
-    close = difflib.get_close_matches(asked, names)
-    listing = f"`{_LISTERS[kind]}` lists those there are"
-    raise UsageError(
-        f"there is no {kind} '{asked}'; {f'did you mean {_named(close)}?' if close else listing}"
-    )
-
-
-def _named(names: list[str], most: int = 5) -> str:
-    """Some names in words."""
-    rest = f" or {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest

@@ -28,11 +28,10 @@ class Asked(NamedTuple):
 
     messages: tuple[Message, ...]
     temperature: float | None
-    max_output_tokens: int | None = None
 
 
 class ScriptedModel:
-    """Replies from a script; `asked` records every call, failed ones included."""
+    """Replies from a script. `asked` records every call, failed ones included, and `limits` its `max_output_tokens`."""
 
     def __init__(
         self,
@@ -55,6 +54,7 @@ class ScriptedModel:
         self.price = price
         self.max_output_tokens = max_output_tokens
         self.asked: list[Asked] = []
+        self.limits: list[int | None] = []
 
     async def ask(
         self,
@@ -64,7 +64,8 @@ class ScriptedModel:
         max_output_tokens: int | None = None,
     ) -> Reply:
         """The script's reply, cut at the output limit. Raises AssertionError once a list is used up."""
-        self.asked.append(Asked(messages, temperature, max_output_tokens))
+        self.asked.append(Asked(messages, temperature))
+        self.limits.append(max_output_tokens)
         fails = len(self.asked) % self._error_every == 0
         if self._delay_s:
             await asyncio.sleep(self._delay_s)

@@ -1,7 +1,6 @@
-"""A team's replies that follow from its prompts, for a scripted model.
+"""A team's replies, computed from its prompts, for a scripted model.
 
-Each depends on every word of its prompt. So two runs that write the same sources were also shown the
-same things on the way.
+Each reply depends on every word of its prompt, so two runs that write the same sources also sent the same prompts.
 """
 
 from __future__ import annotations
@@ -9,19 +8,19 @@ from __future__ import annotations
 import re
 
 from stark.core.base import digest
-from stark.core.call import Message
+from stark.core.call import Message, prompt_of
 
 
 def role_of(messages: tuple[Message, ...]) -> str:
     """The role that a prompt addresses."""
-    found = re.match(r"# Your role: (\w+)", messages[1].text)
+    found = re.match(r"# Your role: (\w+)", prompt_of(messages))
     assert found is not None
     return found[1]
 
 
 def team_reply(messages: tuple[Message, ...]) -> str:
     """A reply that the role accepts."""
-    prompt = messages[1].text
+    prompt = prompt_of(messages)
     mark = digest(*(message.text for message in messages))
     line = f"        return x  # {mark}"
     if role_of(messages) == "plan":
@@ -39,11 +38,12 @@ def team_reply(messages: tuple[Message, ...]) -> str:
 
 
 def _rewrite(mark: str) -> str:
-    return f"ACTION: rewrite\nSTRATEGY:\nOne fused kernel, {mark}.\n"
+    return f"ACTION: rewrite\nTITLE: One fused kernel\nSTRATEGY:\nOne fused kernel, {mark}.\n"
 
 
 def _edit(number: str, text: str, mark: str) -> str:
     return (
-        f"ACTION: edit\nSTRATEGY:\nA faster return, {mark}.\nANCHOR: spot\nLINES: {number}\n"
-        f"BEGINS: {text.strip()}\nENDS: {text.strip()}\nINSTRUCTION:\nReturn sooner, {mark}.\n"
+        f"ACTION: edit\nTITLE: A faster return\nSTRATEGY:\nA faster return, {mark}.\nANCHOR: spot\n"
+        f"LINES: {number}\nBEGINS: {text.strip()}\nENDS: {text.strip()}\n"
+        f"INSTRUCTION:\nReturn sooner, {mark}.\n"
     )

@@ -46,7 +46,7 @@ def test_another_draft_while_nothing_works() -> None:
     assert {ROOT} == set(choices(*hopeless, *repairs))
 
 
-def test_what_has_an_attempt_in_flight_is_passed_over() -> None:
+def test_nodes_with_an_attempt_in_flight_are_skipped() -> None:
     tree = Tree.replay(1.0, DRAFTS)
     for attempt, parent, action in ((6, 1, "improve"), (7, 5, "debug")):
         tree.begin(attempt, Selection(parent=parent, action=action))
@@ -55,6 +55,6 @@ def test_what_has_an_attempt_in_flight_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"debug_probability": 1.1}, {"drafts": 0}, {"depth": 0}])
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_parameters_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         Aide(**wrong)  # type: ignore[arg-type]

@@ -48,13 +48,13 @@ def test_a_failure_is_repaired_once_within_its_batch() -> None:
     assert improve(1) == after(*FIRST[:5], failing(6), failing(7, 6, action="debug"))
 
 
-def test_a_fresh_start_where_the_survivors_stay_the_fastest() -> None:
+def test_a_fresh_start_if_the_survivors_stay_the_fastest() -> None:
     worse = [working(id, 1 + (id > 9), latency_ms=2.0) for id in range(7, 13)]
 
     assert improve(ROOT) == after(*FIRST, *worse)
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"branch": 0}, {"repairs": 0}])
-def test_impossible_settings_are_refused(wrong: dict[str, int]) -> None:
+def test_invalid_parameters_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         Beam(**wrong)

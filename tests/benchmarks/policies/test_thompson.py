@@ -20,19 +20,19 @@ def choices(policy: Thompson, *nodes: Node) -> Counter[int]:
     return Counter(selection.parent for selection in chosen if selection)
 
 
-def test_the_better_a_place_the_more_often_it_is_taken() -> None:
+def test_better_nodes_are_selected_more_often() -> None:
     drawn = choices(Thompson(trust=3.0), *PAIR)
 
     assert drawn[1] > drawn[2] > drawn[ROOT] > 0
 
 
-def test_attempts_from_a_place_make_room_for_others() -> None:
+def test_attempts_from_a_node_make_others_more_likely() -> None:
     tired = choices(Thompson(), *PAIR, *(unusable(id, 1) for id in range(3, 11)))
 
     assert tired[1] < choices(Thompson(), *PAIR)[1]
 
 
-def test_without_trust_all_untried_places_are_alike() -> None:
+def test_without_trust_all_untried_nodes_are_equally_likely() -> None:
     drawn = choices(Thompson(trust=0.0), working(1), working(2, 1), working(3, 2))
     untried = drawn[3] / 2000
 

@@ -38,7 +38,7 @@ def test_exploration_prefers_arms_with_few_observations() -> None:
     assert 1 != parent(Ucb(exploration=5.0), *nodes)
 
 
-def test_an_attempt_in_flight_takes_its_place_out() -> None:
+def test_nodes_with_an_attempt_in_flight_are_not_selected() -> None:
     pair = [working(1, latency_ms=0.2), working(2, latency_ms=0.5)]
 
     assert 2 == parent(Ucb(exploration=0.0), *pair, pending=1)

@@ -12,9 +12,9 @@ import pytest
 from escape_samples import ESCAPES, victims
 from stark.evaluator.candidate.confine import Confinement, Place
 from stark.evaluator.candidate.sandbox import kernel
-from stark.evaluator.candidate.sandbox.bounds import most_processes
+from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.candidate.sandbox.layers import Layer, offered
-from stark.evaluator.candidate.sandbox.namespaces import RESERVED_PIDS, SIGNALLED, leave_a_keeper
+from stark.evaluator.candidate.sandbox.namespaces import RESERVED_PIDS, SIGNALLED, fork_under_reaper
 
 ALONE: dict[Layer, frozenset[Layer]] = {
     "limits": frozenset({"limits"}),
@@ -114,7 +114,7 @@ def test_the_kernel_bounds_how_many_processes_there_are(tmp_path: Path) -> None:
     if OFFERED["tasks"] is not None:
         pytest.skip(f"no tasks here: {OFFERED['tasks']}")
     layers = frozenset({"network", "processes", "proc", "tasks"})
-    more: dict[str, object] = {"more": most_processes() + RESERVED_PIDS + 1}
+    more: dict[str, object] = {"more": max_processes() + RESERVED_PIDS + 1}
 
     assert "KeyError()" == attempted(BOMB, more, layers, tmp_path / "own")
 
@@ -145,7 +145,7 @@ def test_nothing_outlives_a_process_namespace(tmp_path: Path) -> None:
 def test_a_keeper_ends_as_its_child_did(signalled: signal.Signals) -> None:
     pid = os.fork()
     if pid == 0:
-        leave_a_keeper()
+        fork_under_reaper()
         os.kill(os.getpid(), signalled)
     _, status = os.waitpid(pid, 0)
 

@@ -19,7 +19,7 @@ def test_what_is_left_out_takes_along_what_needs_it(monkeypatch: pytest.MonkeyPa
 def test_a_name_that_is_no_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(layers.WITHOUT, "firewall")
 
-    with pytest.raises(ValueError, match="names firewall; the layers are limits, "):
+    with pytest.raises(ValueError, match="unknown layers: firewall; choose from limits, "):
         layers.offered()
 
 

@@ -38,7 +38,9 @@ def test_a_device_that_the_sandbox_is_in_the_way_of_says_so(
     monkeypatch.setattr(torch.cuda, "Event", Event)
 
     monkeypatch.setattr(Event, "fault", RuntimeError("CUDA error: OS call failed"))
-    with pytest.raises(RuntimeError, match="until the sandbox closed, and not in it: CUDA error"):
+    with pytest.raises(
+        RuntimeError, match="before the sandbox closed and fails inside it: CUDA error"
+    ):
         runner._check_device(torch.device("cpu"))
 
     monkeypatch.setattr(Event, "fault", torch.OutOfMemoryError("none left"))

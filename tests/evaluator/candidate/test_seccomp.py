@@ -11,7 +11,7 @@ from stark.evaluator.candidate.sandbox.seccomp import (
     _ARCHITECTURES,
     _REFUSED,
     NEW_NAMESPACES,
-    Strangers,
+    OutsideProcesses,
     assemble,
 )
 
@@ -20,11 +20,15 @@ ALLOWED = 0x7FFF0000
 
 
 def answer(
-    machine: str, number: int, *arguments: int, strangers: Strangers = "reachable", audit: int = 0
+    machine: str,
+    number: int,
+    *arguments: int,
+    outside: OutsideProcesses = "reachable",
+    audit: int = 0,
 ) -> int:
     """What the filter returns for a call, by a tiny machine of the packet filter's kind."""
     entry = _ARCHITECTURES[machine]
-    program = assemble(entry, strangers, True, OWN)
+    program = assemble(entry, outside, True, OWN)
     words = {0: number, 4: audit or entry.audit}
     words |= {16 + 8 * index: value & 0xFFFFFFFF for index, value in enumerate(arguments)}
     held, at = 0, 0
@@ -78,9 +82,9 @@ def test_signals_reach_only_the_process_itself(machine: str, stranger: int) -> N
     assert refused(answer(machine, kill, stranger, 9))
     assert [ALLOWED] * 2 == [answer(machine, kill, pid, 9) for pid in (0, OWN)]
     assert refused(answer(machine, affinity, stranger))
-    assert refused(answer(machine, affinity, stranger, strangers="unsignalled"))
-    assert ALLOWED == answer(machine, kill, stranger, 9, strangers="unsignalled")
-    assert ALLOWED == answer(machine, affinity, stranger, strangers="unreachable")
+    assert refused(answer(machine, affinity, stranger, outside="unsignalled"))
+    assert ALLOWED == answer(machine, kill, stranger, 9, outside="unsignalled")
+    assert ALLOWED == answer(machine, affinity, stranger, outside="unreachable")
 
 
 def test_another_set_of_numbers_is_refused() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stark.evaluator.candidate.trace import MARK, MOST_ENTRIES, device_summary, host_summary
+from stark.evaluator.candidate.trace import MARK, MAX_ENTRIES, device_summary, host_summary
 
 Event = dict[str, Any]
 
@@ -164,5 +164,5 @@ def test_only_so_many_entries_are_told_but_all_are_counted() -> None:
 
     found = device_summary(trace)
 
-    assert (100, MOST_ENTRIES) == (found["count"], len(found["entries"]))
+    assert (100, MAX_ENTRIES) == (found["count"], len(found["entries"]))
     assert 100 == found["total_us"]

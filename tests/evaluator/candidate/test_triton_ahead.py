@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from stark.evaluator.candidate.triton_ahead import handing_out
+from stark.evaluator.candidate.triton_ahead import prebuilt_hook
 
 DRIVER = "int version(void) { return 1; }\n"
 
@@ -15,7 +15,7 @@ def test_the_module_that_is_built_already_is_handed_out(tmp_path: Path) -> None:
     source = tmp_path / "main.c"
     source.write_text(DRIVER)
 
-    built = handing_out(DRIVER, b"built ahead")("driver", str(source), str(tmp_path), [], [], [])
+    built = prebuilt_hook(DRIVER, b"built ahead")("driver", str(source), str(tmp_path), [], [], [])
 
     assert b"built ahead" == Path(built).read_bytes()
 
@@ -24,6 +24,8 @@ def test_every_other_module_is_compiled(tmp_path: Path) -> None:
     source = tmp_path / "main.c"
     source.write_text(DRIVER.replace("1", "2"))
 
-    built = handing_out(DRIVER, b"built ahead")("launcher", str(source), str(tmp_path), [], [], [])
+    built = prebuilt_hook(DRIVER, b"built ahead")(
+        "launcher", str(source), str(tmp_path), [], [], []
+    )
 
     assert Path(built).read_bytes().startswith(b"\x7fELF")

@@ -195,7 +195,7 @@ async def test_a_worker_that_is_to_end_answers_what_follows_from_its_answers(
 async def test_who_waits_for_a_worker_is_told_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(folder, "TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(folder, "NOTICE_AFTER_S", 0.0)
     waiting = await ask(tmp_path, 3)
     await asyncio.sleep(0.3)
 
@@ -210,7 +210,7 @@ async def test_who_waits_for_a_worker_is_told_so_once(
 async def test_who_waits_while_a_worker_works_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(folder, "TELL_AFTER_S", 0.2)
+    monkeypatch.setattr(folder, "NOTICE_AFTER_S", 0.2)
     waiting = await ask(tmp_path, 1)
     (request,) = (tmp_path / "requests").glob("*.json")
     (tmp_path / "claims" / request.stem).write_text("busy 1")
@@ -230,7 +230,9 @@ async def test_who_asked_what_a_worker_cannot_read_is_told_so(tmp_path: Path) ->
 
     await serve_folder(tmp_path, Counting(), once=True, report=str)
 
-    with pytest.raises(JudgeUnavailable, match=f"{request.stem} is no request of this version"):
+    with pytest.raises(
+        JudgeUnavailable, match=f"request {request.stem} was written by another version"
+    ):
         await waiting[0]
     assert [request.with_suffix(".unreadable")] == list((tmp_path / "requests").iterdir())
     assert [] == list((tmp_path / "results").iterdir()), "it is asked again next time"
@@ -241,7 +243,9 @@ async def test_a_result_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (request,) = (tmp_path / "requests").glob("*.json")
     (tmp_path / "results" / request.name).write_text("garbage")
 
-    with pytest.raises(JudgeUnavailable, match=f"results/{request.name} is no answer of this"):
+    with pytest.raises(
+        JudgeUnavailable, match=f"results/{request.name} was written by another version"
+    ):
         await waiting
 
 

@@ -83,7 +83,7 @@ async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> Non
 
     assert (
         "the judge (sh -c 'echo the queue is full') does not start; "
-        "try that command by itself, which must end in a judge of this version:\nthe queue is full\n"
+        "run that command in a shell; it must start a judge of this version of STARK. Its output:\nthe queue is full\n"
         "it ended before it was ready"
     ) == str(told.value)
     await executor.close()
@@ -92,7 +92,7 @@ async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> Non
 async def test_only_a_judge_of_this_machine_sends_to_the_doctor() -> None:
     executor = open_executor("local:banana")
 
-    with pytest.raises(JudgeUnavailable, match="`stark doctor` says what this machine lacks"):
+    with pytest.raises(JudgeUnavailable, match="run `stark doctor` to see what this machine lacks"):
         await executor.describe(PROBLEM)
     await executor.close()
 
@@ -198,7 +198,7 @@ async def test_a_judge_says_that_it_waits_for_another_one(
 async def test_a_command_that_does_not_exist() -> None:
     executor = open_executor("command:/nowhere/python -m stark.evaluator.judge")
 
-    with pytest.raises(JudgeUnavailable, match="cannot be started"):
+    with pytest.raises(JudgeUnavailable, match="cannot run the judge's command"):
         await executor.describe(PROBLEM)
 
 
@@ -215,8 +215,11 @@ async def test_a_judge_of_another_version_is_refused() -> None:
     ("hello", "reason"),
     [
         ('{"kind":"hello","protocol":3,"gpu":"x"}', "it speaks protocol 3, not"),
-        (f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}', "its first message cannot be read"),
-        ('{"kind":"hello","proto', "its first message cannot be read"),
+        (
+            f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}',
+            "its first message cannot be parsed",
+        ),
+        ('{"kind":"hello","proto', "its first message cannot be parsed"),
     ],
 )
 async def test_a_judge_whose_hello_has_another_form_is_of_another_version(
@@ -236,7 +239,7 @@ async def test_a_command_that_is_not_closed_is_a_usage_error() -> None:
 
 @pytest.mark.parametrize("notation", ["nothing", "command", "folder:", "ray:x"])
 def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
-    with pytest.raises(UsageError, match="is no executor"):
+    with pytest.raises(UsageError, match="is not an executor"):
         open_executor(notation)
 
 

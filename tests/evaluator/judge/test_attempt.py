@@ -17,7 +17,7 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import OutOfMemory
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
+from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.protocol import Evaluate
 
 LIMIT_S = 0.05
@@ -49,13 +49,13 @@ def asked(limits: Limits) -> Attempt:
 
 def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
     attempt, child = asked(Limits(verify_s=LIMIT_S)), AtOnce()
-    on_the_clock = OnTheClock(cast(Any, child), attempt)
+    limited = LimitedChild(cast(Any, child), attempt)
 
     with attempt.during("verify", LIMIT_S):
-        with on_the_clock.asked({"do": "call"}) as answer:
+        with limited.asked({"do": "call"}) as answer:
             assert {} == answer
             time.sleep(2 * LIMIT_S)
-        on_the_clock.ask({"do": "call"})
+        limited.ask({"do": "call"})
 
     assert {"ok": True, "to": "its name"} == answer
     assert min(child.allowed_s) > LIMIT_S / 2
@@ -64,9 +64,9 @@ def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
 def test_a_candidate_beside_which_the_judge_has_no_memory_is_out_of_memory() -> None:
     attempt = asked(Limits())
 
-    with pytest.raises(Verdict) as ended, attempt.during("verify"), attempt.beside():
+    with pytest.raises(Verdict) as ended, attempt.during("verify"), attempt.charging_memory():
         raise torch.OutOfMemoryError("none left")
-    with pytest.raises(ProblemError, match="line 3"), attempt.beside():
+    with pytest.raises(ProblemError, match="line 3"), attempt.charging_memory():
         raise ProblemError("line 3: it raises")
 
     assert isinstance(ended.value.evaluation, OutOfMemory)

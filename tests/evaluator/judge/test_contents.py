@@ -74,7 +74,7 @@ class Window:
         problem = Problem(name="made_up", source=SOURCE.format(body=body))
         self.prepared = PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
         self.candidate = Program(self.prepared.shared, honest)
-        self.reference = Program(self.prepared._new_set("eager"), honest)
+        self.reference = Program(self.prepared._new_shared_set("eager"), honest)
         self.asked: list[int] = []
         results = len(self.prepared.signature.outputs) + len(self.prepared.program.changes)
         reference: Any = self.reference
@@ -109,13 +109,13 @@ class Window:
 
 
 @pytest.fixture(autouse=True)
-def always_glanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "GLANCED_SHARE", 1.0)
+def always_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "COMPARED_SHARE", 1.0)
 
 
 @pytest.fixture
-def never_glanced(always_glanced: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "GLANCED_SHARE", 0.0)
+def never_compared(always_compared: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "COMPARED_SHARE", 0.0)
 
 
 @pytest.fixture
@@ -197,10 +197,10 @@ def test_one_wrong_result_of_a_block_is_found(window: Window) -> None:
 
 
 def test_the_last_round_is_looked_at_whatever_chance_says(
-    never_glanced: None, window: Window
+    never_compared: None, window: Window
 ) -> None:
     first_is_chosen: Any = SimpleNamespace(choice=lambda slots: slots[0], random=lambda: 0.5)
-    window.contents._chance = first_is_chosen
+    window.contents._random = first_is_chosen
     for _ in range(2):
         last = window.round()
         window.candidate.returned[-1] += 1.0
@@ -240,13 +240,13 @@ def test_an_odd_form_is_told(window: Window) -> None:
 
 
 def test_an_input_that_the_candidate_changed_is_found_in_every_round(
-    never_glanced: None, window: Window
+    never_compared: None, window: Window
 ) -> None:
     window.candidate.forward = lambda x: x.mul_(2) + 1
 
     said = refusal(window.contents.turn, window.round())
 
-    assert "it changed its input 0 in place" in said
+    assert "forward changed its input 0 in place" in said
 
 
 def test_inputs_that_the_reference_changes_are_results(changing: Window) -> None:
@@ -259,7 +259,7 @@ def test_inputs_that_the_reference_changes_are_results(changing: Window) -> None
     assert said.startswith("input 0 after the call: wrong")
 
 
-def test_the_untimed_call_must_be_right_too(never_glanced: None, window: Window) -> None:
+def test_the_untimed_call_must_be_right_too(never_compared: None, window: Window) -> None:
     last = window.round()
     window.candidate.forward = lambda x: x * 2
     window.call_before()
@@ -278,7 +278,7 @@ def test_the_untimed_call_may_not_change_its_input(window: Window) -> None:
 
 @pytest.mark.parametrize("wrong", ["candidate", "reference"])
 def test_what_the_untimed_call_left_is_judged_with_its_own_inputs(
-    never_glanced: None, window: Window, wrong: str
+    never_compared: None, window: Window, wrong: str
 ) -> None:
     last = window.round()
     getattr(window, wrong).forward = lambda x: x * 2 + 1.01

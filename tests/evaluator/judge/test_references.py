@@ -15,8 +15,8 @@ from stark.core.judging import Limits  # noqa: E402
 from stark.core.measurement import Measurement  # noqa: E402
 from stark.evaluator.judge import server  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
-from stark.evaluator.judge.problem.inputs import _Blaming  # noqa: E402
-from stark.evaluator.judge.problem.twin import ran_out  # noqa: E402
+from stark.evaluator.judge.problem.inputs import _UserCode  # noqa: E402
+from stark.evaluator.judge.problem.twin import is_out_of_memory  # noqa: E402
 from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
 from stark.evaluator.judge.room import Room  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
@@ -77,11 +77,11 @@ def test_one_that_does_not_fit_on_the_device_is_refused(monkeypatch: pytest.Monk
     def full(self: PreparedReference, name: str) -> None:
         raise torch.OutOfMemoryError("cuMemAlloc_v2: the device has no memory left")
 
-    monkeypatch.setattr(PreparedReference, "_new_set", full)
+    monkeypatch.setattr(PreparedReference, "_new_shared_set", full)
     prepared = object.__new__(PreparedReference)
     prepared.problem, prepared.device = PROBLEM, torch.device("cpu")
 
-    with pytest.raises(ProblemError, match="no memory for the max-autotune reference"):
+    with pytest.raises(ProblemError, match="no memory left for the max-autotune reference"):
         prepared.started("max-autotune", Limits())
 
 
@@ -125,10 +125,10 @@ def test_a_compiled_reference_leaves_room_to_judge_beside_it(
         prepared._check_room_for("compile")
         said = ""
     except ProblemError as error:
-        assert ran_out(error)
+        assert is_out_of_memory(error)
         said = str(error)
 
-    assert refused == ("the compile reference would need 65 GB" in said), said
+    assert refused == ("the compile reference and judging beside it need 65 GB" in said), said
 
 
 @pytest.mark.parametrize(("busy", "said"), [(0, 0), (2, 0), (9, 1)])
@@ -146,7 +146,7 @@ def test_a_reference_that_was_disturbed_is_timed_again(
     prepared.device, prepared.room = torch.device("cpu"), SimpleNamespace(slots=2)
     prepared._running = {"eager": Child()}
 
-    found, doubts = prepared._timed(Limits())
+    found, doubts = prepared._time_eager(Limits())
 
     assert min(busy, 2) + 1 == len(tried)
     assert 2.0 == found.latency_ms
@@ -164,9 +164,9 @@ def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
 
     with (
         pytest.raises(ProblemError, match="p: forward raised RuntimeError: CUDA error"),
-        _Blaming("p", "/p.py", part, torch.device("cuda:0")),
+        _UserCode("p", "/p.py", part, torch.device("cuda:0")),
     ):
         pass
 
-    assert not server.works(torch.device("cuda:0"))
-    assert server.works(torch.device("cpu"))
+    assert not server.device_works(torch.device("cuda:0"))
+    assert server.device_works(torch.device("cpu"))

@@ -24,10 +24,10 @@ def started(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize(
     ("device", "said"),
     [
-        ("banana", "'banana' is no device; use cpu, or cuda:0 for the first GPU"),
-        ("cuda:first", "'cuda:first' is no device; use cpu, or cuda:0 for the first GPU"),
-        ("mps", "'mps' is no device; use cpu, or cuda:0 for the first GPU"),
-        ("cuda:99", "there is no cuda:99: "),
+        ("banana", "'banana' is not a device; use cpu, or cuda:0 for the first GPU"),
+        ("cuda:first", "'cuda:first' is not a device; use cpu, or cuda:0 for the first GPU"),
+        ("mps", "'mps' is not a device; use cpu, or cuda:0 for the first GPU"),
+        ("cuda:99", "cuda:99 does not exist: "),
     ],
 )
 def test_a_device_that_there_is_not_is_told_in_a_sentence(device: str, said: str) -> None:
@@ -42,7 +42,11 @@ def test_a_device_that_there_is_not_is_told_in_a_sentence(device: str, said: str
     ("variable", "value", "said"),
     [
         ("STARK_CACHE", "/proc/nowhere", "/proc/nowhere cannot be written"),
-        ("STARK_SANDBOX_WITHOUT", "firewall", "STARK_SANDBOX_WITHOUT names firewall"),
+        (
+            "STARK_SANDBOX_WITHOUT",
+            "firewall",
+            "STARK_SANDBOX_WITHOUT names unknown layers: firewall",
+        ),
         ("STARK_CACHE_GB", "much", "STARK_CACHE_GB is 'much'"),
     ],
 )

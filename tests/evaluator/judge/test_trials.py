@@ -15,7 +15,7 @@ from stark.core.problem import Problem  # noqa: E402
 from stark.evaluator.judge import room  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.problem.twin import Twin  # noqa: E402
-from stark.evaluator.judge.trials import MORE_TRIALS, Trial, Trials  # noqa: E402
+from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials  # noqa: E402
 from stark.testing.nodes import CPU  # noqa: E402
 
 SOURCE = """
@@ -70,7 +70,7 @@ def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answe
 ) -> None:
     monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
 
-    with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the oracle"):
+    with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the float64 oracle"):
         large.expected(large.always[0])
 
 
@@ -78,7 +78,7 @@ def test_a_candidate_that_takes_the_memory_does_not_choose_what_it_is_tried_on(
     large: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = large.for_effort("promote")
-    own = [next(drawn) for _ in range(len(large.always) + MORE_TRIALS)]
+    own = [next(drawn) for _ in range(len(large.always) + PROMOTE_DRAWS)]
     monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
 
     assert own[-1].calls > 1
@@ -105,5 +105,18 @@ def test_a_problem_that_nothing_can_be_compared_of_is_refused(
     monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None))
     monkeypatch.setattr("stark.evaluator.judge.trials.expect", full)
 
-    with pytest.raises(ProblemError, match="made_up: too little memory is left to judge it"):
+    with pytest.raises(ProblemError, match="made_up: too little memory to judge this problem"):
         made_ready(SOURCE, tmp_path)
+
+
+def test_error_budgets_are_of_each_outputs_own_type(tmp_path: Path) -> None:
+    source = SOURCE.replace(
+        "return x / x.abs().amax().clamp(min=1)",
+        "y = x.softmax(-1)\n        return y, y.bfloat16(), y.argmax(-1)",
+    )
+
+    exact, rounded, index = made_ready(source, tmp_path).trials.error_budgets()
+
+    assert 2e-5 == exact
+    assert rounded is not None and 4e-3 <= rounded < 1e-2
+    assert None is index

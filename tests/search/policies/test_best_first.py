@@ -39,7 +39,7 @@ def debug(parent: int) -> Selection:
     return Selection(parent=parent, action="debug")
 
 
-def test_three_drafts_come_first_whatever_became_of_the_first_two() -> None:
+def test_three_drafts_come_first_however_the_first_two_ended() -> None:
     for count in range(3):
         assert improve(ROOT) == choice(tree_of(DRAFTS[:count]))
     assert improve(ROOT) == choice(tree_of([unusable(1), DRAFTS[1]]))
@@ -70,7 +70,7 @@ def test_the_newest_failure_is_repaired_first() -> None:
     assert debug(3) == choice(tree_of([failing(1), working(2), failing(3)]))
 
 
-def test_a_failure_that_is_being_repaired_is_left_alone() -> None:
+def test_a_failure_is_not_repaired_twice_at_once() -> None:
     assert improve(2) == choice(tree_of([*DRAFTS, failing(4, 2)], pending=[(5, 4)]))
 
 
@@ -89,7 +89,7 @@ def test_the_leader_has_three_attempts_then_the_next_fastest() -> None:
     assert improve(1) == choice(tree_of(DRAFTS + slower))
 
 
-def test_what_is_faster_than_the_leader_leads() -> None:
+def test_a_node_faster_than_the_leader_becomes_the_leader() -> None:
     assert improve(4) == choice(tree_of([*DRAFTS, working(4, 2, latency_ms=0.3)]))
 
 
@@ -97,11 +97,11 @@ def test_attempts_slower_than_the_reference_are_improved_too() -> None:
     assert improve(1) == choice(tree_of([working(id, latency_ms=2.0 * id) for id in (1, 2, 3)]))
 
 
-def test_another_draft_where_all_have_had_their_quota_or_have_one_in_flight() -> None:
+def test_another_draft_if_all_used_their_quota_or_have_an_attempt_in_flight() -> None:
     assert improve(ROOT) == choice(tree_of(DRAFTS, pending=[(4, 1), (5, 2), (6, 3)]))
 
 
-def test_now_and_then_a_fresh_start() -> None:
+def test_a_fresh_start_with_probability_fresh() -> None:
     tree = tree_of(DRAFTS)
     chosen = [BestFirst().select(tree, random.Random(seed)) for seed in range(5000)]
     counted = Counter(selection.parent for selection in chosen if selection)
@@ -113,6 +113,6 @@ def test_now_and_then_a_fresh_start() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"fresh": 1.1}, {"fresh": -0.1}, {"drafts": 0}, {"width": 0}, {"repairs": -1}]
 )
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_parameters_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         BestFirst(**wrong)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def full_root(*nodes: Node) -> list[Node]:
     return [*(unusable(id) for id in range(1, 6)), *nodes]
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_the_defaults_are_the_papers_parameters() -> None:
     assert EpsilonGreedy(epsilon=0.3, n_root=5, n_child=3) == EpsilonGreedy()
 
 
@@ -57,7 +57,7 @@ def test_explores_with_probability_epsilon() -> None:
         assert 0.10 == pytest.approx(drawn[leaf] / 10_000, abs=0.01), "each leaf as likely"
 
 
-def test_exploits_the_fastest_that_works() -> None:
+def test_exploits_the_fastest_correct_node() -> None:
     tree = tree_of(working(1, latency_ms=0.6), working(2, 1, latency_ms=0.3), working(3, 1))
 
     assert 2 == only_choice(EXPLOIT, tree)
@@ -75,7 +75,7 @@ def test_the_root_is_exploited_until_something_beats_it() -> None:
     assert 3 == only_choice(EXPLOIT, tree_of(failing(1), working(3, latency_ms=0.9)))
 
 
-def test_explores_leaves_only_failing_ones_included() -> None:
+def test_explores_leaves_only_including_failing_ones() -> None:
     nodes = [working(1), working(2, 1), failing(3, 1), failing(4), failing(5, 4, action="debug")]
 
     assert {2, 3, 5} == set(choices(EXPLORE, tree_of(*nodes)))
@@ -90,7 +90,7 @@ def test_failing_leaves_stay_reachable_after_a_success() -> None:
     assert Selection(parent=1, action="debug") in selections
 
 
-def test_what_fails_is_debugged_and_what_works_is_improved() -> None:
+def test_failing_nodes_are_debugged_and_correct_ones_improved() -> None:
     assert Selection(parent=1, action="debug") == EXPLORE.select(
         tree_of(failing(1)), random.Random(0)
     )
@@ -157,7 +157,7 @@ def test_one_child_that_works_keeps_a_node_alive() -> None:
     assert 1 == only_choice(EXPLOIT, tree_of(*nodes))
 
 
-def test_a_dead_node_does_not_bury_its_children() -> None:
+def test_children_of_a_dead_node_stay_expandable() -> None:
     """They are still repaired, and what a repair made of one is still improved."""
     nodes = [working(6, latency_ms=0.5), failing(7, 6), failing(8, 6), failing(9, 6)]
     dead = full_root(*nodes)
@@ -228,7 +228,7 @@ def test_an_abandoned_attempt_opens_its_parent_again() -> None:
     assert 6 == only_choice(EpsilonGreedy(), tree)
 
 
-def test_waits_while_all_that_could_be_expanded_is_in_flight() -> None:
+def test_waits_while_everything_expandable_is_in_flight() -> None:
     tree = tree_of(*full_root(working(6, latency_ms=0.5)), pending=[(7, 6)])
 
     assert None is only_choice(EpsilonGreedy(), tree)
@@ -247,6 +247,6 @@ def test_the_root_opens_again_when_everything_is_dead() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"epsilon": 1.1}, {"epsilon": -0.1}, {"n_root": 0}, {"n_child": 0}]
 )
-def test_impossible_settings_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_parameters_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         EpsilonGreedy(**wrong)  # type: ignore[arg-type]

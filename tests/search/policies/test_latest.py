@@ -20,20 +20,20 @@ def test_starts_at_the_root() -> None:
     assert selection(ROOT, "improve") == after()
 
 
-def test_goes_on_from_the_last_attempt_even_where_an_earlier_one_was_faster() -> None:
+def test_continues_from_the_last_attempt_even_if_an_earlier_one_was_faster() -> None:
     assert selection(2, "improve") == after(working(1, latency_ms=0.1), working(2, 1, 0.9))
 
 
-def test_repairs_the_last_attempt_where_it_failed() -> None:
+def test_repairs_the_last_attempt_if_it_failed() -> None:
     assert selection(2, "debug") == after(working(1), failing(2, 1))
 
 
-def test_an_unusable_reply_is_no_link_of_the_chain() -> None:
+def test_an_unusable_reply_is_skipped() -> None:
     assert selection(1, "improve") == after(working(1), unusable(2, 1), unusable(3, 1))
     assert selection(ROOT, "improve") == after(unusable(1))
 
 
-def test_waits_for_the_link_in_flight() -> None:
+def test_waits_for_the_attempt_in_flight() -> None:
     tree = Tree.replay(1.0, [working(1)])
     tree.begin(2, selection(1, "improve"))
 

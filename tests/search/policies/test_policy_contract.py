@@ -19,7 +19,7 @@ def test_every_registered_policy_keeps_the_contract(name: str, rule: Rule) -> No
         rule(POLICIES[name](), seed)
 
 
-def test_the_registry_names_policies_as_they_name_themselves() -> None:
+def test_policies_are_registered_under_their_own_names() -> None:
     assert list(POLICIES) == [make().name for make in POLICIES.values()]
 
 

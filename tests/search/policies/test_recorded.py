@@ -40,7 +40,7 @@ def test_waits_for_a_parent_in_flight() -> None:
     assert IMPROVE_1 == policy.select(tree, random.Random(0))
 
 
-def test_keeps_the_recorded_action_where_the_parent_fares_otherwise() -> None:
+def test_keeps_the_recorded_action_even_if_the_parent_ends_differently() -> None:
     tree = Tree.replay(1.0, [failing(1)])
 
     assert IMPROVE_1 == Recorded({2: IMPROVE_1}).select(tree, random.Random(0))

@@ -1,5 +1,6 @@
-"""The untrusted process: a forkserver that holds torch ready, and the child that runs one program.
+"""The untrusted processes: a forkserver that has imported torch, and the child that runs a program.
 
-Imports torch and the standard library only, so that a fork carries nothing of the judge.
-Knows no status, no oracle and no clock that anyone believes.
+This package imports only torch and the standard library, so that a fork contains nothing of the
+judge. The exception is `triton_ahead`, which imports Triton. The package decides nothing: verdicts
+and the clocks that count are in the judge.
 """

@@ -1,8 +1,9 @@
-"""One block of memory that the judge owns and a child maps: inputs, weights and outputs lie in it.
+"""Memory that the judge owns and a child maps: it contains a program's inputs, weights and outputs.
 
-On a CPU it is an anonymous file; on a GPU an allocation of its own made through the driver, because a
-CUDA IPC handle exposes the whole block that a caching allocator carved a tensor from. Sizes are rounded
-up to the driver's granularity for the same reason.
+On a CPU it is an anonymous file. On a GPU it is a separate allocation made through the driver,
+because a CUDA IPC handle exposes the whole block from which torch's caching allocator cuts tensors.
+Sizes are multiples of the driver's granularity for the same reason: smaller allocations share a
+block with others.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from typing import Any
 import torch
 
 ALIGNMENT = 256
+"""Bytes to which a tensor's start is aligned."""
+
 GRANULARITY = 2 << 20
+"""Bytes of which an arena's size is a multiple."""
+
 OUT_OF_MEMORY = 2
-"""CUDA_ERROR_OUT_OF_MEMORY of the driver."""
+"""The driver's code CUDA_ERROR_OUT_OF_MEMORY."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""The size of a shared file stays as it is, and nobody adds a seal that would keep the next child from writing."""
+"""Fix the size of a shared file and forbid further seals, which could block the next child."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor lies in an arena, and its form."""
+    """The place of a tensor in an arena, with its dtype, shape and strides."""
 
     offset: int
     dtype: torch.dtype
@@ -35,7 +40,7 @@ class Slot:
     stride: tuple[int, ...]
 
     def view(self, block: torch.Tensor) -> torch.Tensor:
-        """The tensor itself, over the arena's bytes."""
+        """The tensor over the arena's bytes."""
         size = span_bytes(self.dtype, self.shape, self.stride)
         flat = block[self.offset : self.offset + size].view(self.dtype)
         return flat.as_strided(self.shape, self.stride)
@@ -43,13 +48,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class TensorAt:
-    """Stands for a tensor inside a nested value; `index` counts the value's tensors."""
+    """Placeholder for a tensor inside a nested value. `index` numbers the value's tensors."""
 
     index: int
 
 
 def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """Bytes from a tensor's first element to its last."""
+    """Bytes from the start of a tensor's first element to the end of its last."""
     if 0 in shape:
         return 0
     last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
@@ -57,7 +62,7 @@ def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ..
 
 
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
-    """Slots for tensors of these forms, one after the other, and the bytes used up to there."""
+    """Consecutive slots for tensors like `forms`, from byte `start` on, and the first free byte."""
     slots, offset = [], start
     for form in forms:
         slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
@@ -68,7 +73,7 @@ def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]
 
 
 class Arena:
-    """The judge's side: owns the memory until `close`."""
+    """The judge's side. It owns the memory until `close`."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.size = max(-(-size // GRANULARITY), 1) * GRANULARITY
@@ -82,12 +87,12 @@ class Arena:
             self.handle = ""
             self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             os.ftruncate(self.descriptor, self.size)
-            # A child that made it smaller would kill the judge, which touches what is then no memory.
+            # If a child shrank the file, the judge would die of SIGBUS when it read past the end.
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, SEALS)
             self.block = _mapped(self.descriptor, self.size)
 
     def close(self) -> None:
-        """Give the memory back; tensors over it must not be used again."""
+        """Free the memory. Tensors over it must not be used afterwards."""
         del self.block
         if self.descriptor is not None:
             os.close(self.descriptor)
@@ -98,7 +103,7 @@ class Arena:
 def open_arena(
     size: int, device: torch.device, handle: str, descriptor: int | None
 ) -> torch.Tensor:
-    """The child's side: the same bytes, mapped."""
+    """The child's side: map the same bytes."""
     if descriptor is not None:
         return _mapped(descriptor, size)
     pointer = _Driver().import_(bytes.fromhex(handle))
@@ -106,7 +111,7 @@ def open_arena(
 
 
 def _allocated(size: int) -> int:
-    """The address of new device memory; what torch keeps for later is given back where there is no other left."""
+    """The address of new device memory. Empties torch's cache and retries if there is none."""
     try:
         return _Driver().allocate(size)
     except torch.OutOfMemoryError:
@@ -120,7 +125,7 @@ def _mapped(descriptor: int, size: int) -> torch.Tensor:
 
 def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
     class Exported:
-        __cuda_array_interface__: dict[str, Any] = {  # noqa: RUF012  (the protocol's own name)
+        __cuda_array_interface__: dict[str, Any] = {  # noqa: RUF012  (the protocol prescribes it)
             "shape": (size,),
             "typestr": "|u1",
             "data": (pointer, False),
@@ -131,9 +136,9 @@ def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
 
 
 class _Driver:
-    """The four calls of the CUDA driver that torch does not offer. Needs a context that is current in this thread.
+    """The four calls of the CUDA driver that torch does not offer. They need a CUDA context.
 
-    Each raises RuntimeError with the call's name, or torch.OutOfMemoryError.
+    Each raises torch.OutOfMemoryError, or RuntimeError with the call's name.
     """
 
     class _Handle(ctypes.Structure):
@@ -165,7 +170,7 @@ class _Driver:
     def _call(self, name: str, *arguments: object) -> None:
         code = getattr(self._cuda, name)(*arguments)
         if code == OUT_OF_MEMORY:
-            raise torch.OutOfMemoryError(f"{name}: the device has no memory left")
+            raise torch.OutOfMemoryError(f"{name}: the device is out of memory")
         if code != 0:
             said = ctypes.c_char_p()
             self._cuda.cuGetErrorString(code, ctypes.byref(said))

@@ -1,9 +1,12 @@
-"""What a child does to itself before it touches a candidate, in three steps.
+"""Confines a child before it runs a candidate, in three steps.
 
-`prepare` makes namespaces of its own, ahead of any request since it takes longest. `enter` takes the place that a
-request names: folder, environment, bounds. `lock` comes when nothing of ours is left to open, which on a device
-is after the judge's memory was mapped: files, system calls and rights. A tool that runs a program (`become`) stays unlocked
-itself; the program locks itself up. Which layers there are is the forkserver's to know; one that fails here is a fault of ours.
+`prepare` creates its namespaces. It takes longest, so it runs before there is a request. `enter`
+moves the child to its folder, environment and resource limits, which the request names. `lock`
+restricts files, system calls and privileges. It comes last, when nothing else must be opened: on a
+device that is after the judge's memory has been mapped.
+
+A tool that runs a program (`become`) stays unlocked, and the program locks itself. The forkserver
+finds out which layers the machine offers. An offered layer that fails here is the judge's fault.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from stark.evaluator.candidate.sandbox import bounds, kernel, landlock, namespaces, seccomp, view
-from stark.evaluator.candidate.sandbox.layers import Layer, tasks_bounded_by_namespace
+from stark.evaluator.candidate.sandbox.layers import Layer, tasks_limited_by_namespace
 
 
 @dataclass(frozen=True)
@@ -25,23 +28,24 @@ class Place:
     """Where a child works and what it may use."""
 
     folder: Path
-    """Its own, which it may write to: its working folder, HOME and TMPDIR."""
+    """Its writable folder, which is also its working directory, HOME and TMPDIR."""
 
     readable: tuple[Path, ...]
-    """What it may read beside that and the system's own files."""
+    """What it may read in addition to its folder and the system's files."""
 
     environment: dict[str, str]
     memory_bytes: int | None
-    """Of address space, beyond what is mapped now; None for no bound."""
+    """Limit of address space beyond what is mapped now, or None for no limit."""
 
     cpu_s: int | None
+    """Limit of processor time in seconds, or None for no limit."""
 
     writable: tuple[Path, ...] = ()
-    """Folders that it may write to beside its own: those of a tool that works within its process."""
+    """Further writable folders, for a tool that works inside the process."""
 
 
 class Confinement:
-    """One child on its way into its place. Methods raise OSError or RuntimeError where a layer fails."""
+    """The confinement of one child. Methods raise OSError or RuntimeError if a layer fails."""
 
     def __init__(self, layers: frozenset[Layer]) -> None:
         self.layers = layers
@@ -50,15 +54,15 @@ class Confinement:
 
     @classmethod
     def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
-        """That of a process that another one started, after it had taken this place."""
+        """The confinement of a process that another one started after it had entered this place."""
         confinement = cls(layers)
         confinement._place = place
         return confinement
 
     def prepare(self, parent: int) -> None:
-        """Become something that can be killed whole and ends with `parent`.
+        """Create the namespaces, and make this process tree die with `parent`.
 
-        Returns in another process than it began where there is a process namespace: in its first.
+        With a process namespace, this returns in a new process: the first one of that namespace.
         """
         os.setsid()
         kernel.die_with_parent()
@@ -67,18 +71,21 @@ class Confinement:
         if "network" in self.layers:
             namespaces.enter(processes="processes" in self.layers)
         if "processes" in self.layers:
-            namespaces.leave_a_keeper()
+            namespaces.fork_under_reaper()
         if "proc" in self.layers:
             namespaces.mount_own_proc()
-        if tasks_bounded_by_namespace(self.layers):
-            namespaces.limit_processes(bounds.most_processes())
+        if tasks_limited_by_namespace(self.layers):
+            namespaces.limit_processes(bounds.max_processes())
 
     def enter(self, place: Place, output: int) -> None:
-        """Take the place, without a secret, in a process whose keeper stays behind; `output` becomes stdout and stderr."""
-        namespaces.leave_a_keeper()
+        """Move to the place, with its environment, and with `output` as stdout and stderr.
+
+        Returns in a new process, whose parent stays behind to reap orphans.
+        """
+        namespaces.fork_under_reaper()
         os.environ.clear()
         os.environ.update(place.environment)
-        tempfile.tempdir = None  # found out once per process, so the forkserver's until now
+        tempfile.tempdir = None  # Python caches it, so this is still the forkserver's folder
         empty = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, empty), (1, output), (2, output)):
             os.dup2(source, target)
@@ -87,16 +94,16 @@ class Confinement:
         self._place = place
 
     def lock(self) -> None:
-        """Give up what only the way here needed. After this a program may run; a second call does nothing."""
+        """Apply the remaining layers, after which setup is impossible. Does nothing if repeated."""
         if self._locked:
             return
         place, layers = self._place, self.layers
-        assert place is not None, "a child locks itself in the place that it entered"
+        assert place is not None, "enter() comes before lock()"
         if "mounts" in layers:
-            namespaces.see_read_only([place.folder, *place.writable, view.THREAD_NAMES])
+            namespaces.make_read_only([place.folder, *place.writable, view.THREAD_NAMES])
             os.chdir(place.folder)
-        if "tasks" in layers and not tasks_bounded_by_namespace(layers):
-            bounds.lower(resource.RLIMIT_NPROC, bounds.most_processes())
+        if "tasks" in layers and not tasks_limited_by_namespace(layers):
+            bounds.lower(resource.RLIMIT_NPROC, bounds.max_processes())
         kernel.forbid_new_privileges()
         if "capabilities" in layers:
             kernel.drop_capabilities()
@@ -104,16 +111,17 @@ class Confinement:
             landlock.restrict(self._readable(place), self._writable(place))
         if "seccomp" in layers:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
-            seccomp.restrict(self._strangers(), refuse_truncate=truncates)
+            seccomp.restrict(self._outside_processes(), refuse_truncate=truncates)
         self._locked = True
 
     def become(self, command: list[str]) -> NoReturn:
-        """Start a tool in this process, which is to run a program that locks itself up. Raises OSError."""
+        """Replace this process by a tool, whose program has to lock itself. Raises OSError."""
         if "network" in self.layers:
-            kernel.keep_capabilities()  # the program takes them to see the machine read-only, then gives them up
+            # The program needs them to make its mounts read-only. It drops them afterwards.
+            kernel.keep_capabilities()
         os.execvp(command[0], command)
 
-    def _strangers(self) -> seccomp.Strangers:
+    def _outside_processes(self) -> seccomp.OutsideProcesses:
         if "processes" in self.layers:
             return "unreachable"
         scoped = "landlock" in self.layers and landlock.version() >= landlock.SCOPES_SIGNALS
@@ -129,4 +137,5 @@ class Confinement:
         yield view.THREAD_NAMES
         yield from view.devices()
         if "mounts" in self.layers:
-            yield namespaces.SHARED_MEMORY  # its own; the machine's would carry things to the next
+            # Private to this child. The machine's /dev/shm would let candidates leave data there.
+            yield namespaces.SHARED_MEMORY

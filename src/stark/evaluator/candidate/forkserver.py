@@ -1,13 +1,13 @@
-"""A process that imported torch and never touched a device, from which children are forked in milliseconds.
+"""A process that has imported torch without using a device, and forks children in milliseconds.
 
-Importing torch takes seconds, forking a process that did takes a few milliseconds, and a CUDA context
-cannot be forked: hence a server of its own that does nothing else. It answers three requests:
+Importing torch takes seconds, a fork takes milliseconds, and a CUDA context does not survive a
+fork. Hence this separate server, which does nothing else. It answers three requests:
 
-    {"do": "sandbox"}                     ->  {"layers": every layer with null, or with why it is not here}
-    {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": those of this child}
-    {"do": "wait", "pid": 123}            ->  {"status": null, or an exit code, negative for a signal}
+    {"do": "sandbox"}                     ->  {"layers": each layer with null or why it is missing}
+    {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
+    {"do": "wait", "pid": 123}            ->  {"status": null or exit code, negative for a signal}
 
-A child says first of all on its own channel whether it is in its place: {"ok": true}, or why not.
+A child's first message on its own channel is {"ok": true}, or says why it could not be confined.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from typing import NamedTuple
 
 import torch
 
-from stark.evaluator.candidate.nest import become_runner
+from stark.evaluator.candidate.preforked import become_runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
 from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 IDLE_S = 0.02
-"""How long nothing is asked before a nest is made for the next request."""
+"""Seconds without a request after which a child is forked ahead for the next one."""
 
 ENDING_S = 5.0
-"""How long killed children may take to end."""
+"""Seconds that killed children may take to exit."""
 
 
-class Nest(NamedTuple):
+class PreforkedChild(NamedTuple):
     """A child that waits for its request."""
 
     pid: int
@@ -45,16 +45,16 @@ class Nest(NamedTuple):
 
 
 class Forkserver:
-    """Forks children and says how they ended; processes that they leave behind are killed."""
+    """Forks children and reports how they ended. Kills processes that they leave behind."""
 
     def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
         self.channel = channel
         self.layers = layers
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
-        self.nests: dict[frozenset[Layer], Nest] = {}
+        self.preforked: dict[frozenset[Layer], PreforkedChild] = {}
         self.wanted: set[frozenset[Layer]] = set()
-        """Of which kind to have a nest ready for the next request."""
+        """The sets of layers for which to fork a child ahead."""
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
@@ -66,7 +66,7 @@ class Forkserver:
                 )
             except TimeoutError:
                 layers = self.wanted.pop()
-                self.nests[layers] = self._nest(layers)
+                self.preforked[layers] = self._prefork(layers)
             except ChannelClosed:
                 return
             else:
@@ -84,20 +84,23 @@ class Forkserver:
         return {"status": self.ended.pop(request["pid"], None)}
 
     def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
-        """A child that serves a `Runner`. Descriptors: its channel, its output, and its arena if it is a file."""
-        nest = self.nests.pop(layers, None) or self._nest(layers)
+        """Hand the request to a child, which serves a `Runner`.
+
+        `descriptors` are its channel, its output and, if the arena is a file, its arena.
+        """
+        child = self.preforked.pop(layers, None) or self._prefork(layers)
         try:
-            nest.channel.send(request, tuple(descriptors))
-        except ChannelClosed:  # it was killed while it waited, for memory perhaps
-            nest = self._nest(layers)
-            nest.channel.send(request, tuple(descriptors))
-        nest.channel.close()
+            child.channel.send(request, tuple(descriptors))
+        except ChannelClosed:  # it was killed while it waited, for instance for want of memory
+            child = self._prefork(layers)
+            child.channel.send(request, tuple(descriptors))
+        child.channel.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        return nest.pid
+        return child.pid
 
-    def _nest(self, layers: frozenset[Layer]) -> Nest:
-        """A child in its namespaces, which waits for its request."""
+    def _prefork(self, layers: frozenset[Layer]) -> PreforkedChild:
+        """Fork a child that creates its namespaces and waits for its request."""
         ours, theirs = Channel.pair()
         parent = os.getpid()
         pid = os.fork()
@@ -107,25 +110,25 @@ class Forkserver:
                 for channel in (
                     self.channel,
                     ours,
-                    *(nest.channel for nest in self.nests.values()),
+                    *(child.channel for child in self.preforked.values()),
                 ):
-                    channel.close()  # no program may hold what others are asked through
+                    channel.close()  # no program may hold another child's channel
                 become_runner(theirs, layers, parent)
                 code = 0
             os._exit(code)
         theirs.close()
         self.alive.add(pid)
-        return Nest(pid, ours)
+        return PreforkedChild(pid, ours)
 
     def _reap(self) -> None:
-        """Note which children ended, and end what they left behind (it is reparented to this process)."""
+        """Record the children that ended, and kill the processes that they left to this one."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
         while (left := _own_children() - self.alive) and time.monotonic() < deadline:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.001)  # what is killed may have children of its own, which come here next
+            time.sleep(0.001)  # children of the killed processes are reparented to this one next
             self._collect()
 
     def _collect(self) -> None:
@@ -141,7 +144,7 @@ class Forkserver:
                     self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
 
     def kill_all(self) -> None:
-        """End every child with all its processes."""
+        """Kill every child with all its processes."""
         for pid in self.alive:
             _end_group(pid)
         deadline = time.monotonic() + ENDING_S
@@ -151,16 +154,16 @@ class Forkserver:
 
 
 def _end_group(pid: int) -> None:
-    """Kill what a child left behind, all at once: programs that fork faster than they are found do not outrun this.
+    """Kill a child's process group at once, so that processes that keep forking cannot escape.
 
-    The number is theirs until the child is waited for.
+    Must precede the wait for the child: until then its number cannot belong to another group.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _code_of_runner(code: int) -> int:
-    """Its keeper ended in its place, and says a signal as shells do."""
+    """The runner's exit code. Its reaper passes a signal on as shells do, as a code above 128."""
     return SIGNALLED - code if code > SIGNALLED else code
 
 
@@ -172,19 +175,21 @@ def _own_children() -> set[int]:
 def main() -> None:
     """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`.
 
-    Ends when the judge does, however that ended, and leaves nothing: no child, and no FOLDER.
+    Ends when the judge does, however that happens, and then kills all children and removes FOLDER.
     """
     _, descriptor, folder, *modules = sys.argv
     if not Path(folder).is_absolute():
-        sys.exit(f"{folder} is no absolute path, so it cannot be a judge's folder")
+        sys.exit(f"{folder} is not an absolute path; the judge passes one")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
     for module in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     if torch.cuda.is_initialized():
-        sys.exit("a preloaded module touched the device, so children could not use it")
-    view.of_machine()  # once, and not in every child
+        sys.exit(
+            "a preloaded module initialized CUDA, which children cannot use; do not preload it"
+        )
+    view.of_machine()  # cached here, so that no child has to look it up
     server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())
     server.serve()
     server.kill_all()

@@ -1,8 +1,8 @@
-"""What PyTorch's compiler makes of a loaded module: its generated file, and how that hangs together with the module.
+"""Has `torch.compile` generate code for a loaded module, and describes how to call that code.
 
-The generated code is a function of one flat list of tensors. Here it is found out, in Python expressions over the
-module and the arguments of its forward, what that list is made of and what forward's result is made of.
-Knows nothing of how generated files look.
+The generated code is a function of one flat list of tensors. This file derives Python expressions,
+over the module and the arguments of its forward, for that list and for forward's result. It does
+not look into the generated code.
 """
 
 from __future__ import annotations
@@ -16,70 +16,88 @@ import torch
 from torch.utils import _pytree as pytree
 
 INDEXED = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList)
+"""Modules whose numbered members are written with brackets."""
+
 PLAIN_VALUES = (type(None), bool, int, float, str)
+"""Types of results that are written as literals."""
 
 
 class NotGenerated(Exception):
-    """The compiler makes nothing of this module that could stand alone; says why, as the end of a sentence."""
+    """No candidate can be generated for this module. The message is the end of a sentence."""
 
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated file and its use."""
+    """A generated file and how to call it."""
 
     code: str
+    """The file's text."""
+
     arguments: list[str]
-    """What its function is called with, as expressions over `self` and the parameters of forward."""
+    """The function's list of tensors, as expressions over `self` and the parameters of forward."""
 
     outputs: str
-    """The name that `returned` has for what that function returns."""
+    """The name that `returned` uses for the generated function's result."""
 
     returned: str
-    """What forward returns, as an expression that may use all of these."""
+    """Forward's result, as an expression over `outputs`, `self` and forward's parameters."""
 
 
 @dataclass
 class _Seen:
-    """What passed through the compiler while the module was called once."""
+    """What the compiler received and produced during one call of the module."""
 
     graphs: int = 0
+    """Graphs that the compiler split forward into."""
+
     codes: list[str] = field(default_factory=list)
+    """Generated files."""
+
     given: list[object] = field(default_factory=list)
+    """Arguments of the generated function."""
+
     made: list[object] = field(default_factory=list)
+    """Results of the generated function."""
+
     constants: int = 0
-    """Tensors that a generated file needs and does not hold."""
+    """Tensors that a generated file needs but does not contain."""
 
 
 def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
-    """Compile a module for these inputs, as `torch.compile` does. Raises NotGenerated, and what the compiler raises."""
-    from torch._functorch import (
-        config as functorch,  # late: it must see the environment of this child
-    )
+    """Compile a module for these inputs as `torch.compile` does.
+
+    Raises NotGenerated, and whatever the compiler raises.
+    """
+    # Imported late, because it must see this child's environment.
+    from torch._functorch import config as functorch
 
     bound = inspect.signature(model.forward).bind(*inputs)
     outputs = "outputs"
     while outputs in bound.arguments:
         outputs += "_"
     seen = _Seen()
-    with functorch.patch(enable_autograd_cache=False):  # what is found there is not generated
-        returned = torch.compile(model, backend=_observed(seen))(*inputs)
+    # A cache hit would skip the generation.
+    with functorch.patch(enable_autograd_cache=False):
+        returned = torch.compile(model, backend=_recording_backend(seen))(*inputs)
     if seen.graphs > 1:
         raise NotGenerated(
-            f"it makes {seen.graphs} graphs of forward, and only one graph is one function"
+            f"it splits forward into {seen.graphs} graphs, and a candidate needs one"
         )
     if len(seen.codes) != 1:
-        raise NotGenerated("it finds nothing in forward to compile")
+        raise NotGenerated("forward contains nothing to compile")
     if seen.constants:
-        raise NotGenerated("forward makes tensors of constants, which its code does not hold")
+        raise NotGenerated(
+            "forward creates constant tensors, which the generated file does not contain"
+        )
     known = _Names(_named(model, bound.arguments))
-    arguments = [known.of(value, "its code needs") for value in seen.given]
+    arguments = [known.of(value, "the generated code needs") for value in seen.given]
     results = _Names((f"{outputs}[{index}]", value) for index, value in enumerate(seen.made))
-    returned_as = _written(returned, _Names([*results.entries, *known.entries]))
+    returned_as = _expression(returned, _Names([*results.entries, *known.entries]))
     return Generated(seen.codes[0], arguments, outputs, returned_as)
 
 
-def _observed(seen: _Seen) -> Any:
-    """Inductor as a backend that writes down what it generates, and what that is called with and returns."""
+def _recording_backend(seen: _Seen) -> Any:
+    """Inductor as a backend that records the generated code, its arguments and its results."""
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def inner(graph: Any, examples: Any, **options: Any) -> Any:
@@ -98,7 +116,7 @@ def _observed(seen: _Seen) -> Any:
 
     def backend(graph: Any, examples: Any) -> Any:
         seen.graphs += 1
-        if seen.graphs > 1:  # it is of no use any more, and is not worth compiling
+        if seen.graphs > 1:  # the result is refused anyway, so do not compile any more
             return graph.forward
         return compile_fx(graph, examples, inner_compile=inner)
 
@@ -106,7 +124,7 @@ def _observed(seen: _Seen) -> Any:
 
 
 class _Names:
-    """Expressions of tensors, found by where a tensor lies and how; of several the first."""
+    """Finds a tensor's expression by its address, dtype, shape and strides. The first wins."""
 
     def __init__(self, entries: Iterable[tuple[str, object]]) -> None:
         self.entries = list(entries)
@@ -116,14 +134,12 @@ class _Names:
                 self._found.setdefault(_place(value), name)
 
     def of(self, value: object, what: str) -> str:
-        """The expression of a tensor. Raises NotGenerated where there is none; `what` begins the reason."""
+        """The tensor's expression. If there is none, raises NotGenerated, starting with `what`."""
         if not isinstance(value, torch.Tensor):
-            raise NotGenerated(f"{what} a {type(value).__name__}, and is for one shape only")
+            raise NotGenerated(f"{what} a {type(value).__name__}, which is not a tensor")
         name = self._found.get(_place(value))
         if name is None:
-            raise NotGenerated(
-                f"{what} a tensor that is no parameter, no buffer, no input and no output"
-            )
+            raise NotGenerated(f"{what} a tensor that is not a parameter, buffer, input or output")
         return name
 
 
@@ -132,7 +148,7 @@ def _place(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _named(model: torch.nn.Module, arguments: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Everything that forward can reach by name: its arguments, then the module's own tensors."""
+    """Every value that forward can reach, with its expression; its arguments come first."""
     for argument, value in arguments.items():
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             yield argument + pytree.keystr(path), leaf
@@ -140,7 +156,7 @@ def _named(model: torch.nn.Module, arguments: dict[str, Any]) -> Iterator[tuple[
         yield _attribute(model, name), tensor
     for name, module in model.named_modules():
         for attribute, value in vars(module).items():
-            if attribute.startswith("_"):  # a module's own bookkeeping, which has been named
+            if attribute.startswith("_"):  # holds the parameters, buffers and modules named above
                 continue
             owner = _attribute(model, f"{name}.{attribute}".lstrip("."))
             for path, leaf in pytree.tree_flatten_with_path(value)[0]:
@@ -161,19 +177,17 @@ def _attribute(model: torch.nn.Module, name: str) -> str:
     return written
 
 
-def _written(value: object, names: _Names) -> str:
-    """What forward returned as an expression."""
+def _expression(value: object, names: _Names) -> str:
+    """Forward's result as an expression."""
     if isinstance(value, torch.Tensor):
         return names.of(value, "forward returns")
     if isinstance(value, PLAIN_VALUES):
         return repr(value)
     if type(value) is tuple:
-        items = [_written(item, names) for item in value]
+        items = [_expression(item, names) for item in value]
         return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
     if type(value) is list:
-        return f"[{', '.join(_written(item, names) for item in value)}]"
+        return f"[{', '.join(_expression(item, names) for item in value)}]"
     if type(value) is dict:
-        return (
-            f"{{{', '.join(f'{key!r}: {_written(item, names)}' for key, item in value.items())}}}"
-        )
+        return f"{{{', '.join(f'{key!r}: {_expression(item, names)}' for key, item in value.items())}}}"
     raise NotGenerated(f"forward returns a {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""The leaves of what a forward returns, in one order for the reference and for a candidate."""
+"""The leaves of forward's result, in the same order for the reference and for a candidate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from torch.utils import _pytree as pytree
 
 
 def leaves_of(value: object) -> list[object]:
-    """Everything in a nested value but None; what a dict holds comes in the order of its keys, however it was filled."""
+    """Every leaf of a nested value except None. Dicts are traversed in the order of their keys."""
     if isinstance(value, dict):
         value = [part for _, part in sorted(value.items(), key=lambda item: str(item[0]))]
     if isinstance(value, list | tuple):

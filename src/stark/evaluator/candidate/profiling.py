@@ -1,7 +1,7 @@
-"""Some calls of a program under PyTorch's profiler, summed up.
+"""Runs a few calls of a program under PyTorch's profiler and summarizes them.
 
-It uses `torch.autograd.profiler` and not `torch.profiler`, whose start imports the whole of Inductor: 0.9 s where
-this takes milliseconds.
+Uses `torch.autograd.profiler` instead of `torch.profiler`, because starting the latter imports all
+of Inductor. That takes 0.9 s; this takes milliseconds.
 """
 
 from __future__ import annotations
@@ -24,32 +24,40 @@ from torch.autograd import profiler
 from stark.evaluator.candidate.trace import MARK, device_summary, host_summary
 
 WARM = "stark.warm"
-SCHEDULED = Path("/proc/thread-self/schedstat")
+"""The annotation around the call that warms up the profiler."""
+
+SCHEDSTAT = Path("/proc/thread-self/schedstat")
+"""The kernel's scheduling statistics of the calling thread."""
+
 BYTES_PER_SPILL = 4
-CLOCKED_S = 0.02
-"""A process whose processor time is bounded learns it every few milliseconds only, so less than this tells nothing."""
+"""Size of the registers in which Triton counts spills."""
+
+MIN_CLOCKED_S = 0.02
+"""Seconds of calls needed to measure busy cores. The kernel may account processor time only every
+few milliseconds if it is limited."""
 
 
 def profiled(
     call: Callable[[], object], prepare: Callable[[], object], device: torch.device, calls: int
 ) -> dict[str, Any]:
-    """The summary of so many calls; `prepare` comes before each and does not count. Raises what they raise.
+    """Profile `calls` calls and summarize them. Raises what the calls raise.
 
-    A call before them warms up the profiler, unless only one is asked for: then calls are slow and warm.
+    `prepare` runs before each call and is not counted. One more call precedes them to warm up the
+    profiler, unless only one is requested: then calls are slow, and the program is warm already.
     """
     on_device = device.type == "cuda"
-    used = Used()
-    with _silence(), tempfile.TemporaryDirectory() as folder:
+    used = HostTime()
+    with _discarded_output(), tempfile.TemporaryDirectory() as folder:
         with profiler.profile(use_device="cuda" if on_device else None, use_kineto=True) as profile:
             with profiler.record_function(WARM):
                 if calls > 1:
                     call()
             for _ in range(calls):
                 prepare()
-                _settle(device)
+                _synchronize(device)
                 with profiler.record_function(MARK):
                     used.during(call)
-                    _settle(device)
+                    _synchronize(device)
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text("utf-8", "replace"))["traceEvents"]
@@ -62,18 +70,20 @@ def profiled(
 
 
 @dataclass
-class Used:
-    """What calls used of the host so far."""
+class HostTime:
+    """Host time used by the calls so far."""
 
     wall_s: float = 0.0
+    """Elapsed time, in seconds."""
+
     processor_s: float = 0.0
-    """Of all threads together."""
+    """Processor time of all threads together, in seconds."""
 
     waited_s: float = 0.0
-    """For a core, by the thread that calls."""
+    """Seconds that the calling thread waited for a core."""
 
     def during(self, call: Callable[[], object]) -> None:
-        """Add one call."""
+        """Run and add one call."""
         waited = _waited_s()
         wall, processor = time.perf_counter(), time.process_time()
         call()
@@ -83,35 +93,35 @@ class Used:
 
     @property
     def busy_cores(self) -> float:
-        """How many cores worked at a time, while the calling thread had one."""
+        """Mean number of busy cores while the calling thread was running."""
         return self.processor_s / max(self.wall_s - self.waited_s, self.wall_s / 10)
 
 
-def _busy_cores(call: Callable[[], object], used: Used) -> float:
-    """Of these calls or, where they were too short, of more."""
-    if used.wall_s < CLOCKED_S:
-        used = Used()
-    while used.wall_s < CLOCKED_S:
+def _busy_cores(call: Callable[[], object], used: HostTime) -> float:
+    """The busy cores of these calls, or of further calls if these were too short to measure."""
+    if used.wall_s < MIN_CLOCKED_S:
+        used = HostTime()
+    while used.wall_s < MIN_CLOCKED_S:
         used.during(call)
     return used.busy_cores
 
 
 def _waited_s() -> float:
-    """How long this thread has waited for a core so far; 0 where the kernel does not say."""
+    """Seconds that this thread has waited for a core so far; 0 if the kernel does not report it."""
     try:
-        return int(SCHEDULED.read_text().split()[1]) / 1e9
+        return int(SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
 
 
-def _settle(device: torch.device) -> None:
+def _synchronize(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """The profiler talks on standard output, which is the program's."""
+def _discarded_output() -> Iterator[None]:
+    """Discard what the profiler prints: stdout belongs to the program."""
     sys.stdout.flush()
     kept = os.dup(1), os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -127,7 +137,7 @@ def _silence() -> Iterator[None]:
 
 
 def _triton_spills() -> dict[str, int]:
-    """Bytes that each loaded Triton kernel spills per thread, by its name; where several share it, the most."""
+    """Bytes per thread that each loaded Triton kernel spills, by name (the maximum per name)."""
     compiler = sys.modules.get("triton.compiler.compiler")
     kind = getattr(compiler, "CompiledKernel", None)
     spills: dict[str, int] = {}

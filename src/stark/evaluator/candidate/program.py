@@ -1,4 +1,4 @@
-"""A program: its file imported as it is, and its module given the reference's weights."""
+"""Imports a program's file and gives its module the reference's weights."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stark.evaluator.candidate.wire import Message
 
 
 def import_file(name: str, path: Path) -> ModuleType:
-    """Import one file under a name. Raises whatever its code raises."""
+    """Import a file under this name. Raises whatever its code raises."""
     specification = importlib.util.spec_from_file_location(
-        name, path, loader=_SourceAlone(name, str(path))
+        name, path, loader=_IgnoresBytecode(name, str(path))
     )
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)
@@ -26,15 +26,18 @@ def import_file(name: str, path: Path) -> ModuleType:
     return module
 
 
-class _SourceAlone(SourceFileLoader):
-    """Compiles the file as it is: compiled code beside it could have been put there by its own build."""
+class _IgnoresBytecode(SourceFileLoader):
+    """Compiles the source and ignores cached bytecode, which the program's build could forge."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:
-    """Load the reference's weights by name or, where no name agrees and all forms do, by order."""
+    """Load the reference's weights by name, or by order if no name matches and all shapes do.
+
+    Returns up to 20 missing and unexpected names, and whether the weights were assigned by order.
+    """
     own = model.state_dict()
     same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
     by_order = bool(own) and own.keys().isdisjoint(given) and same_forms

@@ -1,7 +1,7 @@
-"""Runs one program on the judge's word: import it, build its module, call it, call it many times.
+"""Runs one program on the judge's requests: import it, build its module, call it, time it.
 
-The same code runs the reference and a candidate, so that both are measured alike. Every request is
-answered by {"ok": true, …} or by {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
+The same code runs the reference and a candidate, so that both are measured alike. Every answer is
+{"ok": true, …} or {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
 """
 
 from __future__ import annotations
@@ -22,28 +22,35 @@ from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.generating import NotGenerated, generate
+from stark.evaluator.candidate.memory_errors import is_out_of_memory
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import give_weights, import_file
-from stark.evaluator.candidate.shortage import is_shortage
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
-LONGEST_ERROR = 15_000
+MAX_ERROR_CHARS = 15_000
 CAUSES = 8
-MOST_TYPES, LONGEST_TYPE = 64, 200
+"""How many causes of an exception are followed."""
+
+MAX_TYPES, MAX_TYPE_CHARS = 64, 200
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The tensor classes that count as results. Others may override what the judge does with them."""
 
-MUCH = 1 << 30
-"""Bytes of a device that a process may keep at hand between calls that are not timed."""
+MAX_CACHED_BYTES = 1 << 30
+"""Bytes of unused device memory that torch may cache between untimed calls."""
 
-CHECKED = 1 << 23
-"""Elements with which a device is tried; more bytes than torch has at hand, so the driver is asked for them."""
+CHECK_ELEMENTS = 1 << 23
+"""Elements used to test a device: more than torch has cached, so that the driver must allocate."""
 
 
 class Runner:
-    """One program in one process: `attach` and `import` (or `import` alone), then `load`, then `call` and `time`."""
+    """One program in one process.
+
+    Requests come in this order: `attach` and `import` (a build sends only `build`), then `load`,
+    then `call` and `time`.
+    """
 
     def __init__(self, channel: Channel, arena: int | None, lock: Callable[[], None]) -> None:
         self.channel = channel
@@ -57,7 +64,7 @@ class Runner:
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
         self.returned_before: list[list[object]] = []
-        """Kept alive, and nothing more: the judge may still read them."""
+        """Results of the last request but one, kept alive for the judge to read."""
 
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
@@ -88,16 +95,16 @@ class Runner:
             self.channel.send({**answer, "nonce": request["nonce"]})
 
     def _answer(self, work: Callable[[Message], Message], request: Message) -> Message:
-        """The boundary: whatever the program raises becomes the answer."""
+        """Run `work` and turn whatever the program raises into the answer."""
         try:
             return {"ok": True, **work(request)}
-        except BaseException as error:  # SystemExit and KeyboardInterrupt are the program's too
-            kind = "out_of_memory" if is_shortage(error) else "raised"
-            types = _types(error)[:MOST_TYPES]
+        except BaseException as error:  # the program may raise SystemExit or KeyboardInterrupt too
+            kind = "out_of_memory" if is_out_of_memory(error) else "raised"
+            types = _types(error)[:MAX_TYPES]
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
     def _describe(self, error: BaseException) -> str:
-        """The error with the frames that lie in the program's own file, bounded to a few kilobytes."""
+        """The error with its stack frames in the program's own file, cut to a few kilobytes."""
         frames = [
             f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
             for frame in traceback.extract_tb(error.__traceback__)
@@ -107,17 +114,18 @@ class Runner:
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
         cause = error.__cause__
-        for _ in range(CAUSES):  # Triton tells the reason in the last of them
+        for _ in range(CAUSES):  # Triton gives the reason in the last of them
             if cause is not None and str(cause) not in text:
                 text += f"\n{type(cause).__name__}: {cause}"
             cause = cause.__cause__ if cause is not None else None
-        if len(text) > LONGEST_ERROR:  # escaped, a character may take six bytes of a message
-            text = text[: LONGEST_ERROR - 3_000] + "\n…\n" + text[-3_000:]
+        # A message has 128 KiB, and JSON may need six bytes for a character.
+        if len(text) > MAX_ERROR_CHARS:
+            text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
 
     def _import(self, request: Message) -> Message:
-        """Import the program's file; modules that compile on import build here."""
-        self.lock()  # whoever forgot to attach: no program runs without it
+        """Import the program's file. Modules that compile on import are built here."""
+        self.lock()  # does nothing after `attach`; a request without it must not run unconfined
         self.path = Path(request["path"])
         self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -125,14 +133,14 @@ class Runner:
         return {}
 
     def _build(self, request: Message) -> Message:
-        """Import it where nothing is built yet. What compilers say goes to the output: tvm-ffi only logs it."""
+        """Import the program where nothing is built yet, and print what tvm-ffi logs."""
         log = logging.getLogger("tvm_ffi")
         log.setLevel(logging.INFO)
         log.addHandler(logging.StreamHandler(sys.stdout))
         return self._import(request)
 
     def _attach(self, request: Message) -> Message:
-        """Open the device, map what the judge shares, and lock up. Comes before any of the program's own code runs."""
+        """Open the device, map the judge's memory and lock the sandbox, before any program code."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -143,7 +151,7 @@ class Runner:
                 request["flush_bytes"] // 4, dtype=torch.int32, device=self.device
             )
         block = open_arena(request["arena_size"], self.device, request["arena_handle"], self.arena)
-        if request["module"] is not None:  # the arguments are made of the problem's own classes
+        if request["module"] is not None:  # the arguments are pickled with the problem's classes
             import_file(request["module"]["name"], Path(request["module"]["path"]))
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
@@ -160,23 +168,23 @@ class Runner:
         return {}
 
     def _load(self, request: Message) -> Message:
-        """Build the module under the judge's seed and give it the reference's weights by name."""
+        """Build the module under the judge's seed and give it the reference's weights."""
         torch.manual_seed(request["seed"])
         with self.device:
             model = getattr(self.module, request["class"])(*self.init_arguments)
         model = model.to(self.device)
         answer = give_weights(model, self.state)
         self.model = model
-        gc.disable()  # a collection in the middle of a timed block would be timed
+        gc.disable()  # a garbage collection inside a timed block would count as its time
         return answer
 
     def _compile(self, request: Message) -> Message:
-        """Put PyTorch's own compiler before the loaded module; the next call compiles."""
+        """Wrap the loaded module in `torch.compile`. The next call compiles it."""
         self.model = torch.compile(self.model, mode=request["mode"])
         return {}
 
     def _generate(self, request: Message) -> Message:
-        """Write what PyTorch's compiler makes of the loaded module to a file, or say why it makes nothing of use."""
+        """Write the code that `torch.compile` generates to a file, or answer why there is none."""
         try:
             generated = generate(self.model, self.inputs[0])
         except NotGenerated as reason:
@@ -185,7 +193,7 @@ class Runner:
         return {}
 
     def _call(self, request: Message) -> Message:
-        """One call on what one slot of the arena holds now; the results are copied to the slot's outputs."""
+        """Make one call on the contents of one slot, and copy its results to the slot's outputs."""
         torch.manual_seed(request["seed"])
         slot: int = request["slot"]
         self._copy_out(slot, leaves_of(self.model(*self.inputs[slot])))
@@ -195,19 +203,20 @@ class Runner:
         return {"odd": self._odd()}
 
     def _give_back(self, _: Message) -> Message:
-        """Give gigabytes back that are at hand on a GPU: the judge and the programs beside this one may need them."""
+        """On a GPU, free torch's cache if it exceeds a gigabyte: other processes may need it."""
         if self.device.type == "cuda":
             reserved, used = torch.cuda.memory_reserved, torch.cuda.memory_allocated
-            if reserved(self.device) - used(self.device) > MUCH:
+            if reserved(self.device) - used(self.device) > MAX_CACHED_BYTES:
                 torch.cuda.empty_cache()
         return {}
 
     def _time(self, request: Message) -> Message:
-        """One call on each of the named slots, in their order.
+        """Make one call on each of the slots, in their order.
 
-        On a CPU the results stay where they are and the answer says where, for the judge to read; on
-        a GPU they are copied to the slots' outputs, and without a `head_start` the judge's clock is the only one. With `empty`
-        nothing is called, only answered. Results stay until after the next request: the judge may read them then.
+        On a CPU the results stay in place, and the answer has their addresses for the judge to
+        read. They stay alive until after the next request. On a GPU they are copied to the slots'
+        outputs, and without a `head_start` only the judge's clock times the calls. With `empty`
+        nothing is called.
         """
         slots: list[int] = request["slots"]
         if self.device.type == "cuda":
@@ -224,10 +233,11 @@ class Runner:
         return {"times_ms": [], "at": at, "odd": self._odd()}
 
     def _time_on_device(self, slots: list[int], head_start: int) -> list[float]:
-        """Device times of each call, with a cold cache and a device that is busy for so many cycles before each.
+        """The device time of each call in milliseconds, by events.
 
-        Results are copied at once, on the stream that the program was called on: what other streams
-        have not finished by then is not there.
+        Before each call the L2 cache is flushed and the device is kept busy for `head_start`
+        cycles. Results are copied right after the call on the current stream. If the program uses
+        other streams without synchronizing them, the copy misses what they have not finished.
         """
         marks = []
         for slot in slots:
@@ -243,7 +253,11 @@ class Runner:
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
     def _run_densely(self, slots: list[int], empty: bool) -> list[float]:
-        """Calls without anything between them but the copying of their results, or only as much as that copies; no times."""
+        """Make calls with nothing between them except copying their results.
+
+        With `empty`, only read and write as much memory as the copies would. Returns no times,
+        because the judge's clock times these blocks.
+        """
         for slot in slots:
             if empty:
                 for output in self.outputs[slot]:
@@ -254,17 +268,18 @@ class Runner:
         return []
 
     def _profile(self, request: Message) -> Message:
-        """What some calls on the first slot spend their time on, cold cache before each on a GPU."""
+        """Profile some calls on the first slot, with a cold cache before each on a GPU."""
         summary = profiled(
             lambda: self.model(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
         )
         return {"profile": summary}
 
     def _written(self, returned: object) -> list[object]:
-        """The leaves of what a call returned, tensors among them as plain memory that holds their values.
+        """The leaves of a call's result, with tensors as plain memory that contains their values.
 
-        What a view only promises (an order, a sign) is written out here, so that it takes its time. The judge
-        reads a host's memory in the usual order; on a GPU the reference's order is as good.
+        Views (transposed, conjugated or negated tensors) are materialized here, inside the timed
+        region. The judge reads CPU results in contiguous order; on a GPU the reference's strides
+        are allowed too.
         """
         leaves = leaves_of(returned)
         as_good = self.orders if self.device.type == "cuda" else []
@@ -272,20 +287,20 @@ class Runner:
         return [_dense(leaf, order) for leaf, order in zip(leaves, orders, strict=False)]
 
     def _copy_out(self, slot: int, leaves: list[object]) -> None:
-        """Copy one call's results to its slot of the arena, if they have the right form."""
+        """Copy one call's results to the slot's outputs, if they have the right form."""
         if self._fits(leaves):
             for output, leaf in zip(self.outputs[slot], leaves, strict=True):
-                assert isinstance(leaf, torch.Tensor)  # it fits
+                assert isinstance(leaf, torch.Tensor)  # `_fits` checked it
                 output.copy_(leaf)
 
     def _addresses(self, leaves: list[object]) -> list[int]:
-        """Where one call's results lie, if they have the right form."""
+        """The addresses of one call's results, if they have the right form."""
         if not self._fits(leaves):
             return []
         return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
-        """Whether results have the form of the outputs; keeps the first that have not."""
+        """Whether results match the outputs' number, dtypes, shapes and device. Notes a misfit."""
         outputs = self.outputs[0]
         fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
         if not fits and self.odd_forms is None:
@@ -293,16 +308,19 @@ class Runner:
         return fits
 
     def _odd(self) -> list[str] | None:
-        """In what form results came that are not as they should be, since this was last asked."""
+        """The form of the first results that did not fit since the last request, or None."""
         odd, self.odd_forms = self.odd_forms, None
         return odd
 
 
 def _check_device(device: torch.device) -> None:
-    """Use the device as a program will: new memory, a kernel, an event. Raises RuntimeError if the closed sandbox is in the way."""
+    """Allocate, launch a kernel and record an event, as programs do.
+
+    Raises RuntimeError if the locked sandbox prevents it.
+    """
     try:
         done = torch.cuda.Event()
-        found = torch.ones(CHECKED, device=device).sum()
+        found = torch.ones(CHECK_ELEMENTS, device=device).sum()
         done.record()
         done.synchronize()
         said = int(found)
@@ -310,15 +328,17 @@ def _check_device(device: torch.device) -> None:
         raise
     except RuntimeError as error:
         raise RuntimeError(
-            f"the device worked until the sandbox closed, and not in it: {error}"
+            f"the device worked before the sandbox closed and fails inside it: {error}"
         ) from error
-    if said != CHECKED:
-        raise RuntimeError(f"the device sums up {CHECKED} ones to {said} in the sandbox")
+    if said != CHECK_ELEMENTS:
+        raise RuntimeError(
+            f"the device computes wrong results in the sandbox: {CHECK_ELEMENTS} ones sum to {said}"
+        )
     torch.cuda.empty_cache()
 
 
 def _touch(output: torch.Tensor) -> None:
-    """Read and write every byte, and change none."""
+    """Read and write every byte of a tensor without changing any."""
     plain = output.reshape(-1).view(torch.uint8)
     words = plain.numel() // 4 * 4
     plain[:words].view(torch.int32).add_(0)
@@ -336,7 +356,7 @@ def _alike(leaf: object, output: torch.Tensor) -> bool:
 
 
 def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
-    """A plain tensor's values written out in the usual order of memory, or in that of these strides."""
+    """A plain tensor's values in contiguous order or with these strides. Keeps other leaves."""
     if (
         not isinstance(leaf, torch.Tensor)
         or type(leaf) not in PLAIN
@@ -348,7 +368,7 @@ def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
 
 
 def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
-    """The argument list with tensors in the marked places."""
+    """The argument list with tensors in place of their placeholders."""
     filled: list[Any] = pytree.tree_map_only(
         TensorAt, lambda place: tensors[place.index], arguments
     )
@@ -364,15 +384,15 @@ def _form(leaf: object) -> str:
 
 
 def _types(error: BaseException) -> list[str]:
-    """The types of an error, of its bases and of its causes, by their full names."""
+    """The full type names of an error, its bases and its causes."""
     found, current = [], error
     for _ in range(CAUSES):
         found += [f"{kind.__module__}.{kind.__qualname__}" for kind in type(current).__mro__]
         if current.__cause__ is None:
             break
         current = current.__cause__
-    return [name[:LONGEST_TYPE] for name in found]
+    return [name[:MAX_TYPE_CHARS] for name in found]
 
 
 def _nothing_loaded(*_: object) -> None:
-    raise RuntimeError("no program is loaded")
+    raise RuntimeError("no program is loaded; send `load` first")

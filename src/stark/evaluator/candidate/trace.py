@@ -1,7 +1,7 @@
-"""From a profiler's trace of some calls to what took the time: kernels of a GPU, operators on a CPU.
+"""Summarizes a profiler trace: the time of GPU kernels, or of operators on a CPU.
 
-Reads the events of a Chrome trace as PyTorch's profiler exports them (times in microseconds). Knows no torch,
-and believes nothing: a field that is absent or odd is left out.
+Reads the events of a Chrome trace as PyTorch's profiler exports them, with times in microseconds.
+Does not import torch. The trace is untrusted: missing or malformed fields are left out.
 """
 
 from __future__ import annotations
@@ -12,47 +12,58 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 MARK = "stark.call"
-"""The annotation around each call that counts; whatever lies outside is left out."""
+"""The annotation around each profiled call. Events outside of these calls are ignored."""
 
-MOST_ENTRIES = 16
-LONGEST_NAME = 300
+MAX_ENTRIES = 16
+"""Entries in a summary, the longest first."""
+
+MAX_NAME_CHARS = 300
+"""Characters of a name."""
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+"""Categories of events that ran on the GPU."""
+
 LAUNCHING = ("cuda_runtime", "cuda_driver")
+"""Categories of events that launch work on the GPU."""
+
 
 Event = dict[str, Any]
 
 
 class Span(NamedTuple):
-    """A stretch of time, in microseconds."""
+    """An interval of time, in microseconds."""
 
     begin: float
     end: float
 
 
 @dataclass
-class Taken:
-    """What all executions of one kernel or operator took together."""
+class Total:
+    """The total of all executions of one kernel or operator."""
 
     name: str
     operator: str | None = None
-    """The PyTorch operator that launched a kernel, if one did."""
+    """The PyTorch operator that launched a kernel, if any."""
 
     count: int = 0
     us: float = 0.0
+    """Microseconds of all executions together."""
+
     longest_us: float = -1.0
+    """Microseconds of the longest execution."""
+
     launch: dict[str, float] | None = None
-    """How the longest was launched."""
+    """Launch parameters of the longest execution."""
 
 
 def device_summary(events: list[Event]) -> dict[str, Any]:
-    """What ran on a GPU within the marked calls; its `entries` have the longest first.
+    """Summarize what ran on the GPU during the marked calls. `entries` lists the longest first.
 
     The calls wait for the device before they end, so all that they launched lies within them.
     """
     calls = [span for span, _ in _calls(events)]
     launched_by = _launching_operators(events)
-    taken: dict[tuple[str, str | None], Taken] = {}
+    taken: dict[tuple[str, str | None], Total] = {}
     spans = []
     for event in events:
         span = _span(event)
@@ -61,12 +72,12 @@ def device_summary(events: list[Event]) -> dict[str, Any]:
         spans.append(span)
         operator = launched_by(event)
         name = _name(event)
-        _add(taken.setdefault((name, operator), Taken(name, operator)), event, span)
+        _add(taken.setdefault((name, operator), Total(name, operator)), event, span)
     return _summary(calls, taken.values(), busy_us=_covered(spans))
 
 
 def host_summary(events: list[Event]) -> dict[str, Any]:
-    """The operators' own times on a CPU within the marked calls, without those that they called."""
+    """Summarize the operators' self time on a CPU during the marked calls."""
     marked = _calls(events)
     calls = [span for span, _ in marked]
     threads = {thread for _, thread in marked}
@@ -75,18 +86,18 @@ def host_summary(events: list[Event]) -> dict[str, Any]:
         span = _span(event)
         if event.get("cat") == "cpu_op" and span is not None and event.get("tid") in threads:
             found.append((span, _name(event)))
-    taken: dict[str, Taken] = {}
+    taken: dict[str, Total] = {}
     busy_us = 0.0
     for span, name, own_us, outermost in _nested(found):
         if _within(span, calls):
-            one = taken.setdefault(name, Taken(name))
+            one = taken.setdefault(name, Total(name))
             one.count += 1
             one.us += own_us
             busy_us += span.end - span.begin if outermost else 0.0
     return _summary(calls, taken.values(), busy_us)
 
 
-def _summary(calls: list[Span], taken: Iterable[Taken], busy_us: float) -> dict[str, Any]:
+def _summary(calls: list[Span], taken: Iterable[Total], busy_us: float) -> dict[str, Any]:
     everything = sorted(taken, key=lambda one: -one.us)
     return {
         "calls": len(calls),
@@ -101,13 +112,13 @@ def _summary(calls: list[Span], taken: Iterable[Taken], busy_us: float) -> dict[
                 "us": one.us,
                 "launch": one.launch,
             }
-            for one in everything[:MOST_ENTRIES]
+            for one in everything[:MAX_ENTRIES]
         ],
     }
 
 
 def _calls(events: list[Event]) -> list[tuple[Span, object]]:
-    """The marked calls and the thread that made each."""
+    """The marked calls, each with the thread that made it."""
     marked = (e for e in events if e.get("cat") == "user_annotation" and e.get("name") == MARK)
     return [(span, e.get("tid")) for e in marked if (span := _span(e)) is not None]
 
@@ -124,7 +135,7 @@ def _within(span: Span, calls: list[Span]) -> bool:
 
 
 def _covered(spans: list[Span]) -> float:
-    """How long at least one of them lasted: kernels on several streams overlap."""
+    """Microseconds in which at least one span was active: kernels on several streams overlap."""
     covered, reached = 0.0, -math.inf
     for span in sorted(spans):
         covered += max(span.end - max(span.begin, reached), 0.0)
@@ -133,7 +144,7 @@ def _covered(spans: list[Span]) -> float:
 
 
 def _nested(found: list[tuple[Span, str]]) -> Iterator[tuple[Span, str, float, bool]]:
-    """Each operator of one thread with its time without those inside it, and whether it lies in no other."""
+    """Each operator with its self time, and whether no other operator contains it."""
     found = sorted(found, key=lambda one: (one[0].begin, -one[0].end))
     own_us = [span.end - span.begin for span, _ in found]
     outermost = [True] * len(found)
@@ -149,7 +160,7 @@ def _nested(found: list[tuple[Span, str]]) -> Iterator[tuple[Span, str, float, b
         yield span, name, max(own_us[number], 0.0), outermost[number]
 
 
-def _add(taken: Taken, event: Event, span: Span) -> None:
+def _add(taken: Total, event: Event, span: Span) -> None:
     length = span.end - span.begin
     taken.count += 1
     taken.us += length
@@ -159,25 +170,26 @@ def _add(taken: Taken, event: Event, span: Span) -> None:
 
 
 def _launch(given: Event) -> dict[str, float] | None:
-    """How a kernel was launched; None for copies, and where the profiler does not say."""
-    told = {
+    """How a kernel was launched; None for copies, or if the profiler does not report it."""
+    fields = {
         "registers": given.get("registers per thread"),
         "shared_bytes": given.get("shared memory"),
         "blocks": _product(given.get("grid")),
         "threads": _product(given.get("block")),
     }
-    found = {name: value for name, value in told.items() if _is_number(value)}
-    if len(found) < len(told):
+    found = {name: value for name, value in fields.items() if _is_number(value)}
+    if len(found) < len(fields):
         return None
     occupancy = given.get("est. achieved occupancy %")
     return found | ({"occupancy": occupancy / 100} if _is_number(occupancy) else {})
 
 
 def _launching_operators(events: list[Event]) -> Any:
-    """Finds the PyTorch operator that launched something on the device.
+    """A function that returns the PyTorch operator that launched an event on the device.
 
-    Every launch is an event of the runtime with the correlation of what it started and the External id of the operator
-    that it happened in. Outside any operator, as in Triton's and tvm-ffi's launches, that is no operator's id.
+    Each launch is an event of the CUDA runtime. It has the `correlation` of the work it started and
+    the `External id` of the operator that made it. Launches outside of any operator, as Triton's
+    and tvm-ffi's are, have an id that belongs to no operator.
     """
     operators = {
         _arguments(e).get("External id"): _name(e) for e in events if e.get("cat") == "cpu_op"
@@ -202,7 +214,7 @@ def _arguments(event: Event) -> Event:
 
 
 def _name(event: Event) -> str:
-    return str(event.get("name"))[:LONGEST_NAME]
+    return str(event.get("name"))[:MAX_NAME_CHARS]
 
 
 def _product(sizes: object) -> int | None:

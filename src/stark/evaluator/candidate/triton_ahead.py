@@ -1,8 +1,8 @@
-"""What Triton does once in every process, done ahead: importing it before forking spares each child about a second.
+"""Does Triton's once-per-process work before the fork, which saves each child about a second.
 
-It hashes its own code, which goes into the keys of its cache; it asks for the tools' versions; and it compiles its
-C module for the driver, which is the same for every candidate but would be missing in each one's own cache. Knows no
-candidate, and touches no device. A part that this version of Triton does not have is left for the child to do.
+Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
+for the driver. That module is the same for every candidate, but no candidate's own cache has it.
+Importing this file touches no device. Parts that the installed Triton lacks are left to the child.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from triton import knobs
 from triton.backends.nvidia import driver
 from triton.runtime import build
 
-NOT_AHEAD = (
+UNAVAILABLE = (
     AttributeError,
     AssertionError,
     ImportError,
@@ -29,11 +29,11 @@ NOT_AHEAD = (
     TypeError,
     subprocess.SubprocessError,
 )
-"""What a part raises that is not there, or not as it is known here: no driver on this machine, above all."""
+"""Exceptions of a part that is missing or different in this version, such as without a driver."""
 
 
 def hash_compiler() -> None:
-    """Have it remember the hash of its own code, and the versions of what it calls."""
+    """Make Triton cache the hash of its own code and the versions of its tools."""
     for module, function in (
         ("triton.runtime.cache", "triton_key"),
         ("triton.compiler.compiler", "triton_key"),
@@ -41,28 +41,28 @@ def hash_compiler() -> None:
         ("triton.backends.nvidia.driver", "library_dirs"),
         ("triton.backends.nvidia.compiler", "get_ptxas"),
     ):
-        with suppress(*NOT_AHEAD):
+        with suppress(*UNAVAILABLE):
             getattr(importlib.import_module(module), function)()
 
 
 def build_driver_ahead() -> None:
-    """Compile the module for the driver now, and hand it out whenever it is to be compiled."""
+    """Compile the driver's C module now, and reuse it whenever Triton wants to compile it."""
     source = (Path(driver.__file__).parent / "driver.c").read_text()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cuda_utils.c"
         path.write_text(source)
         given = driver.library_dirs(), driver.include_dirs, driver.libraries
-        built = Path(compiled("cuda_utils", str(path), folder, *given)).read_bytes()
-    knobs.build.impl = handing_out(source, built)
+        built = Path(compile_module("cuda_utils", str(path), folder, *given)).read_bytes()
+    knobs.build.impl = prebuilt_hook(source, built)
 
 
-def handing_out(source: str, built: bytes) -> Callable[..., str]:
-    """Triton's hook for building C modules: this source is built already, every other is compiled as ever."""
+def prebuilt_hook(source: str, built: bytes) -> Callable[..., str]:
+    """A hook for Triton that returns the prebuilt module for this source and compiles others."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
 
     def build_module(name: str, src: str, srcdir: str, *how: Any) -> str:
         if Path(src).read_text() != source:
-            return compiled(name, src, srcdir, *how)
+            return compile_module(name, src, srcdir, *how)
         place = Path(srcdir) / f"{name}{suffix}"
         place.write_bytes(built)
         return str(place)
@@ -70,10 +70,10 @@ def handing_out(source: str, built: bytes) -> Callable[..., str]:
     return build_module
 
 
-def compiled(name: str, src: str, srcdir: str, *how: Any) -> str:
-    """A C module compiled by Triton itself; returns its path. Raises what Triton raises.
+def compile_module(name: str, src: str, srcdir: str, *how: Any) -> str:
+    """Compile a C module with Triton itself and return its path. Raises what Triton raises.
 
-    `how` are lists of folders of libraries and of headers, of libraries and, in versions that give them to a hook, flags.
+    `how` contains the library folders, header folders and libraries, and flags in newer versions.
     """
     if len(how) == 3:
         how = (*how, [])
@@ -86,5 +86,5 @@ def compiled(name: str, src: str, srcdir: str, *how: Any) -> str:
 
 
 hash_compiler()
-with suppress(*NOT_AHEAD):
+with suppress(*UNAVAILABLE):
     build_driver_ahead()

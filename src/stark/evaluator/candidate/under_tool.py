@@ -1,12 +1,13 @@
-"""Runs a program by itself under a tool that started this process: a profiler or a checker of memory.
+"""Runs a program by itself under the tool that started this process, a profiler or memory checker.
 
-`python -m stark.evaluator.candidate.under_tool REQUEST`, a file of JSON: `problem` and `program` (paths), `device`,
-`memory_fraction`, `seed`, `warm` (calls before the one that is marked), `layers`, and of the program's own place
-`folder`, `readable`, `scratch` and `environment`.
+`python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
+`problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
+profiled one), `layers`, and the program's `folder`, `readable`, `scratch` and `environment`.
 
-Inputs are drawn as the problem draws them and nothing is shared with the judge, so that every tensor has memory of its own,
-the end of which a checker knows. The problem's file is the user's own; the process locks itself up before the program is
-imported, when the device is open and the tool's threads are there.
+Inputs are drawn as the problem draws them, and nothing is shared with the judge. So every tensor is
+a separate allocation, whose end a memory checker knows. The problem's file is trusted, as it is the
+user's. The process locks its sandbox before it imports the program, once the device is open and the
+tool's threads are running.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from stark.evaluator.candidate.program import give_weights, import_file
 
 
 def main() -> None:
-    """Draw, lock up, load, call."""
+    """Draw the inputs, lock the sandbox, load the program and call it."""
     request: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     device = torch.device(request["device"])
-    os.environ["TMPDIR"] = request["scratch"]  # where the tool's part in this process leaves files
+    os.environ["TMPDIR"] = request["scratch"]  # the tool's library in this process writes there
     torch.set_grad_enabled(False)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -49,7 +50,7 @@ def main() -> None:
     give_weights(module, weights)
     for _ in range(request["warm"]):
         module(*arguments)
-    _marked(module, arguments, device)
+    _profiled_call(module, arguments, device)
 
 
 def _built(
@@ -61,8 +62,8 @@ def _built(
 
 
 def _lock(request: dict[str, Any]) -> None:
-    """From the folder that the tool works in, which no candidate ever sees, to the program's own, for good."""
-    # What the tool added stays: its part in this process reads it.
+    """Move from the tool's folder, unseen by candidates, to the program's, and lock the sandbox."""
+    # Keep the variables that the tool has set: its library in this process reads them.
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     tempfile.tempdir = None
@@ -77,8 +78,8 @@ def _lock(request: dict[str, Any]) -> None:
     Confinement.entered(frozenset(request["layers"]), place).lock()
 
 
-def _marked(module: torch.nn.Module, arguments: list[Any], device: torch.device) -> None:
-    """The one call that a profiler looks at."""
+def _profiled_call(module: torch.nn.Module, arguments: list[Any], device: torch.device) -> None:
+    """Make the one call that a profiler records."""
     if device.type != "cuda":
         module(*arguments)
         return

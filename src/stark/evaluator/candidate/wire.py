@@ -1,7 +1,7 @@
-"""Messages between the judge and its children: one JSON object per datagram, with file descriptors beside it.
+"""Messages between the judge and its children: one JSON object per packet, with file descriptors.
 
-A datagram socket keeps message borders, so a child that dies in the middle of a write leaves
-either a whole message or none. What a child sends is never trusted, only read.
+Packet sockets keep message boundaries, so a child that dies while it sends leaves a whole message
+or none. A child's messages are parsed but never trusted.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 Message = dict[str, Any]
 
-LARGEST = 128 * 1024
-"""Bytes in one message; larger contents travel in files and shared memory."""
+MAX_BYTES = 128 * 1024
+"""Bytes of one message. Larger contents travel in files and shared memory."""
 
-MOST_DESCRIPTORS = 8
-"""With one message."""
+MAX_DESCRIPTORS = 8
+"""Descriptors with one message."""
 
 
 class ChannelClosed(Exception):
-    """The other side is gone, or sent something that is no message."""
+    """The other side is gone, or sent an invalid message."""
 
 
 class Channel:
@@ -37,42 +37,45 @@ class Channel:
 
     @classmethod
     def from_descriptor(cls, descriptor: int) -> Channel:
-        """The end that another process handed over."""
+        """The end that another process passed on."""
         return cls(socket.socket(fileno=descriptor))
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Send one message. Raises ChannelClosed if nobody listens."""
+        """Send one message. Raises ChannelClosed if the other side is gone."""
         try:
             socket.send_fds(self.end, [json.dumps(message).encode()], list(descriptors))
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Descriptors beside it are closed by the kernel. Raises TimeoutError, or ChannelClosed at the end."""
+        """The next message. The kernel closes any descriptors that come with it.
+
+        Raises TimeoutError, or ChannelClosed when the other side is gone or its message is invalid.
+        """
         return self._receive(timeout_s, 0)[0]
 
     def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
-        """The next message and its descriptors, of which the caller is the owner. Raises as `receive` does."""
-        return self._receive(timeout_s, MOST_DESCRIPTORS)
+        """The next message and its descriptors, which the caller closes. Raises like `receive`."""
+        return self._receive(timeout_s, MAX_DESCRIPTORS)
 
     def _receive(self, timeout_s: float | None, most: int) -> tuple[Message, list[int]]:
         self.end.settimeout(timeout_s)
         try:
-            data, descriptors, _, _ = socket.recv_fds(self.end, LARGEST, most)
+            data, descriptors, _, _ = socket.recv_fds(self.end, MAX_BYTES, most)
         except TimeoutError:
             raise
         except OSError as error:
             raise ChannelClosed(str(error)) from error
         if not data:
-            raise ChannelClosed("the other side closed")
+            raise ChannelClosed("the other side closed the connection")
         try:
-            # Through UTF-8 once more: escaped half characters would fail wherever they are written later.
+            # Replace lone surrogates, which JSON can escape but UTF-8 cannot encode later.
             message = json.loads(data)
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
-            raise ChannelClosed("the other side sent something that is no message") from error
+            raise ChannelClosed("the other side sent an invalid message") from error
         if not isinstance(message, dict):
-            raise ChannelClosed("the other side sent something that is no message")
+            raise ChannelClosed("the other side sent an invalid message")
         return message, descriptors
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
-"""Ways to reach a judge, by name. Starts judges by command and never imports one.
+"""Registry of executors: the ways to reach a judge, by name.
 
-To add one: a file beside this one and its line in the registry.
+Executors start judges as commands and never import them. To add one, write a file in this package
+and add a line to the registry.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
     "local": local,
     "command": command,
 }
-"""Those that start judges themselves, and so can judge for others."""
+"""The executors that start judges themselves. Only these can serve a worker."""
 
 EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     **JUDGES,
     "folder": in_folder,
 }
-"""Each is opened with what stands behind the colon of its notation, the limits for candidates, and the tools that they are run under."""
+"""Factories by name. Each takes the text after the notation's colon, the candidates' limits, and
+the NVIDIA tools to run them under."""
 
 __all__ = [
     "EXECUTORS",
@@ -43,9 +45,10 @@ def open_executor(
     tools: Tools | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Executor:
-    """An executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`. Raises UsageError.
+    """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`.
 
-    `on_notice` gets what to show to the user while no answer arrives (see `RequestingExecutor`).
+    `on_notice` gets what to show to the user while no answer arrives (see `RequestingExecutor`). Raises UsageError if
+    the notation is not one of these.
     """
     name, rest = _parts(notation)
     executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
@@ -55,18 +58,25 @@ def open_executor(
 
 
 def open_judges(notation: str) -> StdioExecutor:
-    """The judges of `local` or `command`, for a worker: limits and tools come with each request. Raises UsageError."""
+    """Open the judges of `local` or `command` for a worker.
+
+    Requests bring their own limits and tools. Raises UsageError for any other notation.
+    """
     name, rest = _parts(notation)
     if name not in JUDGES:
-        raise UsageError("a worker judges by itself; give it --executor local or command:LINE")
+        raise UsageError(
+            f"a worker cannot forward requests to {name!r}; "
+            "give it --executor local or command:LINE"
+        )
     return JUDGES[name](rest, Limits(), Tools())
 
 
 def _parts(notation: str) -> tuple[str, str]:
-    """Which executor, and what stands behind the colon. Raises UsageError."""
+    """The executor's name and the text after the colon. Raises UsageError for an unknown name."""
     name, _, rest = notation.partition(":")
     if name not in EXECUTORS or (name != "local" and not rest):
         raise UsageError(
-            f"{notation!r} is no executor; use local, local:DEVICES, command:LINE or folder:PATH"
+            f"{notation!r} is not an executor; "
+            "use local, local:DEVICES, command:LINE or folder:PATH"
         )
     return name, rest

@@ -1,4 +1,4 @@
-"""What the search asks of whatever evaluates: one interface, however far away the judge is, and how questions become requests."""
+"""The interface through which the search has candidates judged, and its calls as requests."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from stark.evaluator.protocol import (
 
 
 class Executor(Protocol):
-    """Gets candidates judged. All questions may be asked many times at once.
+    """Has candidates judged, locally or remotely. All methods may be called concurrently.
 
-    Raises ProblemError when the problem itself cannot be used and JudgeUnavailable when no judge
-    answers. A candidate's failure is never an exception.
+    They raise ProblemError if the problem itself cannot be used, and JudgeUnavailable if no judge
+    answers. A candidate's failure is part of its evaluation and never an exception.
     """
 
     async def describe(self, problem: Problem) -> Reference:
-        """Measure the reference."""
+        """Measure the problem's reference."""
         ...
 
     async def evaluate(
@@ -43,16 +43,16 @@ class Executor(Protocol):
         ...
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """What PyTorch's own compiler makes of the problem, not judged. Raises CompilerRefused."""
+        """Have `torch.compile` generate a candidate without judging it. Raises CompilerRefused."""
         ...
 
     async def close(self) -> None:
-        """End what was started."""
+        """Stop everything that the executor started."""
         ...
 
 
 class RequestingExecutor(ABC):
-    """An executor that puts each question into a request; how that is answered is left to its kinds."""
+    """Base of executors that turn each call into a protocol request. Subclasses transport it."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
@@ -99,4 +99,7 @@ class RequestingExecutor(ABC):
 
     @abstractmethod
     async def _ask(self, request: AnyRequest) -> Answer:
-        """The answer to a request whose id is still to be given. Raises ProblemError and JudgeUnavailable."""
+        """Send a request, whose id is still to be set, and return its answer.
+
+        Raises ProblemError and JudgeUnavailable.
+        """

@@ -1,4 +1,4 @@
-"""A judge behind any command that carries standard input and output, such as ssh, srun or docker."""
+"""An executor whose judge runs behind any command that carries stdin and stdout, such as ssh."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """For instance `ssh box python -m stark.evaluator.judge`; several commands are separated by ` ;; `."""
+    """Judges started by command lines, such as `ssh box python -m stark.evaluator.judge`.
+
+    Several commands are separated by ` ;; `. Raises UsageError if one is empty or cannot be parsed.
+    """
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]
     except ValueError as error:
         raise UsageError(
-            f"the judge's command cannot be read: {str(error).lower()}; put what belongs together between two quotes, "
-            f"and a backslash before a quote that is meant as it is: {line}"
+            f"cannot parse the judge's command: {str(error).lower()}; quote arguments that "
+            f"contain spaces, and put a backslash before a literal quote: {line}"
         ) from error
     if not all(commands):
         raise UsageError(
-            "name the judge's command, as in `command:ssh box python -m stark.evaluator.judge`"
+            "a judge's command is empty; write for instance "
+            "`command:ssh box python -m stark.evaluator.judge`"
         )
     return StdioExecutor(commands, limits, tools)

@@ -1,8 +1,10 @@
-"""Requests and results as files in a shared folder: for batch queues and GPU nodes without a network.
+"""An executor that passes requests and results as files in a shared folder.
 
-`requests/ID.json` holds a request, `results/ID.json` its answer, `claims/ID` says which worker is on it. An
-ID is the request's content digest, so an answer that is already there is taken instead of asked for again,
-and every file appears whole by a rename. Nothing is ever deleted but claims and what was refused.
+It serves batch queues and GPU nodes without a network. `requests/ID.json` contains a request and
+`results/ID.json` its answer. `claims/ID` names the worker that is processing it. The id is a digest
+of the request's content, so an existing answer is reused. Files are written under another name and
+renamed, so that a reader never sees part of one. Only claims, refused requests and their refusals
+are ever deleted.
 """
 
 from __future__ import annotations
@@ -35,97 +37,104 @@ from stark.evaluator.protocol import (
 )
 
 POLL_S = (0.1, 2.0)
-"""How often a waiting orchestrator looks, at first and at last."""
+"""Seconds between two looks at the folder: the shortest pause, used first, and the longest."""
 
-LINGER_LOOKS = 3
-"""How many of the longest pauses a worker with `--once` waits after an answer: who got it may ask what follows from it."""
+LINGER_POLLS = 3
+"""How many of the longest pauses a worker with `--once` waits for a follow-up request."""
 
-TELL_AFTER_S = 30.0
-"""How long an orchestrator waits before it says that no worker is there."""
+NOTICE_AFTER_S = 30.0
+"""Seconds after which an orchestrator reports that no worker is active."""
 
 STALE_S = 600.0
-"""A claim that its worker has not renewed for so long is free again."""
+"""Seconds without renewal after which another worker may take over a claim."""
 
 IN_FLIGHT = 8
-
+"""Most requests that one worker works on at the same time."""
 
 PARTS = ("requests", "results", "claims")
 
 
 class FolderExecutor(RequestingExecutor):
-    """The orchestrator's side: writes requests and waits for results, however long it takes."""
+    """The orchestrator's side: writes requests and waits for results without a deadline."""
 
     def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
-        """Makes the folder. Raises UsageError where that is not possible."""
+        """Create the folder's parts. Raises UsageError if that is not possible."""
         super().__init__(limits, tools)
         self._folder = folder
-        self._told = False
-        """Whether it was said that no worker is there; it is said once, and again after an answer."""
+        self._notice_given = False
+        """Whether the missing worker was reported. Reset by every answer."""
 
         try:
             for name in PARTS:
                 (folder / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UsageError(
-                f"{folder} cannot hold requests: {error.strerror}; choose another --executor folder:PATH"
+                f"cannot create the request folders in {folder}: {error.strerror}; "
+                "choose another --executor folder:PATH"
             ) from error
 
     async def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: the orchestrator's side starts no process."""
 
     async def _ask(self, request: AnyRequest) -> Answer:
-        """Wait for the answer, however long a queue takes."""
+        """Write the request and wait for its answer, however long the queue takes."""
         name = request_id(request)
         named = request.model_copy(update={"id": name})
         began = time.monotonic()
         pause, longest = POLL_S
         while not self._is_answered(named):
-            if time.monotonic() - began > TELL_AFTER_S and not self._told:
-                self._tell_if_alone()
+            if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
+                self._note_missing_worker()
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
-        self._told = False
-        return self._received(name)
+        self._notice_given = False
+        return self._read_answer(name)
 
-    def _received(self, name: str) -> Answer:
-        """The answer that is there. Raises ProblemError, or JudgeUnavailable where the two sides do not understand each other."""
+    def _read_answer(self, name: str) -> Answer:
+        """The answer in the result file. Raises ProblemError if the problem was refused.
+
+        Raises JudgeUnavailable if the two sides run different versions.
+        """
         result = self._path("results", name)
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
         except ValidationError as error:
             raise JudgeUnavailable(
-                f"{result} is no answer of this version of STARK; install the same version on both sides, "
-                "and remove the file to have it judged again"
+                f"{result} was written by another version of STARK; install the same version "
+                "on both sides, then delete this file to have the candidate judged again"
             ) from error
         if isinstance(answer, ProblemRefused | NotCompiled | RequestRefused):
-            # The problem, or the machine, may be mended by the next time.
+            # Do not keep a refusal: the problem or the machine may be repaired before the next run.
             self._path("requests", name).unlink(missing_ok=True)
             result.unlink(missing_ok=True)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
         if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(f"the worker at {self._folder} refuses: {answer.error}")
+            raise JudgeUnavailable(
+                f"the worker at {self._folder} refused the request: {answer.error}"
+            )
         return answer
 
     def _is_answered(self, request: AnyRequest) -> bool:
-        """Whether its result is there. A request that is not, or was taken away with a refusal, is written."""
+        """Whether the result exists. Writes the request if it is missing or was removed."""
         if self._path("results", request.id).exists():
             return True
         asked = self._path("requests", request.id)
         if not asked.exists():
-            _write_whole(asked, request.model_dump_json())
+            _write_atomically(asked, request.model_dump_json())
         return False
 
     def _path(self, kind: str, name: str) -> Path:
         return self._folder / kind / f"{name}.json"
 
-    def _tell_if_alone(self) -> None:
-        """On standard error: standard output is for what was asked for."""
+    def _note_missing_worker(self) -> None:
+        """Report on stderr that no worker is active. Stdout is reserved for results."""
         if any(_is_live(claim) for claim in (self._folder / "claims").iterdir()):
             return
-        self._told = True
+        self._notice_given = True
         sys.stderr.write(
-            f"waiting for a worker; run `stark worker {self._folder}` where candidates are to be judged\n"
+            f"waiting for a worker; run `stark worker {self._folder}` "
+            "on the machine that should judge candidates\n"
         )
         sys.stderr.flush()
 
@@ -135,44 +144,44 @@ def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
     try:
         place = Path(path).expanduser().absolute()
     except RuntimeError as error:  # no such user
-        raise UsageError(f"{path} is no folder: {error}") from error
+        raise UsageError(f"{path} is not a folder: {error}") from error
     return FolderExecutor(place, limits, tools)
 
 
 class Judges(Protocol):
-    """What a worker has requests answered by."""
+    """The part of an executor that answers a worker's requests."""
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """The answer to a request as it is, its limits included. Raises JudgeUnavailable."""
+        """Answer a request within the request's own limits. Raises JudgeUnavailable."""
         ...
 
 
 def require_requests(folder: Path) -> None:
-    """Raises UsageError for a folder that no orchestrator has used."""
+    """Check that a run has used `folder` and that it is writable. Raises UsageError if not."""
     if not (folder / "requests").is_dir():
         raise UsageError(
             f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
         )
     there = [place for name in PARTS if (place := folder / name).exists()]
     if not all(os.access(place, os.W_OK) for place in (folder, *there)):
-        raise UsageError(f"nothing can be written to {folder}; let this user write there")
+        raise UsageError(f"{folder} is not writable; give this user permission to write there")
 
 
 async def serve_folder(
     folder: Path, judges: Judges, once: bool, report: Callable[[str], None]
 ) -> int:
-    """The worker's side: judge what waits in `folder`, several requests in flight; returns how many were answered.
+    """The worker's side: have the requests in `folder` judged, and return how many were answered.
 
-    Each is judged within the limits that came with it: who asks decides on them, and its id stands for them too.
-    With `once` it returns when nothing waits any more, and after an answer has looked a while for what its receiver
-    asks next; otherwise it goes on until it is cancelled.
+    Up to `IN_FLIGHT` requests are judged at a time, each within the limits it contains. `report`
+    receives a line for each. With `once` the function returns when no request is left and none has
+    followed the last answer for a few seconds. Without it, the function runs until it is cancelled.
     """
     require_requests(folder)
     working: dict[str, asyncio.Task[Answer | None]] = {}
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
-            for name in _waiting(folder, IN_FLIGHT - len(working), set(working)):
+            for name in _claim_waiting(folder, IN_FLIGHT - len(working), set(working)):
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -184,10 +193,10 @@ async def serve_folder(
             )
             for name in [name for name, task in working.items() if task in done]:
                 answer = working.pop(name).result()
-                report(_told(name, answer))
+                report(_summary(name, answer))
                 if answer is not None:
                     answered += 1
-                    ends_at = time.monotonic() + LINGER_LOOKS * POLL_S[1]
+                    ends_at = time.monotonic() + LINGER_POLLS * POLL_S[1]
             for name in working:
                 (folder / "claims" / name).touch()
     finally:
@@ -197,7 +206,7 @@ async def serve_folder(
 
 
 async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
-    """Answer one request; None for one that was withdrawn meanwhile. The claim ends with it, however it ends."""
+    """Answer one request and release its claim. Returns None if the request was withdrawn."""
     path = folder / "requests" / f"{name}.json"
     try:
         try:
@@ -205,7 +214,7 @@ async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
         except FileNotFoundError:
             return None
         except ValidationError:
-            return _refused(folder, name)
+            return _refuse(folder, name)
         answer = (await judges.answer(request)).model_copy(update={"id": name})
         _write_result(folder, name, answer)
         return answer
@@ -213,19 +222,19 @@ async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
         (folder / "claims" / name).unlink(missing_ok=True)
 
 
-def _refused(folder: Path, name: str) -> Answer:
-    """Answer a request that cannot be read, and put it aside."""
-    reason = "is no request of this version of STARK; install the same version on both sides"
-    answer = RequestRefused(id=name, error=f"{name} {reason}")
+def _refuse(folder: Path, name: str) -> Answer:
+    """Refuse a request that cannot be parsed, and rename its file to `ID.unreadable`."""
+    reason = "was written by another version of STARK; install the same version on both sides"
+    answer = RequestRefused(id=name, error=f"request {name} {reason}")
     _write_result(folder, name, answer)
     path = folder / "requests" / f"{name}.json"
-    with suppress(FileNotFoundError):  # whoever asked has read the answer and withdrawn it
+    with suppress(FileNotFoundError):  # the orchestrator has already read the answer and deleted it
         path.rename(path.with_suffix(".unreadable"))
     return answer
 
 
-def _told(name: str, answer: Answer | None) -> str:
-    """What came of a request, in a line."""
+def _summary(name: str, answer: Answer | None) -> str:
+    """A one-line summary of the answer."""
     match answer:
         case None:
             return f"{name} was withdrawn"
@@ -237,11 +246,11 @@ def _told(name: str, answer: Answer | None) -> str:
 
 
 def _write_result(folder: Path, name: str, answer: Answer) -> None:
-    _write_whole(folder / "results" / f"{name}.json", answer.model_dump_json())
+    _write_atomically(folder / "results" / f"{name}.json", answer.model_dump_json())
 
 
-def _waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
-    """Claim up to `most` requests that have no result and no live claim, oldest first."""
+def _claim_waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
+    """Claim up to `most` requests that have neither a result nor a live claim, oldest first."""
     claimed: list[str] = []
     for path in _oldest_first(folder / "requests"):
         if len(claimed) >= most:
@@ -274,15 +283,15 @@ def _claim(path: Path) -> bool:
 
 
 def _is_live(claim: Path) -> bool:
-    """Whether its worker has renewed it of late."""
+    """Whether the claim's worker has renewed it within `STALE_S`."""
     try:
         return time.time() - claim.stat().st_mtime <= STALE_S
     except FileNotFoundError:
         return False
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write so that a reader sees the whole file or none."""
+def _write_atomically(path: Path, text: str) -> None:
+    """Write a file so that readers see all of it or none."""
     part = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.part")
     part.write_text(text)
     part.rename(path)

@@ -1,7 +1,7 @@
-"""One running judge behind a command that carries standard input and output: start it, ask it, end it.
+"""One running judge behind a command that carries stdin and stdout: start it, ask it, end it.
 
-A judge that died stays dead; what was asked of it ends with its death and of no other judge's. Starting
-another is for the caller.
+A judge that died is not restarted here. Its open requests fail with JudgeDied, and the caller
+decides whether to start another.
 """
 
 from __future__ import annotations
@@ -31,16 +31,22 @@ from stark.evaluator.protocol import (
 )
 
 START_S = 900.0
-"""Importing torch and measuring the device take seconds. But a remote queue may take longer, and the device is first waited for, which
-another judge's final check may have for minutes."""
+"""Seconds that a judge may take to start. Importing torch and measuring the device take only
+seconds, but a remote queue may take longer, and so may waiting for the device: another judge's
+final check can occupy it for minutes."""
 
 LONGEST_LINE = 256 << 20
+"""Bytes. A longer message ends the judge."""
+
 STDERR_LINES = 20
+"""Last lines of the judge's output that are kept for error messages."""
+
 CLOSE_S = 10.0
+"""Seconds to wait for a judge to exit: first by itself, and again after it was killed."""
 
 
 class JudgeProcess:
-    """A judge that was started with `start_judge`."""
+    """A running judge. Create it with `start_judge`."""
 
     def __init__(self, process: Process, on_notice: Callable[[str], None] = lambda _: None) -> None:
         assert process.stdin is not None
@@ -48,15 +54,15 @@ class JudgeProcess:
         assert process.stderr is not None
         self.pid = process.pid
         self.alive = True
-        """Whether it may be asked; false as soon as it said that it failed, or ended."""
+        """Whether it accepts requests. False after it reported a failure or exited."""
 
         self._on_notice = on_notice
         self._process = process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._said: deque[str] = deque(maxlen=STDERR_LINES)
-        self._printed: deque[str] = deque(maxlen=STDERR_LINES)
-        """What came on its standard output before the judge's first message."""
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._before_hello: deque[str] = deque(maxlen=STDERR_LINES)
+        """The last lines on its stdout before its first message."""
 
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
@@ -64,12 +70,12 @@ class JudgeProcess:
     async def ask(self, request: AnyRequest) -> Answer:
         """Send a request and wait for its answer. Raises JudgeDied."""
         if not self.alive:
-            raise JudgeDied(self.last_words)
+            raise JudgeDied(self.stderr_tail)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = waiting
         try:
             self._in.write(request.model_dump_json().encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # its death also ends the wait
+            with contextlib.suppress(ConnectionError):  # if the judge died, the wait below ends too
                 await self._in.drain()
             answer = await waiting
         finally:
@@ -79,22 +85,25 @@ class JudgeProcess:
         return answer
 
     @property
-    def last_words(self) -> str:
-        """The end of what it wrote to its standard error."""
-        return "\n".join(self._said) or "the judge ended"
+    def stderr_tail(self) -> str:
+        """The last lines of its stderr."""
+        return "\n".join(self._stderr) or "the judge ended"
 
     @property
-    def what_it_said(self) -> str:
-        """The ends of all that it wrote before it was ready, for who must find out why it never was."""
-        return "\n".join([*self._printed, *self._said])
+    def startup_output(self) -> str:
+        """The last lines that it printed before it was ready, to explain why it did not start."""
+        return "\n".join([*self._before_hello, *self._stderr])
 
-    async def greeted(self) -> None:
-        """Read up to the judge's first message; what a login shell or a queue prints before it is kept for `what_it_said`."""
+    async def wait_for_hello(self) -> None:
+        """Wait for the judge's first message. Raises JudgeDied if it exits or has another version.
+
+        Lines before it, such as a login shell's or a queue's, are kept for `startup_output`.
+        """
         while line := await self._out.readline():
             if line.startswith(b'{"kind":"notice"') and self._notified(line):
                 continue
             if not line.startswith(b'{"kind":"hello"'):
-                self._printed.append(line.decode(errors="replace").rstrip())
+                self._before_hello.append(line.decode(errors="replace").rstrip())
                 continue
             _check_hello(line)
             self._answers = asyncio.create_task(self._read_answers())
@@ -109,34 +118,33 @@ class JudgeProcess:
         return False
 
     async def close(self) -> None:
-        """Close its input, which ends it, and make sure that it ended."""
+        """Close its stdin, on which it exits. Kill it if it does not."""
         self.alive = False
         self._in.close()
         try:
             await asyncio.wait_for(self._process.wait(), CLOSE_S)
         except TimeoutError:
             await self.kill()
-        await self._rest()
+        await self._finish_readers()
 
     async def kill(self) -> None:
-        """End it at once with all that it started in its session."""
+        """Kill it and everything it started in its session."""
         self.alive = False
         self._kill()
-        await self._ended()
-        await self._rest()
+        await self._wait_for_exit()
+        await self._finish_readers()
 
     def _kill(self) -> None:
-        with contextlib.suppress(
-            ProcessLookupError, PermissionError
-        ):  # one that is another user's, by sudo
+        # A judge behind sudo belongs to another user and cannot be killed from here.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
-    async def _ended(self) -> None:
-        with contextlib.suppress(TimeoutError):  # it may be no one's to kill here
+    async def _wait_for_exit(self) -> None:
+        with contextlib.suppress(TimeoutError):  # another user's process survives the signal
             await asyncio.wait_for(self._process.wait(), CLOSE_S)
 
     async def _read_answers(self) -> None:
-        """Hand every answer to whoever waits for it; at the end all others learn of the death."""
+        """Pass each answer to its caller. When the judge dies, fail all open requests."""
         with contextlib.suppress(ValidationError, ValueError):
             while line := await self._out.readline():
                 answer = answer_adapter.validate_json(line)
@@ -146,31 +154,31 @@ class JudgeProcess:
                     self._on_notice(answer.text)
                     continue
                 if isinstance(answer, JudgeFailed):
-                    self.alive = False  # it is about to end, and must not get the next request
+                    self.alive = False  # it is about to exit and must not get another request
                 future = self._waiting.get(answer.id)
                 if future is not None and not future.done():
                     future.set_result(answer)
         self.alive = False
         self._on_notice("")
         self._kill()
-        await self._ended()
+        await self._wait_for_exit()
         await asyncio.wait([self._errors], timeout=1.0)
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(JudgeDied(self.last_words))
+                future.set_exception(JudgeDied(self.stderr_tail))
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while True:
             try:
                 line = await stream.readline()
-            except ValueError:  # a line too long to keep; unread, it would stop the judge
+            except ValueError:  # the line is too long to keep, but must be read off
                 continue
             if not line:
                 return
-            self._said.append(line.decode(errors="replace").rstrip())
+            self._stderr.append(line.decode(errors="replace").rstrip())
 
-    async def _rest(self) -> None:
-        """Let the readers end; a process that it started may hold its error stream open for a moment."""
+    async def _finish_readers(self) -> None:
+        """Wait for the readers to end. A process that the judge started may keep stderr open."""
         readers = [self._errors] if self._answers is None else [self._errors, self._answers]
         _, late = await asyncio.wait(readers, timeout=CLOSE_S)
         for reader in late:
@@ -178,8 +186,8 @@ class JudgeProcess:
 
 
 def _check_hello(line: bytes) -> None:
-    """Raises JudgeDied for the first message of a judge of another version."""
-    fault = "its first message cannot be read"
+    """Raises JudgeDied if the first message comes from a judge of another version."""
+    fault = "its first message cannot be parsed"
     with contextlib.suppress(ValidationError):
         protocol = Greeting.model_validate_json(line).protocol
         if protocol == PROTOCOL:
@@ -192,16 +200,20 @@ def _check_hello(line: bytes) -> None:
 async def start_judge(
     command: Sequence[str], on_notice: Callable[[str], None] = lambda _: None
 ) -> JudgeProcess:
-    """A judge that is ready. Raises JudgeUnavailable with its own words when it does not get that far."""
+    """Start a judge and wait until it is ready.
+
+    Raises JudgeUnavailable with the judge's own output if it does not start.
+    """
     judge = JudgeProcess(await _spawned(command), on_notice)
     try:
-        await asyncio.wait_for(judge.greeted(), START_S)
+        await asyncio.wait_for(judge.wait_for_hello(), START_S)
     except (JudgeDied, TimeoutError) as error:
         await judge.kill()
-        reason = str(error) or f"it was not ready after {START_S:g} s"
-        said = "\n".join(part for part in (judge.what_it_said, reason) if part)
+        reason = str(error) or f"it was not ready within {START_S:g} s"
+        said = "\n".join(part for part in (judge.startup_output, reason) if part)
         raise JudgeUnavailable(
-            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}:\n{said}"
+            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
+            f"Its output:\n{said}"
         ) from error
     except BaseException:
         await asyncio.shield(judge.kill())
@@ -210,14 +222,14 @@ async def start_judge(
 
 
 def _advice(command: Sequence[str]) -> str:
-    """What to do about a judge that does not start: this machine is to blame only for one that it runs itself."""
+    """What to do about a judge that does not start. `stark doctor` checks only this machine."""
     if command[0] == sys.executable:
-        return "`stark doctor` says what this machine lacks"
-    return "try that command by itself, which must end in a judge of this version"
+        return "run `stark doctor` to see what this machine lacks"
+    return "run that command in a shell; it must start a judge of this version of STARK"
 
 
 async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: a cancellation in the middle of it would leave a process that nobody knows.
+    # Shielded: a cancellation while the process starts would leave it running unknown to us.
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,
@@ -234,4 +246,4 @@ async def _spawned(command: Sequence[str]) -> Process:
         await JudgeProcess(await spawning).kill()
         raise
     except OSError as error:
-        raise JudgeUnavailable(f"the judge cannot be started: {error}") from error
+        raise JudgeUnavailable(f"cannot run the judge's command: {error}") from error

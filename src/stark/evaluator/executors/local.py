@@ -1,4 +1,4 @@
-"""One judge per device of this machine."""
+"""An executor with one judge per device of this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); empty for all that this machine has."""
+    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); on all if empty."""
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
     return StdioExecutor([[*base, name] for name in names], limits, tools)
 
 
 def _all_devices() -> list[str]:
-    """Every visible GPU; without several, what the judge finds by itself."""
+    """Every visible GPU if there are several; otherwise `auto`, and the judge chooses."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         count = len([index for index in chosen.split(",") if index.strip()])

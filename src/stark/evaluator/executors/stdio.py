@@ -1,7 +1,8 @@
-"""Judges behind commands that carry standard input and output, with restart: the engine of `local` and `command`.
+"""Judges behind commands that carry stdin and stdout, with restart. Used by `local` and `command`.
 
-A judge that dies takes nothing with it: what it was working on is sent again to a fresh one, alone, and no
-candidate is blamed, unless judges die over it alone and a fresh one does its problem without it.
+A judge that dies loses no request. Each open request is sent again, alone, to a fresh judge. The
+candidate is blamed only if judges die on its request alone while a fresh judge can still measure
+the problem's reference.
 """
 
 from __future__ import annotations
@@ -29,17 +30,21 @@ from stark.evaluator.protocol import (
 )
 
 TRIES_ALONE = 3
-"""How often a request that was in flight when its judge died is sent to a judge of its own."""
+"""How often a request that was open when its judge died is sent again, alone, before giving up."""
 
 PREPARING = 2.0
-"""What preparing a problem costs a judge, in candidates. While others are idle, a judge gets so many more of its problem."""
+"""What it costs a judge to prepare a problem, in candidates. A judge that has the problem ready
+gets up to this many more requests than an idle one."""
 
 READY = 8
-"""How many problems a judge is taken to keep ready: the last that it got. It keeps fewer where they are large."""
+"""How many of its latest problems a judge is assumed to keep ready. Large ones leave it fewer."""
 
 
 class Turnstile:
-    """Lets many through side by side, or one alone: who asks to be alone waits for all inside and holds up the rest."""
+    """Admits many requests together, or one alone.
+
+    A request that must be alone waits for the others to finish, and later ones wait for it.
+    """
 
     def __init__(self) -> None:
         self._gate = asyncio.Lock()
@@ -49,7 +54,7 @@ class Turnstile:
 
     @asynccontextmanager
     async def through(self, alone: bool) -> AsyncIterator[None]:
-        """Be inside, with others or alone."""
+        """Enter, together with others or alone, and leave at the end of the block."""
         async with self._gate:
             if alone:
                 await self._empty.wait()
@@ -66,7 +71,7 @@ class Turnstile:
 
 
 class Judge:
-    """The judge behind one command: started when first asked, and started anew after a death."""
+    """The judge behind one command. Starts with its first request and again after a death."""
 
     def __init__(
         self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None
@@ -77,19 +82,19 @@ class Judge:
 
         self._on_notice = on_notice
         self.requests = 0
-        """How many wait for an answer; those that wait for it to start are among them."""
+        """Requests without an answer, including those that wait for the judge to start."""
 
         self.asked_at = 0
-        """Which of the executor's requests was the last that it got."""
+        """Number of the executor's last request that was sent to this judge."""
 
         self._problems: Counter[str] = Counter()
-        """Of the requests that wait for an answer, by digest."""
+        """Requests without an answer, counted by their problem's digest."""
 
         self._ready: dict[str, None] = {}
-        """The problems that it got last, by digest, the latest at the end."""
+        """Digests of its latest problems, the most recent last."""
 
         self.given_up = False
-        """Whether it could not be started and others do its work: it is not tried again for who still waits for it."""
+        """Whether it failed to start while others work. Requests that wait for it do not retry."""
 
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
@@ -97,7 +102,10 @@ class Judge:
         self._closed = False
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """Its answer. Raises JudgeDied, or JudgeUnavailable if no judge can be started."""
+        """Send a request and return its answer.
+
+        Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
+        """
         problem = request.problem.digest
         self.requests += 1
         self._problems[problem] += 1
@@ -111,7 +119,7 @@ class Judge:
             self._problems -= Counter([problem])
 
     def busy(self, problem: str) -> float:
-        """How much it has to do before it could judge a candidate of this problem, in candidates."""
+        """Its load before it could judge a candidate of this problem, in candidates."""
         alive = self.process is not None and self.process.alive
         ready = problem in self._problems or (alive and problem in self._ready)
         return self.requests + (0.0 if ready else PREPARING)
@@ -128,11 +136,11 @@ class Judge:
             del self._ready[oldest]
 
     async def start(self) -> None:
-        """Start it before it is asked. Raises JudgeUnavailable."""
+        """Start it ahead of the first request. Raises JudgeUnavailable."""
         await self._running()
 
     async def close(self) -> None:
-        """End it for good."""
+        """Stop it. Later requests raise JudgeUnavailable."""
         self._closed = True
         async with self._starting:
             if self.process is not None:
@@ -154,10 +162,10 @@ class Judge:
 
 
 class StdioExecutor(RequestingExecutor):
-    """Several judges, each behind a command of its own.
+    """Several judges, each behind its own command.
 
-    A request goes to the one with the least to do, where a problem that it does not have ready counts as something
-    to do; of several, to the one that was not asked for longest.
+    A request goes to the judge with the least load, where preparing a new problem counts as load.
+    Ties go to the least recently asked judge.
     """
 
     def __init__(
@@ -172,7 +180,10 @@ class StdioExecutor(RequestingExecutor):
         self._asked = itertools.count(1)
 
     async def start(self) -> None:
-        """Start all judges before they are asked; only those that start are. Raises JudgeUnavailable if none does."""
+        """Start all judges ahead of the first request, and use those that start.
+
+        Raises JudgeUnavailable if none does.
+        """
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
         failures = [end for end in ends if isinstance(end, BaseException)]
         lasting = [failure for failure in failures if not isinstance(failure, JudgeUnavailable)]
@@ -183,10 +194,10 @@ class StdioExecutor(RequestingExecutor):
                 self._give_up(judge)
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """What the judges answer to a request as it is: within its own limits, and under an id of this executor's.
+        """Answer a request within its own limits, under an id of this executor.
 
-        A death costs everything that was in flight there. What was is sent again with nothing beside
-        it, so that only what ends judges alone is looked at more closely. Raises JudgeUnavailable.
+        A judge's death fails every open request there. Each is then sent again alone, so that only
+        requests that end a judge by themselves are examined further. Raises JudgeUnavailable.
         """
         numbered = request.model_copy(update={"id": self._next()})
         try:
@@ -206,7 +217,7 @@ class StdioExecutor(RequestingExecutor):
         return str(next(self._count))
 
     async def _ask(self, request: AnyRequest) -> Answer:
-        """The answer, but for that of a problem which cannot be used. Raises ProblemError."""
+        """As `answer`, but raises ProblemError for a problem that cannot be used."""
         answer = await self.answer(request)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
@@ -228,7 +239,7 @@ class StdioExecutor(RequestingExecutor):
         raise JudgeUnavailable(died)
 
     async def _works_without(self, request: Evaluate) -> bool:
-        """Whether a fresh judge can do the same problem's reference: then the candidate is what ends judges."""
+        """Whether a fresh judge can measure the reference. If so, the candidate is at fault."""
         probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
@@ -236,7 +247,7 @@ class StdioExecutor(RequestingExecutor):
             return False
 
     async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """Ask the least busy judge; one that cannot be started is given up while others are left."""
+        """Ask the least busy judge. Gives up one that cannot be started while others are left."""
         problem = request.problem.digest
         while True:
             judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))
@@ -252,5 +263,5 @@ class StdioExecutor(RequestingExecutor):
         return [judge for judge in self._judges if not judge.given_up]
 
     def _give_up(self, judge: Judge) -> None:
-        """Ask it no more, unless it is the last one left."""
+        """Stop using this judge, unless it is the last one."""
         judge.given_up = self._usable() != [judge]

@@ -1,1 +1,4 @@
-"""The trusted process: owns inputs, expected values, the clock and the verdict. Never imports a candidate."""
+"""The judge: the trusted process that owns inputs, expected values, the clock and the verdict.
+
+It never imports a candidate.
+"""

@@ -1,6 +1,6 @@
 """Starts a judge on standard input and output: `python -m stark.evaluator.judge --device cuda:0`.
 
-Any command that carries these two streams makes the judge remote: ssh, srun, docker.
+Any command that forwards these two streams runs the judge remotely: ssh, srun, docker.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from stark.evaluator.judge.building.cache import (
 
 
 def main() -> None:
-    """Take over the two streams, start the forkserver while torch is imported here, and serve."""
+    """Take over the streams, start the forkserver while torch is imported, and answer requests."""
     options = _options()
-    _check(options.cache)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the orchestrator's to handle
+    _check_settings(options.cache)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library or a reference prints must not mix with the answers
+    os.dup2(2, 1)  # what a library or a reference prints must not mix with the answers
 
     from stark.evaluator.judge.processes.forkserver import Forkserver
     from stark.languages import LANGUAGES
@@ -36,7 +36,7 @@ def main() -> None:
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
     forkserver = Forkserver(preload)
 
-    # The judge's own threads must not wait in a loop on the cores that a timed program needs.
+    # Idle threads of the judge must not spin on cores that a timed program needs.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     from stark.evaluator.judge.server import Judge
 
@@ -48,28 +48,33 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m stark.evaluator.judge", description=__doc__)
     parser.add_argument(
-        "--device", default="auto", help="cpu, cuda:0 …, or auto for the first GPU or else the CPU"
+        "--device",
+        default="auto",
+        help="cpu, cuda:0, ..., or auto: the first GPU, or the CPU without one",
     )
     parser.add_argument(
-        "--builds", type=int, default=max(1, (os.cpu_count() or 2) // 2), help="builds at once"
+        "--builds",
+        type=int,
+        default=max(1, (os.cpu_count() or 2) // 2),
+        help="largest number of concurrent builds",
     )
     parser.add_argument(
         "--cache",
         type=Path,
         default=cache_folder(),
-        help=f"where builds are kept; {FOLDER} sets it too",
+        help=f"folder of the build cache; {FOLDER} sets it too",
     )
     parser.add_argument(
         "--cache-gb",
         type=float,
         default=_most_gb(),
-        help=f"how much of them is kept, those used last; {GIGABYTES} sets it too",
+        help=f"size limit of the build cache in GB; {GIGABYTES} sets it too",
     )
     return parser.parse_args()
 
 
-def _check(cache: Path) -> None:
-    """What a person set is refused here, before anything is started that it would break."""
+def _check_settings(cache: Path) -> None:
+    """Exit with a message if the cache folder or the sandbox setting is invalid."""
     try:
         make_folder(cache)
         left_out()
@@ -91,14 +96,15 @@ def _device(name: str):  # type: ignore[no-untyped-def]
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or not (index.isdecimal() or name == kind):
-        sys.exit(f"{name!r} is no device; use cpu, or cuda:0 for the first GPU")
+        sys.exit(f"{name!r} is not a device; use cpu, or cuda:0 for the first GPU")
     if kind == "cpu":
         return torch.device("cpu")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(index or 0) >= count:
-        there = f"PyTorch finds {count} here" if count else "no CUDA device is available to PyTorch"
+        found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
         sys.exit(
-            f"there is no {name}: {there}; use another, or --device cpu, or see `stark doctor`"
+            f"{name} does not exist: {found}; use another device, or --device cpu, "
+            "or run `stark doctor`"
         )
     device = torch.device("cuda", int(index or 0))
     torch.cuda.set_device(device)

@@ -1,6 +1,6 @@
-"""One candidate on its way through the phases: how long each took, and what a failure in it means.
+"""Tracks a candidate through the phases of its evaluation: limits, time spent and failures.
 
-Knows no phase: `evaluate.py` has them.
+`evaluate.py` defines the phases.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.compile_errors import is_compile_error
 from stark.evaluator.judge.building.complaints import first_errors
-from stark.evaluator.judge.problem.twin import ran_out
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.protocol import Evaluate
 
 
 class Verdict(Exception):
-    """Ends an evaluation early with what was decided."""
+    """Ends an evaluation early with its result."""
 
     def __init__(self, evaluation: Evaluation) -> None:
         super().__init__(evaluation.status)
@@ -43,7 +43,7 @@ class Verdict(Exception):
 
 
 class Attempt:
-    """One candidate on its way through the phases."""
+    """One candidate, its limits, and what its phases took."""
 
     def __init__(self, request: Evaluate) -> None:
         self.candidate: Candidate = request.candidate
@@ -54,34 +54,40 @@ class Attempt:
         self.sandbox: tuple[str, ...] = ()
         self.phase: Phase = "static"
         self.limit_s = math.inf
-        self.asked_s = 0.0
-        """How long the candidate's process was waited for in this phase; the judge's own work does not count."""
+        self.waited_s = 0.0
+        """Seconds spent waiting for the candidate's process in this phase."""
 
     @contextmanager
     def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
-        """Time a phase, and turn a child's failure in it into the verdict."""
-        self.phase, self.limit_s, self.asked_s = phase, limit_s, 0.0
+        """Time a phase and turn a failure of the child into a Verdict."""
+        self.phase, self.limit_s, self.waited_s = phase, limit_s, 0.0
         begin = time.monotonic()
         try:
             yield
         except ChildFailed as failure:
-            raise Verdict(self._failed(failure)) from failure
+            raise Verdict(self._evaluation_of(failure)) from failure
         finally:
             self.seconds[phase] = round(time.monotonic() - begin, 4)
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """What the judge has too little memory for in here, it had enough for before the candidate was there: that is its verdict."""
+    def charging_memory(self) -> Iterator[None]:
+        """Turn the judge's own lack of memory into an OutOfMemory verdict.
+
+        The judge had enough memory before the candidate was loaded.
+        """
         try:
             yield
         except (ProblemError, torch.OutOfMemoryError) as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
-            reason = "beside what it holds, too little memory is left to work out what is expected"
+            reason = (
+                "the candidate leaves the judge too little memory to compute the expected values; "
+                "allocate less"
+            )
             verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
             raise verdict from error
 
-    def _failed(self, failure: ChildFailed) -> Evaluation:
+    def _evaluation_of(self, failure: ChildFailed) -> Evaluation:
         match failure.kind:
             case "timed_out":
                 return TimedOut(phase=self.phase, limit_s=round(self.limit_s, 1))
@@ -98,8 +104,8 @@ class Attempt:
                 return Rejected(rule="runs-while-stopped", error=failure.error)
 
 
-class OnTheClock:
-    """A candidate's child, whose answers of one phase have the phase's limit together."""
+class LimitedChild:
+    """A candidate's process; all its answers within one phase share the phase's time limit."""
 
     def __init__(self, child: Child, attempt: Attempt) -> None:
         self._child, self._attempt = child, attempt
@@ -109,14 +115,14 @@ class OnTheClock:
         self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
-        """Its answer. Raises ChildFailed."""
+        """Send a request and return the answer. Raises ChildFailed."""
         return self._answer(self._child.send(request), limit_s)
 
     @contextmanager
     def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
-        """Gives its answer, which is there once the block is left: what stands in the block is done meanwhile.
+        """Send a request, run the block meanwhile, then fill the yielded message with the answer.
 
-        Only what is waited for after that counts as its time. Raises ChildFailed.
+        Only the wait after the block counts toward the phase's limit. Raises ChildFailed.
         """
         answer: Message = {}
         nonce = self._child.send(request)
@@ -125,9 +131,9 @@ class OnTheClock:
         answer.update(self._answer(nonce, limit_s))
 
     def _answer(self, nonce: str, limit_s: float) -> Message:
-        left_s = max(self._attempt.limit_s - self._attempt.asked_s, 1e-3)
+        left_s = max(self._attempt.limit_s - self._attempt.waited_s, 1e-3)
         begin = time.monotonic()
         try:
             return self._child.answer(nonce, min(left_s, limit_s))
         finally:
-            self._attempt.asked_s += time.monotonic() - begin
+            self._attempt.waited_s += time.monotonic() - begin

@@ -1,8 +1,9 @@
-"""What programs are timed on, and the look at what they returned.
+"""Provides the inputs of timed calls and checks the results of these calls.
 
-Every call of a block has inputs that the candidate never saw, at addresses that it does not choose, and its
-results are held against the reference's own of the same round. So a result that was kept, skipped or computed
-for other inputs is wrong, and the candidate cannot know which are looked at closely.
+Every call of a block gets inputs that the candidate never saw, at addresses that it does not
+choose. Its results are compared with the reference's from the same round. A result that was cached,
+skipped or computed for other inputs is therefore wrong, and the candidate cannot predict which
+results are checked.
 """
 
 from __future__ import annotations
@@ -19,36 +20,39 @@ import torch
 from stark.core.errors import ProblemError
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.twin import ran_out
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.program import Block
 from stark.evaluator.judge.timing.rounds import Round
 from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor, as_real
 
-GLANCED_SHARE = 0.5
-"""Share of the rounds of which all results are held against the reference's; the last one always is."""
+COMPARED_SHARE = 0.5
+"""Share of rounds whose block results are all compared; those of the last round always are."""
 
-GLANCE_FACTOR = 1.5
-"""How many error budgets a result may lie from the reference's before the oracle is asked. Within its own budget it lies
-at most one and a third away, since the reference's error is a third of a budget at most."""
+AGREEMENT_FACTOR = 1.5
+"""Difference from the reference's result, in error budgets, beyond which the oracle is consulted.
 
-Found = TypeVar("Found")
+A result within its own budget differs by at most 4/3 budgets, because the reference's error is at
+most 1/3.
+"""
+
+Outcome = TypeVar("Outcome")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Called with a slot, what its inputs were, what should lie in its outputs, and in what odd form results came, if they did."""
+"""Takes a slot, its inputs, its expected outputs, and the form of malformed results or None."""
 
 
 class Readable(Protocol):
     """A process whose memory can be read."""
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy bytes of its memory to an address; false where it has none."""
+        """Copy bytes of its memory to an address here; return False where it has none."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What a call left that is not part of a block."""
+class SingleCall:
+    """Inputs and results of a call outside a block."""
 
     drawn: Drawn
     results: list[torch.Tensor]
@@ -56,10 +60,15 @@ class Taken:
 
 
 class TimedContents:
-    """The inputs of one candidate's timing window, the same for the candidate and all references.
+    """Inputs and result checks for the timing of one candidate; all programs get the same inputs.
 
-    Every round has new ones, however large they are: of inputs that change in part an answer is kept and mended. They
-    are copied to each program right before its block, so that none follows the drawing more closely than another.
+    Programs are numbered by `place`: 0 is the candidate, then come the references. Every round has
+    entirely new inputs, however large: if only part of them changed, a candidate could cache an
+    earlier result and patch it. They are copied to each program right before its block, so that
+    drawing them affects all programs alike.
+
+    The last slot (the kept slot) serves calls outside blocks: single calls and, on a CPU, the
+    untimed call before each block. On a GPU, blocks use it too.
     """
 
     def __init__(
@@ -77,85 +86,100 @@ class TimedContents:
             (child, prepared.shared),
             *((reference, reference.shared) for reference in references),
         ]
-        self._inputs = prepared.trials.unseen()
-        self._holds: dict[int, Drawn] = {}
-        """What the slots of this round hold."""
+        self._inputs = prepared.trials.fresh_inputs()
+        self._inputs_of: dict[int, Drawn] = {}
+        """Inputs of this round by slot."""
 
-        self._alone: list[Drawn] = []
-        """What calls of this round have that are asked for one by one, and the untimed one before them."""
+        self._single_inputs: list[Drawn] = []
+        """Inputs of this round's single calls and of the untimed call before them, in order."""
 
-        self._before: Drawn | None = None
-        """What the untimed call before this round's blocks has."""
+        self._untimed_inputs: Drawn | None = None
+        """Inputs of the untimed call before this round's blocks."""
 
-        self._taken: tuple[list[Taken], list[Taken]] = ([], [])
-        """What calls on the kept slot left this round, of the candidate and of the first reference."""
+        self._single_calls: tuple[list[SingleCall], list[SingleCall]] = ([], [])
+        """This round's calls on the kept slot, of the candidate and of the first reference."""
 
-        self._chance = random.SystemRandom()
+        self._random = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Look at the last round, at results of its blocks by chance, then forget its inputs: nobody gets any of them again."""
+        """Check the last round, then drop its inputs, which no program gets again.
+
+        The results of its blocks are compared at random. Raises Verdict.
+        """
         if last is not None:
-            self._look_at_inputs(last)
-            self._look_at_taken()
-            if self._chance.random() < GLANCED_SHARE:
-                self._glance(last)
-        self._holds.clear()
-        self._alone.clear()
-        self._before = None
-        for taken in self._taken:
+            self._check_inputs(last)
+            self._compare_single_calls()
+            if self._random.random() < COMPARED_SHARE:
+                self._compare_block(last)
+        self._inputs_of.clear()
+        self._single_inputs.clear()
+        self._untimed_inputs = None
+        for taken in self._single_calls:
             taken.clear()
 
     def write_alone(self, place: int, number: int) -> None:
-        """Write the inputs of the next call that is asked for by itself, the same for every program."""
-        if number == len(self._alone):
-            self._alone.append(next(self._inputs))
+        """Write the inputs of a program's next single call.
+
+        Call `number` gets the same inputs in every program.
+        """
+        if number == len(self._single_inputs):
+            self._single_inputs.append(next(self._inputs))
         if self._prepared.device.type == "cpu":
-            self._fill(place, self._kept_slot, self._alone[number])
-        else:  # the block has other inputs on this slot
-            self._programs[place][1].fill_inputs(self._alone[number], self._kept_slot)
+            self._fill(place, self._kept_slot, self._single_inputs[number])
+        else:  # the block writes other inputs to this slot
+            self._programs[place][1].fill_inputs(self._single_inputs[number], self._kept_slot)
             self._prepared.settle()
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Write a program's inputs."""
+        """Write a program's inputs for a block and, on a CPU, for the untimed call before it."""
         if self._prepared.device.type == "cpu":
-            self._before = self._before or next(self._inputs)
-            self._fill(place, self._kept_slot, self._before)
+            self._untimed_inputs = self._untimed_inputs or next(self._inputs)
+            self._fill(place, self._kept_slot, self._untimed_inputs)
         for slot in slots:
-            self._fill(place, slot, self._holds.get(slot) or next(self._inputs))
+            self._fill(place, slot, self._inputs_of.get(slot) or next(self._inputs))
         self._prepared.settle()
 
     def take(self, place: int, block: Block) -> None:
-        """Keep what a call on the kept slot left, out of the program's reach."""
+        """Copy the results of a call on the kept slot to where the program cannot change them.
+
+        Raises Verdict.
+        """
         if self._prepared.device.type == "cuda":
-            self._look_at_once(place, block)
+            self._check_single_call(place, block)
             return
         if place > 1:
             return
-        self._read(place, 0, block)
+        self._copy_results(place, 0, block)
         shared, slot = self._programs[place][1], self._kept_slot
         results = [result.clone() for result in shared.results(slot)]
-        self._taken[place].append(Taken(self._holds[slot], results, block))
-        if place == 0 and shared.changed_input(self._holds[slot], slot) is not None:
-            self._ask_oracle(slot, block)
+        self._single_calls[place].append(SingleCall(self._inputs_of[slot], results, block))
+        if place == 0 and shared.changed_input(self._inputs_of[slot], slot) is not None:
+            self._check_with_oracle(slot, block)
 
-    def _look_at_once(self, place: int, block: Block) -> None:
-        """Hold what the candidate left on the kept slot against what the reference makes of it in the judge's own process."""
+    def _check_single_call(self, place: int, block: Block) -> None:
+        """Compare the candidate's single call with the reference, run in the judge's process.
+
+        Raises Verdict.
+        """
         if place > 0:
             return
-        shared, slot, drawn = self._prepared.shared, self._kept_slot, self._alone[-1]
-        ours = [result.clone() for result in shared.results(slot)]  # what comes later is too late
-        theirs = self._with_memory(lambda: self._prepared.program.run(drawn))
+        shared, slot, drawn = self._prepared.shared, self._kept_slot, self._single_inputs[-1]
+        ours = [result.clone() for result in shared.results(slot)]  # later writes do not count
+        theirs = self._retry_with_freed_memory(lambda: self._prepared.program.run(drawn))
         if not self._agree(ours, theirs) or shared.changed_input(drawn, slot) is not None:
             for result, value in zip(shared.results(slot), ours, strict=True):
                 result.copy_(value)
-            self._check(slot, drawn, self._expected(drawn), block.odd)
+            self._check(slot, drawn, self._expect(drawn), block.odd)
 
     def _fill(self, place: int, slot: int, drawn: Drawn) -> None:
-        self._holds[slot] = drawn
+        self._inputs_of[slot] = drawn
         self._programs[place][1].fill_inputs(drawn, slot)
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """Copy one result on a GPU and wait for the copy: whatever still runs there comes before it."""
+        """On a GPU, copy one result and return the milliseconds until the copy is done; 0 on a CPU.
+
+        Work that the program left running on the device delays the copy.
+        """
         if self._prepared.device.type == "cpu":
             return 0.0
         begin = time.perf_counter()
@@ -166,67 +190,67 @@ class TimedContents:
         return (time.perf_counter() - begin) * 1e3
 
     def end(self, last: Round) -> None:
-        """Look at the last round, and hold one of its results against the oracle."""
-        self._alone.clear()
-        self._look_at_inputs(last)
-        self._look_at_taken()
-        self._glance(last)
-        slot = self._chance.choice(last[0].slots)
-        self._read(0, last[0].slots.index(slot), last[0])
-        self._ask_oracle(slot, last[0])
+        """Check the last round, and one of its results against the oracle. Raises Verdict."""
+        self._single_inputs.clear()
+        self._check_inputs(last)
+        self._compare_single_calls()
+        self._compare_block(last)
+        slot = self._random.choice(last[0].slots)
+        self._copy_results(0, last[0].slots.index(slot), last[0])
+        self._check_with_oracle(slot, last[0])
 
     @property
     def _kept_slot(self) -> int:
-        """Of the calls that precede a block."""
+        """The slot of calls outside blocks."""
         return self._prepared.slots - 1
 
-    def _look_at_inputs(self, last: Round) -> None:
-        """End the evaluation where the candidate wrote into an input that the reference leaves alone."""
+    def _check_inputs(self, last: Round) -> None:
+        """Raise Verdict if the candidate changed an input that the reference does not change."""
         for call, slot in enumerate(last[0].slots):
-            if self._prepared.shared.changed_input(self._holds[slot], slot) is not None:
-                self._read(0, call, last[0])
-                self._ask_oracle(slot, last[0])
+            if self._prepared.shared.changed_input(self._inputs_of[slot], slot) is not None:
+                self._copy_results(0, call, last[0])
+                self._check_with_oracle(slot, last[0])
 
-    def _look_at_taken(self) -> None:
-        """Hold what calls on the kept slot left against what the first reference's did; where they differ, ask the oracle."""
+    def _compare_single_calls(self) -> None:
+        """Compare single calls with the first reference's; check differences with the oracle."""
         shared, slot = self._prepared.shared, self._kept_slot
-        for ours, theirs in zip(*self._taken, strict=True):
+        for ours, theirs in zip(*self._single_calls, strict=True):
             if not self._agree(ours.results, theirs.results):
                 for place, value in zip(shared.inputs[slot], ours.drawn.tensors, strict=True):
                     place.copy_(value)
                 for result, value in zip(shared.results(slot), ours.results, strict=True):
                     result.copy_(value)
-                self._holds[slot] = ours.drawn
-                self._ask_oracle(slot, ours.block)
+                self._inputs_of[slot] = ours.drawn
+                self._check_with_oracle(slot, ours.block)
 
-    def _glance(self, last: Round) -> None:
-        """The same with all results of a round."""
+    def _compare_block(self, last: Round) -> None:
+        """Compare a block with the first reference's; check differences with the oracle."""
         for call, slot in enumerate(last[0].slots):
             for place in (0, 1):
-                self._read(place, call, last[place])
+                self._copy_results(place, call, last[place])
             ours, theirs = (shared.results(slot) for _, shared in self._programs[:2])
             if not self._agree(ours, theirs):
-                self._ask_oracle(slot, last[0])
+                self._check_with_oracle(slot, last[0])
 
     def _agree(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
-        """Whether results of the candidate are as near the first reference's as right ones are."""
+        """Whether the candidate's results are as close to the reference's as right results are."""
         pairs = zip(ours, theirs, self._budgets, strict=True)
-        return all(_near(one, two, GLANCE_FACTOR * budget) for one, two, budget in pairs)
+        return all(_near(one, two, AGREEMENT_FACTOR * budget) for one, two, budget in pairs)
 
-    def _ask_oracle(self, slot: int, block: Block) -> None:
-        drawn = self._holds[slot]
-        self._check(slot, drawn, self._expected(drawn), block.odd)
+    def _check_with_oracle(self, slot: int, block: Block) -> None:
+        drawn = self._inputs_of[slot]
+        self._check(slot, drawn, self._expect(drawn), block.odd)
 
-    def _expected(self, drawn: Drawn) -> list[ExpectedTensor]:
-        """What the reference makes of these inputs."""
-        return self._with_memory(lambda: self._prepared.trials.expected_of(drawn))
+    def _expect(self, drawn: Drawn) -> list[ExpectedTensor]:
+        """Compute the expected outputs for these inputs."""
+        return self._retry_with_freed_memory(lambda: self._prepared.trials.expected_of(drawn))
 
-    def _with_memory(self, work: Callable[[], Found]) -> Found:
-        """Do work of the judge's, if need be with the memory that the references keep at hand."""
+    def _retry_with_freed_memory(self, work: Callable[[], Outcome]) -> Outcome:
+        """Run `work`; if memory is short, free the references' cached memory and run it again."""
         try:
             return work()
         except (ProblemError, torch.OutOfMemoryError) as error:
-            if not ran_out(error):
+            if not is_out_of_memory(error):
                 raise
         for reference in self._references:
             reference.resume()
@@ -234,8 +258,11 @@ class TimedContents:
             reference.pause()
         return work()
 
-    def _read(self, place: int, call: int, block: Block) -> None:
-        """Bring what one call of a program left into the judge's memory: on a CPU it lies in the program's."""
+    def _copy_results(self, place: int, call: int, block: Block) -> None:
+        """Copy a call's results from the program's memory.
+
+        On a GPU the results are in shared memory already.
+        """
         child, shared = self._programs[place]
         slot = block.slots[call]
         if self._prepared.device.type == "cpu":
@@ -247,15 +274,15 @@ class TimedContents:
 
 
 def _addresses(at: object, call: int) -> list[int]:
-    """Where a call's results lie by the word of the program; nowhere where that is no word."""
+    """Return the addresses that a program reports for a call's results; 0 for an invalid one."""
     calls = at if isinstance(at, list) else []
     found = calls[call] if call < len(calls) else []
-    words = found if isinstance(found, list) else []
-    return [word if isinstance(word, int) and 0 <= word < 1 << 64 else 0 for word in words]
+    claims = found if isinstance(found, list) else []
+    return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]
 
 
 def _near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
-    """Whether two results agree up to rounding, in their own precision or float32's: quick, and never the last word."""
+    """Whether two results differ by at most `limit` in relative RMS; a fast first filter."""
     ours, theirs = as_real(ours), as_real(theirs)
     if not ours.is_floating_point():
         return torch.equal(ours, theirs)
@@ -268,5 +295,5 @@ def _near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
         difference = mine - other
         wrong += float(torch.dot(difference, difference))
         size += float(torch.dot(other, other))
-    # False for NaN, and where squares are too large.
+    # False for NaN and for squares that overflow.
     return wrong <= limit * limit * size < math.inf

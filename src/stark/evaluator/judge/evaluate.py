@@ -1,7 +1,7 @@
-"""One evaluation, step by step: static look, build, load, verify, time, verdict.
+"""Runs one evaluation step by step: static check, build, load, verify, time, profile.
 
-Every way in which a candidate can fail becomes its evaluation here; anything else that goes wrong is
-raised, and is ours.
+Every failure of a candidate becomes an `Evaluation`. Any other exception is a fault of the judge
+and propagates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stark.core.evaluation import (
     OutOfMemory,
     Rejected,
 )
-from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
+from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.measuring import measure
 from stark.evaluator.judge.prepared import PreparedReference
@@ -27,10 +27,7 @@ from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
-from stark.evaluator.judge.running import (
-    load_request,
-    visible,
-)
+from stark.evaluator.judge.running import load_request, visible
 from stark.evaluator.judge.verifying import verify
 from stark.evaluator.protocol import Evaluate
 from stark.explain.evaluation import evidence
@@ -38,18 +35,18 @@ from stark.languages import language
 
 
 def check_statically(attempt: Attempt) -> None:
-    """The language's rules, in milliseconds and without running anything."""
+    """Check the language's rules without running the candidate. Raises Verdict."""
     with attempt.during("static"):
         try:
-            broken = language(attempt.candidate.language).check(attempt.candidate.source)
-        except UsageError as error:  # no such language here
-            broken = str(error)
-    if broken is not None:
-        raise Verdict(BuildFailed(error=broken))
+            violation = language(attempt.candidate.language).check(attempt.candidate.source)
+        except UsageError as error:  # this judge does not know the language
+            violation = str(error)
+    if violation is not None:
+        raise Verdict(BuildFailed(error=violation))
 
 
 def build(attempt: Attempt, builds: Builds) -> Built:
-    """Import the candidate once without a device, so that everything it compiles is compiled."""
+    """Import the candidate once without a device, which compiles its kernels. Raises Verdict."""
     attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
         built = builds.build(attempt.candidate, attempt.limits)
@@ -59,8 +56,8 @@ def build(attempt: Attempt, builds: Builds) -> Built:
 
 
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
-    """Load, verify and time a candidate whose build is ready. The caller holds the device."""
-    child = _start(attempt, built, prepared)
+    """Load, verify, time and profile a built candidate. The caller holds the device."""
+    child = _start_child(attempt, built, prepared)
     attempt.sandbox = child.layers
     try:
         _load(attempt, child, built.source, prepared)
@@ -71,29 +68,30 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
         evaluation = verdict.evaluation
     finally:
         output = child.close()
-    if isinstance(evaluation, BuildFailed):  # it compiles when it is first called
+    if isinstance(evaluation, BuildFailed):  # a JIT compiler failed at the first call
         error = complaint(built, evaluation.error, output, attempt.candidate.source)
         evaluation = BuildFailed(error=error)
     return finished(attempt, evaluation, output)
 
 
 def generalizes(
-    request: Evaluate, built: Built, elsewhere: Iterable[tuple[str, PreparedReference]]
+    request: Evaluate, built: Built, variants: Iterable[tuple[str, PreparedReference]]
 ) -> tuple[bool | None, tuple[str, ...]]:
-    """Whether a correct candidate is correct at other shapes too, and a sentence for each where it is not.
+    """Return whether a correct candidate is correct at other shapes too, and a warning per failure.
 
-    None if there are no others. `elsewhere` gives each with its change in words.
+    `variants` yields each change in words, such as `N = 33`, with its problem. The result is None
+    if none was tried.
     """
     tried, failures = 0, []
-    for change, prepared in elsewhere:
+    for change, prepared in variants:
         attempt = Attempt(request.model_copy(update={"effort": "search"}))
-        child = _start(attempt, built, prepared)
+        child = _start_child(attempt, built, prepared)
         try:
             _load(attempt, child, built.source, prepared)
             verify(attempt, child, prepared)
         except Verdict as verdict:
             if isinstance(verdict.evaluation, OutOfMemory):
-                continue  # it may be the problem itself, which is there as well, that leaves too little
+                continue  # the original problem, which is loaded too, may take the memory
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
         finally:
             child.close()
@@ -102,7 +100,7 @@ def generalizes(
 
 
 def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Evaluation:
-    """The evaluation with what every status carries. Its text is the candidate's in part, and is shown on screens."""
+    """Add the fields that every status has, and make text from the candidate safe to print."""
     update: dict[str, object] = {
         "seconds": attempt.seconds,
         "output": printable(output or evaluation.output),
@@ -114,10 +112,9 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
     return evaluation.model_copy(update=update)
 
 
-def _start(attempt: Attempt, built: Built, prepared: PreparedReference) -> OnTheClock:
+def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) -> LimitedChild:
     limits = attempt.limits
-    language_of_it = language(attempt.candidate.language)
-    extra = language_of_it.environment(built.work, prepared.architecture)
+    extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
     on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
     child = prepared.forkserver.fork(
@@ -135,10 +132,10 @@ def _start(attempt: Attempt, built: Built, prepared: PreparedReference) -> OnThe
         ),
         arena.descriptor,
     )
-    return OnTheClock(child, attempt)
+    return LimitedChild(child, attempt)
 
 
-def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedReference) -> None:
+def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedReference) -> None:
     with attempt.during("load", attempt.limits.load_s):
         prepared.shared.fill_weights()
         prepared.settle()
@@ -147,7 +144,8 @@ def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedRef
         loaded = child.ask(load_request("ModelNew"))
     if loaded.get("by_order"):
         attempt.warnings.append(
-            "ModelNew names its weights otherwise than the reference; they were matched by order"
+            "the weights of ModelNew have other names than the reference's; "
+            "they were matched by order"
         )
     for found, meaning in (
         ("unexpected", "ModelNew lacks weights that the reference has"),
@@ -161,8 +159,8 @@ def _load(attempt: Attempt, child: OnTheClock, path: Path, prepared: PreparedRef
             )
 
 
-def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct) -> Correct:
-    """The same with its profile. Everything that counts was measured before; without a profile it is just as correct."""
+def _profile(attempt: Attempt, child: LimitedChild, built: Built, correct: Correct) -> Correct:
+    """Add a profile if one can be taken; it never affects the status or the measurement."""
     kind, latency_ms = correct.device.kind, correct.latency_ms
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
@@ -174,5 +172,5 @@ def _profile(attempt: Attempt, child: OnTheClock, built: Built, correct: Correct
         reason = str(refusal)
     else:
         return correct.model_copy(update={"profile": profile})
-    attempt.warnings.append(f"it has no profile: {reason}")
+    attempt.warnings.append(f"no profile was taken: {reason}")
     return correct

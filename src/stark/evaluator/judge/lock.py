@@ -1,6 +1,6 @@
-"""Holds a device for one piece of work at a time, over all judges of this machine, and says who is next in this one.
+"""Gives one piece of work at a time exclusive use of a device, across all judges of a machine.
 
-Knows no problem but by name.
+Within one judge it also decides which waiting thread is next.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_OVERTAKEN = 8
-"""How many may go before who came earlier. Preparing a problem takes as long as judging a few candidates of it."""
+"""How many later threads may overtake a waiting one.
+
+Overtaking saves preparing a problem again, which takes as long as judging a few of its candidates.
+"""
 
 ANNOUNCED_AFTER_S = 2.0
 """How long a judge waits for another one before it says so; most waits between two candidates are shorter."""
@@ -21,18 +24,19 @@ ANNOUNCED_AFTER_S = 2.0
 
 @dataclass(eq=False)
 class _Waiting:
-    """One thread that wants the device."""
+    """A thread that waits for the device."""
 
     problem: str | None
     overtaken: int = 0
 
 
 class DeviceLock:
-    """A lock between the threads of this judge and between the judges that share `folder`.
+    """A lock between the threads of this judge and between all judges that share `folder`.
 
-    Two searches on one machine would otherwise time their candidates at the same moment. The
-    lock is the kernel's own on a file, so it ends with the process that holds it. Of this judge's threads
-    that wait, those come first whose problem had the device last and so is prepared, each group in its order.
+    Without it, two searches on one machine could time candidates at the same moment. It uses
+    `flock`, so the operating system releases it when its process dies. Threads that wait for the
+    problem that had the device last, and is therefore prepared, come first; otherwise the order of
+    arrival decides.
     """
 
     def __init__(
@@ -49,12 +53,12 @@ class DeviceLock:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody of this judge holds the device or waits for it."""
+        """Whether no thread of this judge holds the device or waits for it."""
         return not self._held and not self._waiting
 
     @contextmanager
     def turn(self, problem: str | None = None) -> Iterator[None]:
-        """Hold the device for work on a problem, or for work that prepares none."""
+        """Hold the device for work on the problem with this digest, or on none."""
         self._wait(_Waiting(problem))
         try:
             self._lock_file()
@@ -90,21 +94,21 @@ class DeviceLock:
             if announced.is_set():
                 self._on_wait(False)
 
-    def _wait(self, one: _Waiting) -> None:
-        """Until it is this one's turn."""
+    def _wait(self, waiting: _Waiting) -> None:
+        """Block until it is this thread's turn."""
         with self._changed:
-            self._waiting.append(one)
-            self._changed.wait_for(lambda: not self._held and self._next() is one)
-            place = self._waiting.index(one)
+            self._waiting.append(waiting)
+            self._changed.wait_for(lambda: not self._held and self._next() is waiting)
+            place = self._waiting.index(waiting)
             for earlier in self._waiting[:place]:
                 earlier.overtaken += 1
             del self._waiting[place]
             self._held = True
-            self._prepared = one.problem or self._prepared
+            self._prepared = waiting.problem or self._prepared
 
     def _next(self) -> _Waiting:
         oldest = self._waiting[0]
         if oldest.overtaken >= MOST_OVERTAKEN:
             return oldest
-        same = (one for one in self._waiting if one.problem == self._prepared)
-        return next(same, oldest)
+        prepared = (each for each in self._waiting if each.problem == self._prepared)
+        return next(prepared, oldest)

@@ -1,6 +1,6 @@
-"""How much memory a problem may fill between candidates: what is kept, and how many sets of inputs lie side by side.
+"""Plans a problem's memory: whether expected values are kept, and the number of slots.
 
-Works with sizes alone; knows no tensor and no program.
+A slot is one set of inputs and outputs in memory shared with a program.
 """
 
 from __future__ import annotations
@@ -12,88 +12,88 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""How much room is for expected values, which are kept between candidates only if all fit, and for the inputs and outputs
-that one program shares with the judge. Shares of a GPU's memory, bytes of a host's."""
+"""Limits for kept expected values and a program's slots: shares of GPU memory, or bytes on a CPU.
+"""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
-"""About what a running reference holds beside what it shares with the judge: on a GPU its context."""
+"""Approximate memory of a running reference besides its slots; on a GPU, its CUDA context."""
 
-WORKING = 3
-"""How many times a trial's expected values the judge and a candidate may fill together while both compute."""
+WORKING_COPIES = 3
+"""Memory for the judge and a candidate while both compute, in multiples of one trial's values."""
 
 DRAWING_S = 0.05
-"""About how long drawing the inputs of one block may take: more blocks tell more than longer ones."""
+"""Approximate seconds for drawing one block's inputs; more blocks are better than longer ones."""
 
 MOST_SLOTS, MOST_RESULTS = 51, 2000
-"""Sets of inputs and outputs side by side, and tensors that the calls of one block may return in all."""
+"""Largest number of slots, and of tensors that all calls of one block may return together."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """For one problem on one device."""
+    """Memory plan for one problem on one device. Sizes are bytes per call."""
 
     device: Device
     bytes_in: int
     bytes_out: int
     results: int
-    """Tensors that one call returns."""
+    """Number of tensors that one call returns."""
 
     trials: int
-    """Whose expected values are kept, if those of all fit."""
+    """Number of trials whose expected values are kept if all fit."""
 
     draw_s: float
-    """What drawing one set of inputs takes."""
+    """Seconds to draw one set of inputs."""
 
     peak_bytes: int = 0
-    """What a call takes at most on a GPU, beside its inputs and with a copy of them."""
+    """Peak memory of the first call on a GPU, without its inputs but with a copy of them."""
 
-    def of(self, use: Literal["expected", "slots"]) -> float:
-        """Bytes that may be filled for a use."""
+    def limit_bytes(self, use: Literal["expected", "slots"]) -> float:
+        """Return how many bytes this use may take."""
         if self.device.kind == "cuda":
             return GPU_SHARES[use] * self.device.memory_gb * 1e9
         return CPU_BYTES[use]
 
     @property
     def together_bytes(self) -> float:
-        """What several problems may hold together: as much as the largest that keeps its expected values."""
-        return self.of("expected") + 2 * self.of("slots")
+        """Bytes that several problems may hold together: as many as one with all expected values."""
+        return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
     @property
     def expected_bytes(self) -> int:
-        """Of one trial: inputs, and outputs in float64 and their own precision."""
+        """Bytes of one trial: inputs, and outputs both in float64 and in their own precision."""
         return self.bytes_in + 3 * self.bytes_out
 
     @property
     def working_bytes(self) -> int:
-        """What the judge and a candidate take side by side, each at its own work on one trial.
+        """Bytes that the judge and a candidate need while both work on one trial.
 
-        What passes between inputs and outputs the judge has twice as large, in float64.
+        The judge's intermediate tensors are in float64, twice the size of the candidate's.
         """
-        between = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
-        return WORKING * (self.expected_bytes + between)
+        intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
+        return WORKING_COPIES * (self.expected_bytes + intermediate)
 
     def beside_bytes(self, shared_bytes: int) -> float:
-        """What one more running reference takes, with the expected values that the judge works out beside it."""
-        between = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
+        """Bytes for one more running reference and for the expected values computed beside it."""
+        intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
         context = CONTEXT_BYTES[self.device.kind]
-        return shared_bytes + self.peak_bytes + context + self.expected_bytes + between
+        return shared_bytes + self.peak_bytes + context + self.expected_bytes + intermediate
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the expected values of all trials fit into what may be kept."""
-        return self.expected_bytes * self.trials <= self.of("expected")
+        """Whether the expected values of all trials fit into their limit."""
+        return self.expected_bytes * self.trials <= self.limit_bytes("expected")
 
     @property
     def slots(self) -> int:
-        """How many sets of inputs and outputs lie side by side, so that every call of a block has its own.
+        """Number of slots, so that every call of a block has its own inputs.
 
-        On a CPU they are as many as half the last-level cache holds, so that small problems are timed
-        warm as ever, and one more for the untimed call before each block.
+        On a CPU, small problems get at most as many as fit into half the last-level cache, so that
+        they are timed warm, and one more for the untimed call before each block.
         """
         one = max(self.bytes_in + self.bytes_out, 1)
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
         most = max(min(MOST_SLOTS, int(wanted)), 3)
-        room = self.of("slots")
+        room = self.limit_bytes("slots")
         if self.device.kind == "cuda":
             return max(1, min(most, int(room / one))) if self.keeps_all else 1
         cache = self.device.last_level_cache_mb * 2**20 / 2
@@ -102,9 +102,9 @@ class Room:
         return 1 + max(1, min(most - 1, int(room / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """About what is held with so many expected draws, and as many references running.
+        """Estimate the bytes held with `expected` kept trials and `running` references.
 
-        `shared_bytes` is what the judge shares with each of these, and with the candidate.
+        `shared_bytes` is the size of the memory shared with each reference and with the candidate.
         """
         values = expected * self.expected_bytes
         contexts = running * CONTEXT_BYTES[self.device.kind]

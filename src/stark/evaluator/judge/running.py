@@ -1,4 +1,4 @@
-"""References in children of their own, run by the same code as any candidate. Knows no candidate."""
+"""Runs eager and compiled references in their own processes, by the code that runs candidates."""
 
 from __future__ import annotations
 
@@ -22,78 +22,86 @@ from stark.evaluator.judge.shared import SharedSet
 
 EAGER = "eager"
 COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotune"}
-"""References beside eager by name, and the mode of `torch.compile` that each is."""
+"""Compiled references by name, with the mode of `torch.compile` that each uses."""
 
-PROMOTED = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
-"""Which are measured at `promote`, by device: on a CPU tuning takes long and chooses what the default chooses."""
+PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
+"""Compiled references timed at effort `promote`, by device.
+
+On a CPU, max-autotune takes long and chooses what the default chooses.
+"""
 
 
 class ReferenceDied(Exception):
-    """The running reference failed while a candidate was timed against it: a fault of ours."""
+    """A running reference failed while in use: a fault of the judge, not of the candidate."""
 
 
 class RunningReference:
-    """A program that is not judged: its failure is never a candidate's."""
+    """A reference's process. Failures raise ReferenceDied and are never blamed on a candidate."""
 
     def __init__(self, child: Child, shared: SharedSet) -> None:
         self.child = child
         self.shared = shared
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """Its answer. Raises ReferenceDied."""
-        with _not_the_candidates_fault():
+        """Send a request and return the answer. Raises ReferenceDied."""
+        with _raising_reference_died():
             return self.child.ask(request, limit_s)
 
     def pause(self) -> float:
-        """Stop it while another program is timed; returns when. Raises ReferenceDied."""
-        with _not_the_candidates_fault():
+        """Stop the process while another is timed; return when, on `time.perf_counter`.
+
+        Raises ReferenceDied.
+        """
+        with _raising_reference_died():
             return self.child.pause()
 
     def resume(self) -> None:
-        """Let it run again. Raises ReferenceDied."""
-        with _not_the_candidates_fault():
+        """Continue the process. Raises ReferenceDied."""
+        with _raising_reference_died():
             self.child.resume()
 
     def spread(self) -> None:
-        """Keep each of its threads on one core until `loosen`."""
+        """Pin each of its threads to one core until `loosen`."""
         self.child.spread()
 
     def settle(self) -> None:
-        """Keep only those of its threads that worked since, if there is a core for each."""
+        """Pin only the threads that worked since `spread`, if there is a core for each."""
         self.child.settle()
 
     def loosen(self) -> None:
-        """Let its threads run on any core again."""
+        """Unpin its threads."""
         self.child.loosen()
 
     def give_back(self, limit_s: float) -> None:
-        """Have it give back the memory that it keeps at hand. Raises ReferenceDied."""
+        """Make it free its cached memory. Raises ReferenceDied."""
         self.ask({"do": "give back"}, limit_s)
 
     def waits_s(self) -> dict[str, float]:
-        """How long each of its threads has waited for a core so far."""
+        """Return how many seconds each of its threads has waited for a core so far."""
         return self.child.waits_s()
 
     def core(self) -> int | None:
-        """The core that its first thread ran on last, if that is known."""
+        """Return the core that its first thread ran on last, or None if unknown."""
         return self.child.core()
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy bytes of its memory."""
+        """Copy bytes of its memory to an address here; return False where it has none."""
         return self.child.copy_out(source, target, size)
 
     def close(self) -> None:
-        """End it and give its memory back."""
+        """End the process and free the memory shared with it."""
         self.child.close()
         self.shared.arena.close()
 
 
 @contextmanager
-def _not_the_candidates_fault() -> Iterator[None]:
+def _raising_reference_died() -> Iterator[None]:
     try:
         yield
     except ChildFailed as failure:
-        raise ReferenceDied(f"the running reference {failure.kind}: {failure.error}") from failure
+        raise ReferenceDied(
+            f"the running reference failed ({failure.kind.replace('_', ' ')}): {failure.error}"
+        ) from failure
 
 
 def start_reference(
@@ -104,7 +112,10 @@ def start_reference(
     flush_bytes: int,
     limits: Limits,
 ) -> RunningReference:
-    """The problem's own Model, loaded, compiled if so named, and called once on what `shared` holds. Raises ProblemError."""
+    """Start a reference: load the problem's Model, compile it if `name` says so, and call it.
+
+    Raises ProblemError.
+    """
     folder = shared.folder
     allowed = Allowance(
         folder,
@@ -127,12 +138,13 @@ def start_reference(
         if name in COMPILED:
             child.ask({"do": "compile", "mode": COMPILED[name]}, limits.load_s)
             child.ask(call, limits.build_s)
-            child.ask(call, limits.build_s)  # on a GPU a graph is recorded, and then replayed
+            child.ask(call, limits.build_s)  # may record a CUDA graph, which the next call replays
         child.ask(call, limits.verify_s)
     except ChildFailed as failure:
         child.close()
         raise ProblemError(
-            f"{program.problem.name}: the {name} reference does not run in a process of its own: {failure.error}"
+            f"{program.problem.name}: the {name} reference does not run in its own process: "
+            f"{failure.error}"
         ) from failure
     return RunningReference(child, shared)
 
@@ -140,19 +152,19 @@ def start_reference(
 def _environment(folder: Path) -> dict[str, str]:
     return {
         "CUDA_VISIBLE_DEVICES": visible(),
-        # Inductor's own pool of compiling processes would outlive the call.
+        # Inductor's pool of compile processes would outlive the call.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
 
 
 def load_request(name: str) -> Message:
-    """Asks a child to build this class of its program."""
+    """Build the request that makes a child construct this class of its program."""
     return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
 
 
 def visible() -> str:
-    """Which devices the children see: the same as the judge."""
+    """Return CUDA_VISIBLE_DEVICES for children, so that they see the same devices as the judge."""
     return os.environ.get(
         "CUDA_VISIBLE_DEVICES", ",".join(map(str, range(torch.cuda.device_count())))
     )

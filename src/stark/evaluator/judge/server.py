@@ -1,6 +1,7 @@
-"""Serves one device: reads requests, runs builds side by side and everything else one at a time.
+"""Answers the requests for one device: builds run concurrently, everything else one at a time.
 
-A fault of ours ends the judge: the executor starts another and sends the request again.
+A fault of the judge ends its process; the executor then starts another judge and repeats the
+request.
 """
 
 from __future__ import annotations
@@ -27,13 +28,7 @@ from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.compiler.compiling import compiled_candidate
-from stark.evaluator.judge.evaluate import (
-    build,
-    check_statically,
-    finished,
-    generalizes,
-    run,
-)
+from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
@@ -61,16 +56,17 @@ from stark.evaluator.protocol import (
 )
 
 FAULT_EXIT = 3
-"""Exit code of a judge that met a fault of its own."""
+"""Exit code of a judge after a fault of its own."""
 
 PROBE_S = 20.0
+"""Seconds within which a working device must answer."""
 
 SHAPES_TRIED = 2
-"""At how many other shapes a promoted candidate is tried."""
+"""Number of other shapes that a candidate is verified at, at effort `promote`."""
 
 
 class Judge:
-    """One device's judge."""
+    """Judges candidates on one device."""
 
     def __init__(
         self,
@@ -93,8 +89,8 @@ class Judge:
         kept = BuildCache(builds_below(cache), most_gb * 1e9)
         self._builds = Builds(kept, self.sheet, forkserver)
         self._shelf: Shelf[PreparedReference] = Shelf()
-        self._lost = False
-        """Whether a change of the problem's shapes has put the device out of use for this process."""
+        self._device_lost = False
+        """Whether this process can no longer use the device."""
 
         self._pool = ThreadPoolExecutor(
             max_workers=builds + 2, initializer=_use_device, initargs=(device,)
@@ -102,11 +98,11 @@ class Judge:
         self._ahead = ThreadPoolExecutor(1, initializer=_use_device, initargs=(device,))
 
     def serve(self, requests: BinaryIO) -> None:
-        """Answer requests until the executor closes its end; what is still in work then is given up."""
+        """Answer requests until the executor closes the stream, then exit at once."""
         hello = Hello(
             device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
         )
-        self._say(hello)
+        self._send(hello)
         for line in requests:
             request = request_adapter.validate_json(line)
             self._pool.submit(self._work, request)
@@ -114,23 +110,26 @@ class Judge:
         os._exit(0)
 
     def _work(self, request: AnyRequest) -> None:
-        """The boundary: whatever is not the candidate's or the problem's fault is ours, and ends this judge.
+        """Answer one request.
 
-        So does a device that a problem has put out of use for this process, after the answer.
+        An exception that is neither the candidate's nor the problem's fault ends this judge. A
+        device that this process can no longer use ends it too, after the answer.
         """
-        answered, lost_before = False, self._lost
+        answered, lost_before = False, self._device_lost
         try:
-            self._say(self._answer(request))
-            answered = not self._lost
+            self._send(self._answer(request))
+            answered = not self._device_lost
         except ProblemError as error:
-            if lost_before:  # by another problem: this one is asked for again, elsewhere
-                self._say(JudgeFailed(id=request.id, error="the device was lost before"))
+            if lost_before:  # by another problem; the executor repeats this request in a new judge
+                self._send(
+                    JudgeFailed(id=request.id, error="an earlier problem made the device unusable")
+                )
                 return
-            self._say(ProblemRefused(id=request.id, error=_sayable(str(error))))
-            answered = works(self.device)
+            self._send(ProblemRefused(id=request.id, error=_encodable(str(error))))
+            answered = device_works(self.device)
         except BaseException:
             trace = traceback.format_exc(limit=-6)
-            self._say(JudgeFailed(id=request.id, error=_sayable(trace)))
+            self._send(JudgeFailed(id=request.id, error=_encodable(trace)))
         finally:
             if not answered:
                 os._exit(FAULT_EXIT)
@@ -139,7 +138,7 @@ class Judge:
         if isinstance(request, Describe):
             with self._device_lock.turn(request.problem.digest):
                 reference = self._prepare(request.problem).describe(request.limits, self.versions)
-            warnings = (*reference.warnings, *self._gaps())
+            warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
         if isinstance(request, Compile):
@@ -147,7 +146,7 @@ class Judge:
                 with self._device_lock.turn(request.problem.digest):
                     candidate = compiled_candidate(request, self._prepare(request.problem))
             except NotGenerated as reason:
-                return NotCompiled(id=request.id, reason=_sayable(str(reason)))
+                return NotCompiled(id=request.id, reason=_encodable(str(reason)))
             return Compiled(id=request.id, candidate=candidate)
         return Evaluated(id=request.id, evaluation=self._evaluate(request))
 
@@ -156,12 +155,12 @@ class Judge:
         try:
             check_statically(attempt)
             with self._builds.in_use(request.candidate):
-                return self._ran(attempt, request)
+                return self._build_and_run(attempt, request)
         except Verdict as verdict:
             return finished(attempt, verdict.evaluation)
 
-    def _ran(self, attempt: Attempt, request: Evaluate) -> Evaluation:
-        """Build and run a candidate. Raises Verdict where it is not built."""
+    def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
+        """Build and run a candidate. Raises Verdict if the build fails."""
         preparing = self._prepare_ahead(request)
         with self._building():
             built = build(attempt, self._builds)
@@ -169,38 +168,41 @@ class Judge:
             preparing.result()
         with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
-            prepared.running(
-                EAGER, request.limits
-            )  # while no candidate is there to take the memory
+            # Started before the candidate, which could take the memory.
+            prepared.running(EAGER, request.limits)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    evaluation = self._promoted(evaluation, request, built, prepared)
+                    evaluation = self._with_generalization(evaluation, request, built, prepared)
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
                     evaluation = examined(evaluation, request.tools, target)
-                    if request.tools != Tools():  # one that was ended may have left a kernel behind
-                        self._probe()
+                    if request.tools != Tools():
+                        self._probe()  # a tool that was killed may have left a kernel running
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
             if not profiled and evaluation.status != "incorrect":
                 self._probe()
         return evaluation
 
     def _building(self) -> AbstractContextManager[object]:
-        """Timing on a CPU needs its cores, so there a build waits its turn like everything else."""
+        """Return what limits builds: build slots on a GPU, the device lock on a CPU.
+
+        Timing on a CPU needs all cores, so nothing may be built meanwhile.
+        """
         return self._device_lock.turn() if self.device.type == "cpu" else self._build_slots
 
-    def _promoted(
+    def _with_generalization(
         self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
     ) -> Correct:
-        found, warnings = generalizes(request, built, self._elsewhere(prepared))
+        """Add whether the candidate is also correct at other shapes."""
+        found, warnings = generalizes(request, built, self._variants(prepared))
         return correct.model_copy(
             update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
         )
 
-    def _elsewhere(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
-        """The problem at other shapes, one after the other, each with what was changed."""
+    def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
+        """Prepare and yield up to SHAPES_TRIED variants, one at a time, each with its change."""
         found = 0
         for variant in variants(prepared.problem):
             try:
@@ -208,9 +210,9 @@ class Judge:
                     variant.problem, self.device, self.sheet, self.forkserver, only_nominal=True
                 )
             except (ProblemError, torch.OutOfMemoryError):
-                # The change makes no sense, or does not fit beside the problem itself.
-                if not works(self.device):
-                    self._lost = True
+                # The variant is invalid, or does not fit into memory beside the problem.
+                if not device_works(self.device):
+                    self._device_lost = True
                     return
                 continue
             try:
@@ -222,31 +224,34 @@ class Judge:
             if found == SHAPES_TRIED:
                 return
 
-    def _gaps(self) -> tuple[str, ...]:
-        """What the sandbox around candidates lacks on this machine, in a sentence, before any of them runs."""
+    def _sandbox_warnings(self) -> tuple[str, ...]:
+        """Return a warning if the candidates' sandbox has gaps on this machine."""
         active = in_use(self.forkserver.sandbox, on_device=self.device.type == "cuda")
         found = gaps(active)
         if not found:
             return ()
         return (
             f"on the judge's machine model-written code can {', '.join(found)}; "
-            "`stark doctor` there says what to do",
+            "run `stark doctor` there to fix this",
         )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
-        """The problem made ready. The caller holds the device."""
-        if not works(self.device):
-            raise RuntimeError("the device was lost before, by another problem")
+        """Return the prepared problem, preparing it if needed. The caller holds the device."""
+        if not device_works(self.device):
+            raise RuntimeError("an earlier problem made the device unusable for this process")
         return self._shelf.take(
             problem,
             lambda: PreparedReference(problem, self.device, self.sheet, self.forkserver),
         )
 
     def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
-        """Have the problem made ready while a candidate is built; on a CPU the build has the cores to itself."""
+        """On an idle GPU, start to prepare the problem while its candidate is built.
+
+        On a CPU, the build needs all cores.
+        """
         if self.device.type == "cpu" or self._shelf.has(request.problem):
             return None
-        if not self._device_lock.idle:  # others would have to go where room is short
+        if not self._device_lock.idle:  # preparing could evict the problem that is next
             return None
 
         def prepare() -> None:
@@ -254,13 +259,13 @@ class Judge:
                 try:
                     self._prepare(request.problem).running(EAGER, request.limits)
                 except ProblemError:
-                    self._lost |= not works(self.device)
+                    self._device_lost |= not device_works(self.device)
                     raise
 
         return self._ahead.submit(prepare)
 
     def _probe(self) -> None:
-        """Make sure that the device survived a failing candidate; a lost device is our fault, not the next one's."""
+        """Raise if the device no longer answers, so that the next candidate is not blamed."""
         done = threading.Event()
 
         def touch() -> None:
@@ -270,29 +275,30 @@ class Judge:
 
         threading.Thread(target=touch, daemon=True).start()
         if not done.wait(PROBE_S):
-            raise RuntimeError(
-                f"the device does not answer within {PROBE_S:g} s of a failed candidate"
-            )
+            raise RuntimeError(f"the device did not answer within {PROBE_S:g} s after a candidate")
 
     def _on_wait(self, waits: bool) -> None:
-        self._say(Notice(text=f"waiting for another judge on {self.device}" if waits else ""))
+        self._send(Notice(text=f"waiting for another judge on {self.device}" if waits else ""))
 
-    def _say(self, answer: Answer) -> None:
+    def _send(self, answer: Answer) -> None:
         with self._out_lock:
             self._out.write(answer.model_dump_json().encode() + b"\n")
             self._out.flush()
 
 
 def _use_device(device: torch.device) -> None:
-    """Make a device this thread's own, so that calls of the driver find its context, whichever come first."""
+    """Make a GPU's context current in this thread, because direct driver calls need one."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        # Setting the device that is set anyway makes no context current; waiting does.
+        # Setting a device that is already set makes no context current; synchronizing does.
         torch.cuda.synchronize(device)
 
 
-def works(device: torch.device) -> bool:
-    """Whether this process can still use the device: after an assertion in a kernel every call fails."""
+def device_works(device: torch.device) -> bool:
+    """Whether this process can still use the device.
+
+    After a failed assertion in a kernel, every call fails.
+    """
     try:
         synchronize(device)
     except RuntimeError:
@@ -300,13 +306,13 @@ def works(device: torch.device) -> bool:
     return True
 
 
-def _sayable(text: str) -> str:
-    """Text that can be written as UTF-8, whatever an exception put into it."""
+def _encodable(text: str) -> str:
+    """Replace characters that UTF-8 cannot encode, which exception texts may contain."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _identity(device: torch.device) -> str:
-    """The same name for the same piece of hardware, whatever index it has in this process."""
+    """Return a name for the hardware that does not depend on its index in this process."""
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_properties(device).uuid)

@@ -1,8 +1,8 @@
-"""The memory that the judge shares with one child: inputs, weights and outputs, and the file that describes them.
+"""Memory that the judge shares with one child: inputs, weights, outputs, and their description.
 
-Inputs and outputs lie there several times, in slots: every call of a timed block has inputs of its own, so no
-call can stand for another. The judge writes inputs and weights before a call and reads outputs after it; it
-believes nothing else.
+Inputs and outputs exist several times, in slots, so that every call of a timed block has its own
+inputs and no call can reuse another's result. The judge writes inputs and weights before a call and
+reads outputs after it; it trusts nothing else from the child.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import torch
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.problem.inputs import Drawn, Program, same
+from stark.evaluator.judge.problem.inputs import Drawn, Program, same_values
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 DEVICE_SHARE = 0.8
-"""Share of the device's memory that a candidate may take; the rest is the judge's."""
+"""Share of a GPU's memory that a candidate may allocate; the judge needs the rest."""
 
 
 class AttachFailed(Exception):
-    """A child could not map what the judge shares, before any program ran in it: a fault of ours."""
+    """A child could not map the shared memory before its program ran: a fault of the machine."""
 
 
 class Attachable(Protocol):
-    """A child that no program runs in yet."""
+    """A child in which no program runs yet."""
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """Its answer. Raises ChildFailed."""
+        """Send a request and return the answer. Raises ChildFailed."""
 
 
 class SharedSet:
-    """An arena with places for inputs, weights and outputs, and the file that tells a child about them."""
+    """An arena for inputs, weights and outputs, and the setup file that describes it to a child."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class SharedSet:
         self.program, self.folder = program, folder
         state = program.model.state_dict()
         weights, end = lay_out(list(state.values()))
-        inputs, end = _repeated(signature.drawn.tensors, slots, end)
+        inputs, end = _lay_out_slots(signature.drawn.tensors, slots, end)
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
             for o in signature.returned
         ]
-        results, end = _repeated(plain, slots, end)
+        results, end = _lay_out_slots(plain, slots, end)
         self.arena = Arena(end, program.device)
         block = self.arena.block
         self.inputs = [[place.view(block) for place in places] for places in inputs]
@@ -60,7 +60,7 @@ class SharedSet:
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
         self._module: dict[str, str] | None = None
-        if program.travels_with_module:
+        if program.arguments_need_module:
             copy = folder / "problem.py"
             copy.write_text(program.problem.source)
             self._module = {"name": program.name, "path": str(copy)}
@@ -78,23 +78,23 @@ class SharedSet:
         )
 
     def fill_weights(self) -> None:
-        """Write the reference's weights; a candidate that ran before may have changed them."""
+        """Write the reference's weights, which an earlier candidate may have changed."""
         for name, value in self.program.model.state_dict().items():
             self._weights[name].copy_(value)
 
     def fill_inputs(self, drawn: Drawn, slot: int) -> None:
-        """Write a slot's inputs, and poison its outputs so that what is not written cannot pass."""
+        """Write a slot's inputs and poison its outputs, so that unwritten outputs cannot pass."""
         for place, value in zip(self.inputs[slot], drawn.tensors, strict=True):
             place.copy_(value)
         self.poison(slot)
 
     def results(self, slot: int) -> list[torch.Tensor]:
-        """All that a call on a slot leaves: its outputs, and the inputs that the reference changes."""
+        """Return a call's results: the slot's outputs, then inputs that the reference changes."""
         changed = [self.inputs[slot][index] for index in self.program.changes]
         return [*self.outputs[slot], *changed]
 
     def poison(self, slot: int) -> None:
-        """NaN in every output of a slot; where the type has none its largest value, and for truth values their opposite."""
+        """Fill a slot's outputs with NaN or an integer type's maximum; negate booleans."""
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -104,14 +104,14 @@ class SharedSet:
                 output.fill_(torch.iinfo(output.dtype).max)
 
     def changed_input(self, drawn: Drawn, slot: int) -> int | None:
-        """The index of an input that no longer holds what was written and that the reference leaves alone, or None."""
+        """Return the index of an input that only the candidate's call changed, or None."""
         for index, (place, value) in enumerate(zip(self.inputs[slot], drawn.tensors, strict=True)):
-            if index not in self.program.changes and not same(place, value):
+            if index not in self.program.changes and not same_values(place, value):
                 return index
         return None
 
     def attach(self, child: Attachable, flush_bytes: int, limit_s: float) -> None:
-        """Have a child map this set before it runs anything of its program. Raises AttachFailed."""
+        """Make a child map this memory before its program runs. Raises AttachFailed."""
         request = {
             "do": "attach",
             "device": str(self.program.device),
@@ -126,13 +126,16 @@ class SharedSet:
             child.ask(request, limit_s)
         except ChildFailed as failure:
             raise AttachFailed(
-                "a child cannot open the device, map the judge's memory and close its sandbox "
-                f"({failure.kind}; {WITHOUT} leaves layers out): {failure.error}"
+                "a child could not open the device, map the judge's memory or enter its sandbox "
+                f"({failure.kind.replace('_', ' ')}; {WITHOUT} disables sandbox layers): "
+                f"{failure.error}"
             ) from failure
 
 
-def _repeated(forms: list[torch.Tensor], times: int, start: int) -> tuple[list[list[Slot]], int]:
-    """Places for tensors of these forms, several times over, and the bytes used up to there."""
+def _lay_out_slots(
+    forms: list[torch.Tensor], times: int, start: int
+) -> tuple[list[list[Slot]], int]:
+    """Lay out these tensors `times` times from byte `start`; return the places and the end."""
     places = []
     for _ in range(times):
         once, start = lay_out(forms, start)

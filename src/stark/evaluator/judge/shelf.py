@@ -1,6 +1,7 @@
-"""Problems kept ready for the next candidate: those used last, as far as together they hold no more than one alone may.
+"""Keeps prepared problems for their next candidates: an LRU cache limited by memory and count.
 
-Searches take turns on a device, and preparing a problem takes longer than judging a candidate of it. Knows no torch.
+Searches take turns on a device, and preparing a problem takes longer than judging one of its
+candidates.
 """
 
 from __future__ import annotations
@@ -12,47 +13,47 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 
 MOST_KEPT = 8
-"""Each has a running reference, which is a process."""
+"""Largest number of prepared problems; each has a running reference, which is a process."""
 
 
 class Keepable(Protocol):
-    """A problem made ready."""
+    """A prepared problem."""
 
     @property
     def held_bytes(self) -> float:
-        """About how much of the device's memory it holds between candidates."""
+        """Approximate bytes of memory held between candidates."""
 
     @property
     def room_bytes(self) -> float:
-        """How much all that are kept together may hold, where one alone may hold more."""
+        """Bytes that all kept problems together may hold; a single problem may exceed this."""
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether it would be judged otherwise if there had been more memory."""
+        """Whether a lack of memory reduced how the problem is judged."""
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free all resources."""
 
 
 Kept = TypeVar("Kept", bound=Keepable)
 
 
 class Shelf(Generic[Kept]):
-    """Not for several threads: whoever asks holds the device."""
+    """LRU cache of prepared problems. The caller must hold the device (except for `has`)."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
         self._kept: dict[str, Kept] = {}
-        """By the problem's digest, the least recently used first."""
+        """Prepared problems by digest, the least recently used first."""
 
     def has(self, problem: Problem) -> bool:
-        """Whether it is ready; any thread may ask, and it may be gone the next moment."""
+        """Whether a problem is prepared. Any thread may ask; the answer may be outdated at once."""
         return problem.digest in self._kept
 
     def take(self, problem: Problem, prepare: Callable[[], Kept]) -> Kept:
-        """The problem made ready, with `prepare` if it is not. Others go where it needs their room.
+        """Return the prepared problem, calling `prepare` if needed.
 
-        Raises what `prepare` raises.
+        Evict others if memory is short. Raises what `prepare` raises.
         """
         ready = self._kept.pop(problem.digest, None)
         if ready is None:
@@ -62,7 +63,7 @@ class Shelf(Generic[Kept]):
         return ready
 
     def _prepared(self, prepare: Callable[[], Kept]) -> Kept:
-        """Preparing takes more memory than keeping: where that was short, once more with nothing beside it."""
+        """Prepare a problem; if memory was short, evict all others and try again."""
         try:
             ready = prepare()
         except ProblemError:
@@ -78,11 +79,11 @@ class Shelf(Generic[Kept]):
     def _make_room(self, room_bytes: float) -> None:
         while len(self._kept) > 1 and (
             len(self._kept) > self._most
-            or sum(one.held_bytes for one in self._kept.values()) > room_bytes
+            or sum(each.held_bytes for each in self._kept.values()) > room_bytes
         ):
             self._drop(1)
 
     def _drop(self, count: int) -> None:
-        """Give up those that were not used for longest."""
+        """Close the `count` least recently used problems."""
         for name in list(self._kept)[:count]:
             self._kept.pop(name).close()

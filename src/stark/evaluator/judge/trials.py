@@ -1,6 +1,7 @@
-"""What the candidates of a problem are verified on: inputs from secret seeds, and what the reference makes of them.
+"""Defines the trials that candidates are verified on: secret inputs and their expected outputs.
 
-Values are kept between candidates where there is room, and worked out anew for each where there is not. Knows no candidate.
+Expected outputs are kept between candidates if memory allows, and otherwise computed again for
+each.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
-from stark.evaluator.judge.problem.degenerate import Answer, null_solvers, passing
+from stark.evaluator.judge.problem.degenerate import NullSolver, null_solvers, passing
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
-from stark.evaluator.judge.problem.twin import Twin, ran_out, run_twin
+from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory, run_twin
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.verify.oracle import (
     ExpectedErrors,
@@ -28,31 +29,36 @@ from stark.evaluator.judge.verify.oracle import (
     expect,
 )
 
-MORE_TRIALS, REPEATS = 3, 3
-"""Fresh draws at `promote`, and how often each is run: a race shows on some calls only."""
+PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
+"""Extra draws at effort `promote`, and calls on each; a race condition fails only some calls."""
 
 REGIME_ERROR_LIMIT = 1e-2
-"""A regime in which the reference's own relative error is beyond this says nothing about a candidate."""
+"""A regime is skipped if the reference's own relative RMS error exceeds this."""
 
-NO_FLOAT64 = "the reference does not run in float64, so candidates are held against its own outputs"
-NO_ROOM = "the reference does not fit into memory in float64, so candidates are held against its own outputs"
+NO_FLOAT64 = (
+    "the reference does not run in float64, so candidates are compared with its own outputs instead"
+)
+NO_ROOM = (
+    "the reference does not fit into memory in float64, so candidates are compared with its own "
+    "outputs instead"
+)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Which inputs to verify on: a secret seed, and the regime that its draw is put into."""
+    """Inputs to verify on: a secret seed, and the regime that transforms its draw."""
 
     seed: int
     regime: str | None = None
-    """None for the problem's own inputs as they are drawn."""
+    """None for the problem's own inputs, untransformed."""
 
     calls: int = 1
     kept: bool = True
-    """Whether what is expected of it is of use to the next candidate."""
+    """Whether later candidates use this trial too, so that its expected outputs are kept."""
 
     @classmethod
     def fresh(cls, regime: str | None = None, calls: int = 1, kept: bool = True) -> Trial:
-        """A trial that nobody saw before."""
+        """Create a trial with a new secret seed."""
         return cls(secrets.randbits(48), regime, calls, kept)
 
     def __str__(self) -> str:
@@ -61,44 +67,44 @@ class Trial:
 
 @dataclass(frozen=True)
 class Expected:
-    """A drawn set of inputs and what the reference makes of it."""
+    """A draw and its expected outputs."""
 
     drawn: Drawn
     outputs: list[ExpectedTensor]
 
 
 class Trials:
-    """The trials of one problem."""
+    """Trials of one problem and their expected outputs."""
 
     def __init__(
         self, program: Program, signature: Signature, room: Room, nominal: Sequence[Trial]
     ) -> None:
         self._program, self._signature, self._room = program, signature, room
         self.nominal = nominal
-        """On the problem's own inputs."""
+        """Trials on the problem's own inputs."""
 
         self.always = list(nominal)
-        """On which every candidate is verified."""
+        """Trials that every candidate is verified on."""
 
         self.oracle_is_float64 = True
         self.short_of_memory = False
-        """Whether something was left out that more memory would have allowed."""
+        """Whether a trial or the oracle was omitted for lack of memory."""
 
         self.warnings: tuple[str, ...] = ()
         self._kept: dict[Trial, Expected] = {}
         self._errors: dict[Trial, list[ExpectedErrors]] = {}
-        """Of the trials that every candidate is verified on; kept where what they belong to is too large to be."""
+        """Reference errors of kept trials; kept even when the outputs are too large to keep."""
 
         self._slices: dict[str | None, int] = {}
-        """Into how many the inputs of a regime, or the problem's own, were cut when their oracle was last computed."""
+        """Number of slices of the last oracle by regime (None: the problem's own inputs)."""
 
     def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
-        """Learn from inputs, and what the reference made of them, whether there is an oracle."""
+        """Try to compute a float64 oracle; without one, the reference's own outputs replace it."""
         if self._twin(drawn, outputs).outputs is None:
             self._without_oracle(NO_ROOM if self.short_of_memory else NO_FLOAT64)
 
     def expect_nominal(self) -> None:
-        """Measure what candidates are held to now, while none of them takes memory from the oracle."""
+        """Compute the expected outputs of the nominal trials before any candidate takes memory."""
         try:
             for trial in self.nominal:
                 self.expected(trial)
@@ -108,28 +114,31 @@ class Trials:
             self.short_of_memory = True
             self._without_oracle(NO_ROOM)
 
-    def choose(self, regimes: Sequence[str]) -> None:
-        """Verify every candidate in those of the regimes in which the reference makes sense."""
-        self.always += self._sensible(regimes)
+    def add_regimes(self, regimes: Sequence[str]) -> None:
+        """Verify every candidate in these regimes too, if the reference is accurate there."""
+        self.always += self._usable(regimes)
         self.warnings += self._degenerate()
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
-        """What a candidate is verified on; `promote` adds fresh draws, repeats them, and tries every regime."""
+        """Yield the trials for one candidate.
+
+        `promote` adds fresh draws with repeated calls, and every regime.
+        """
         yield from self.always
         if effort == "promote":
-            for _ in range(MORE_TRIALS):
-                yield Trial.fresh(calls=REPEATS, kept=False)
+            for _ in range(PROMOTE_DRAWS):
+                yield Trial.fresh(calls=PROMOTE_CALLS, kept=False)
             tried = {trial.regime for trial in self.always}
             others = [regime for regime in REGIMES if regime not in tried]
-            yield from self._sensible(others, kept=False)
+            yield from self._usable(others, kept=False)
 
-    def unseen(self) -> Iterator[Drawn]:
-        """Inputs to time on, none of them twice: what one candidate printed about them must not serve the next."""
+    def fresh_inputs(self) -> Iterator[Drawn]:
+        """Yield inputs for timing, never twice, so that no candidate can leak them to the next."""
         while True:
             yield self.drawn(Trial.fresh())
 
     def drawn(self, trial: Trial) -> Drawn:
-        """A trial's inputs; the same every time."""
+        """Return a trial's inputs, which are the same on every call."""
         if trial in self._kept:
             return self._kept[trial].drawn
         drawn = self._program.draw(trial.seed)
@@ -137,9 +146,10 @@ class Trials:
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
 
     def expected(self, trial: Trial, drawn: Drawn | None = None) -> Expected:
-        """Inputs and expected values for a trial; kept between candidates where they are small enough.
+        """Return a trial's inputs and expected outputs.
 
-        `drawn` are its inputs, where they are at hand.
+        They are kept between candidates if they fit. `drawn` holds the trial's inputs if the caller
+        has them. Raises torch.OutOfMemoryError.
         """
         if trial in self._kept:
             return self._kept[trial]
@@ -158,15 +168,16 @@ class Trials:
         regime: str | None = None,
         known: list[ExpectedErrors] | None = None,
     ) -> list[ExpectedTensor]:
-        """What the reference makes of these inputs. `known` is what was measured of it before, if it was.
+        """Compute the expected outputs for these inputs.
 
-        Raises torch.OutOfMemoryError where there is an oracle, and no memory for it now.
+        `known` holds reference errors measured before. Raises torch.OutOfMemoryError if memory does
+        not suffice for the oracle.
         """
         eager = self._program.run(drawn)
         twin = self._twin(drawn, eager, regime) if self.oracle_is_float64 else Twin(None)
         if not twin.fits:
             name = self._program.problem.name
-            raise torch.OutOfMemoryError(f"{name}: no memory is left for the oracle")
+            raise torch.OutOfMemoryError(f"{name}: no memory is left for the float64 oracle")
         errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
         return [expect(*each) for each in zip(twin.outputs or eager, eager, errors, strict=True)]
 
@@ -188,11 +199,11 @@ class Trials:
 
     @property
     def kept(self) -> int:
-        """How many have their values kept between candidates."""
+        """Number of trials whose expected outputs are kept between candidates."""
         return len(self._kept)
 
     def close(self) -> None:
-        """Forget the values."""
+        """Free the kept outputs."""
         self._kept.clear()
 
     def _without_oracle(self, warning: str) -> None:
@@ -201,39 +212,39 @@ class Trials:
         self._errors.clear()
 
     def _twin(self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None) -> Twin:
-        """The oracle for these inputs, or why there is none."""
-        agreed = self._slices.get(regime, 1)
-        twin = run_twin(self._program, drawn, eager, not self._room.keeps_all, agreed)
+        """Compute the oracle for these inputs, or determine why there is none."""
+        verified = self._slices.get(regime, 1)
+        twin = run_twin(self._program, drawn, eager, not self._room.keeps_all, verified)
         self.short_of_memory |= not twin.fits
         self._slices[regime] = twin.slices
         return twin
 
-    def _sensible(self, regimes: Sequence[str], kept: bool = True) -> Iterator[Trial]:
-        """Trials in those of the regimes in which the reference itself makes sense."""
+    def _usable(self, regimes: Sequence[str], kept: bool = True) -> Iterator[Trial]:
+        """Yield a trial for each regime in which the reference is finite and accurate."""
         tried = (Trial.fresh(regime, kept=kept) for regime in regimes)
-        return (trial for trial in tried if self._makes_sense(trial))
+        return (trial for trial in tried if self._is_usable(trial))
 
-    def _makes_sense(self, trial: Trial) -> bool:
+    def _is_usable(self, trial: Trial) -> bool:
         """Whether the reference is finite and accurate on these inputs."""
         try:
             outputs = self.expected(trial).outputs
         except (ProblemError, torch.OutOfMemoryError) as error:
-            if not trial.kept and ran_out(error):
-                raise  # a candidate is there, and may not choose what it is tried on
+            if not trial.kept and is_out_of_memory(error):
+                raise  # a running candidate must not be able to prevent a trial by taking memory
             self._forget(trial)
-            self.short_of_memory |= ran_out(error)
+            self.short_of_memory |= is_out_of_memory(error)
             return False
-        sound = all(map(_is_sound, outputs))
-        if not sound:
+        accurate = all(map(_is_accurate, outputs))
+        if not accurate:
             self._forget(trial)
-        return sound
+        return accurate
 
     def _forget(self, trial: Trial) -> None:
         self._kept.pop(trial, None)
         self._errors.pop(trial, None)
 
     def _degenerate(self) -> tuple[str, ...]:
-        """Which answers that need no work pass on every trial, in a sentence."""
+        """Return a warning if a null solver passes every trial."""
         first, *rest = self.always
         left = self._passing(first, None)
         for trial in rest:
@@ -243,20 +254,22 @@ class Trials:
             return ()
         return (f"the problem is degenerate: {' and '.join(left)} would pass as its answer",)
 
-    def _passing(self, trial: Trial, solvers: dict[str, Answer] | None) -> dict[str, Answer]:
-        """Those of the solvers, or of all there are, that pass on a trial."""
+    def _passing(
+        self, trial: Trial, solvers: dict[str, NullSolver] | None
+    ) -> dict[str, NullSolver]:
+        """Return which of the solvers (None means all null solvers) pass a trial."""
         expected = self.expected(trial)
         if solvers is None:
             solvers = null_solvers(expected.drawn, expected.outputs)
         return passing(expected.drawn, expected.outputs, solvers)
 
 
-def _is_sound(output: ExpectedTensor) -> bool:
-    """Whether a result is finite and what the reference computes is near it."""
+def _is_accurate(output: ExpectedTensor) -> bool:
+    """Whether the oracle is finite and the reference's own output close to it."""
     if not output.oracle.is_floating_point():
         return True
     return (
         all(bool(piece.isfinite().all()) for (piece,) in chunks(output.oracle))
-        and not output.eager_errors.unlike
+        and not output.eager_errors.nonfinite_mismatches
         and output.eager_errors.relative_rms < REGIME_ERROR_LIMIT
     )

@@ -1,4 +1,4 @@
-"""Whether a candidate is right: calls on inputs of every kind, each held against the oracle."""
+"""Verifies a candidate: calls it on every trial and compares all results with the oracle."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect
-from stark.evaluator.judge.attempt import Attempt, OnTheClock, Verdict
+from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.twin import ran_out
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.trials import Expected, Trial
 from stark.evaluator.judge.verify.oracle import Comparison, compare, fault
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What a candidate that is right on every trial was held to."""
+    """Accuracy of a candidate that passed every trial."""
 
     accuracy: Accuracy
     budgets: tuple[float, ...]
-    """Of each result, on inputs as the problem draws them: the reference's own error decides, and nothing a candidate does."""
+    """Allowed relative RMS error of each result on the problem's own inputs."""
 
 
-def verify(attempt: Attempt, child: OnTheClock, prepared: PreparedReference) -> Verified:
-    """Call it on inputs of every kind and hold all that it returns against the oracle. Raises Verdict."""
+def verify(attempt: Attempt, child: LimitedChild, prepared: PreparedReference) -> Verified:
+    """Call a candidate on every trial and compare its results with the oracle. Raises Verdict."""
     limit_s = attempt.limits.verify_s + prepared.slack_s
-    with attempt.during("verify", limit_s), attempt.beside():
+    with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
             for trial in prepared.trials.for_effort(attempt.effort)
             for comparison in _verify_on(trial, attempt, child, prepared)
         ]
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
-    usual = [comparison.budget for trial, comparison in found if trial.regime is None]
-    budgets = tuple(max(usual[index::results]) for index in range(results))
+    nominal = [comparison.budget for trial, comparison in found if trial.regime is None]
+    budgets = tuple(max(nominal[index::results]) for index in range(results))
     return Verified(_accuracy([comparison for _, comparison in found], prepared), budgets)
 
 
@@ -53,9 +53,12 @@ def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Acc
 
 
 def _verify_on(
-    trial: Trial, attempt: Attempt, child: OnTheClock, prepared: PreparedReference
+    trial: Trial, attempt: Attempt, child: LimitedChild, prepared: PreparedReference
 ) -> list[Comparison]:
-    """The calls on one trial's inputs. Nothing of the trial outlives this: it may fill half a device."""
+    """Verify the calls of one trial.
+
+    Its tensors are freed at the end, because they may fill half a device.
+    """
     drawn = prepared.trials.drawn(trial)
     expected = None if prepared.expects_meanwhile else prepared.trials.expected(trial, drawn)
     comparisons = []
@@ -64,7 +67,7 @@ def _verify_on(
         prepared.shared.fill_inputs(drawn, slot)
         prepared.settle()
         with child.asked({"do": "call", "slot": slot, "seed": 0}) as answer:
-            # It may be compiling: what it should return is worked out in the meantime.
+            # Computed while the candidate runs, which may include compiling.
             expected = expected or _expected_if_it_fits(prepared, trial, drawn)
         expected = expected or prepared.trials.expected(trial, drawn)
         comparisons += check_results(prepared, slot, expected, answer.get("odd"), str(trial))
@@ -74,11 +77,11 @@ def _verify_on(
 def _expected_if_it_fits(
     prepared: PreparedReference, trial: Trial, drawn: Drawn
 ) -> Expected | None:
-    """Expected values, or None where a running candidate leaves too little memory."""
+    """Return the expected outputs, or None if the running candidate leaves too little memory."""
     try:
         return prepared.trials.expected(trial, drawn)
     except (ProblemError, torch.OutOfMemoryError) as error:
-        if not ran_out(error):
+        if not is_out_of_memory(error):
             raise
         return None
 
@@ -86,7 +89,11 @@ def _expected_if_it_fits(
 def check_results(
     prepared: PreparedReference, slot: int, expected: Expected, odd: object, when: str
 ) -> list[Comparison]:
-    """Hold the judge's own output buffers against the oracle; ends the evaluation if they are wrong."""
+    """Compare the results in the judge's own buffers with the oracle.
+
+    Raises Verdict if they are wrong. `odd` describes results of the wrong form; `when` is a prefix
+    of the message.
+    """
     shared = prepared.shared
     if odd is not None:
         wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
@@ -96,28 +103,29 @@ def check_results(
     results = {f"output {index}": output for index, output in enumerate(shared.outputs[slot])}
     results |= {f"input {index} after the call": shared.inputs[slot][index] for index in changes}
     comparisons, faults = [], []
-    for (name, result), wanted_one in zip(results.items(), expected.outputs, strict=True):
-        found = compare(result, wanted_one)
+    for (name, result), wanted_output in zip(results.items(), expected.outputs, strict=True):
+        found = compare(result, wanted_output)
         comparisons.append(found)
         if not found.passes:
             others = _others(expected, list(results), name)
-            faults.append(fault(name, result, wanted_one, found, others))
+            faults.append(fault(name, result, wanted_output, found, others))
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     changed = shared.changed_input(expected.drawn, slot)
     if changed is not None:
         raise Verdict(
             Incorrect(
-                error=f"it changed its input {changed} in place; the reference leaves its inputs alone"
+                error=f"{when}forward changed its input {changed} in place; the reference does "
+                "not: write to a new tensor"
             )
         )
     return comparisons
 
 
 def _others(expected: Expected, results: list[str], name: str) -> dict[str, torch.Tensor]:
-    """What may have been returned in place of a result, by name."""
+    """Return tensors that may have been returned by mistake in place of a result, by name."""
     inputs = {
-        f"input {index} as it was given": tensor
+        f"input {index} as it was passed": tensor
         for index, tensor in enumerate(expected.drawn.tensors)
     }
     outputs = {

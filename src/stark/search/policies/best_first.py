@@ -12,7 +12,7 @@ first design from using the whole budget. The quota does the same for a leader t
 lucky in its measurement, and lets the search continue past a first step that made things slower.
 
 Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts; drafts first and
-bounded repairs are AIDE's (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/search.md).
+bounded repairs are AIDE's (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/notes/search.md).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_triton_kernels_are_written_out_so_that_no_device_is_needed_to_import_th
 def test_two_different_parts_of_one_name_are_refused() -> None:
     other = samples.triton_kernel("triton_poi_1", helper="    return a * b")
 
-    with pytest.raises(NotGenerated, match="the name _triton_helper_fn_add0"):
+    with pytest.raises(NotGenerated, match="defines _triton_helper_fn_add0 twice"):
         read_generated(samples.triton_file(samples.triton_kernel("triton_poi_0"), other))
 
 

@@ -136,8 +136,8 @@ def test_a_long_call_has_an_argument_to_a_line() -> None:
 @pytest.mark.parametrize(
     ("problem", "reason"),
     [
-        ("from elsewhere import Model\n", "no class of the problem's file"),
-        ("class Model(Base):\n    pass\n", "no forward of its own"),
+        ("from elsewhere import Model\n", "does not define class Model"),
+        ("class Model(Base):\n    pass\n", "does not define forward"),
     ],
 )
 def test_a_module_that_is_not_there_as_text_is_refused(problem: str, reason: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.arguments import of_its_own, packed, seeded, varying  # noqa: E402
+from stark.evaluator.judge.problem.arguments import seeded, serialized, variation, without_overlap  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from stark.evaluator.judge.problem.arguments import of_its_own, packed, seeded, 
 def test_only_a_tensor_whose_elements_share_memory_gets_its_own(
     shared: bool, tensor: torch.Tensor
 ) -> None:
-    owned = of_its_own(tensor)
+    owned = without_overlap(tensor)
 
     assert shared == (owned is not tensor)
     assert torch.equal(tensor, owned)
@@ -57,18 +57,18 @@ def test_a_seed_rules_every_generator_and_the_own_of_python_goes_on() -> None:
         ([math.nan], [math.nan], None),
         ([1], [2], "an argument of type int that changes from draw to draw (1, then 2)"),
         ([1], [1.0], "an argument of type int that changes"),
-        ([[1, 2]], [[1]], "another structure on every draw"),
+        ([[1, 2]], [[1]], "arguments whose structure changes from draw to draw"),
     ],
 )
 def test_what_changes_between_two_draws_is_named(
     first: list[object], second: list[object], said: str | None
 ) -> None:
-    found = varying(first, second)
+    found = variation(first, second)
 
     assert said is None if found is None else said is not None and found.startswith(said)
 
 
 def test_what_cannot_travel_says_why() -> None:
-    with pytest.raises(ValueError, match="cannot be handed to another process"):
-        packed([lambda: 0])
-    assert packed([torch.float32, {"a": (1, "b")}])
+    with pytest.raises(ValueError, match="cannot be sent to another process"):
+        serialized([lambda: 0])
+    assert serialized([torch.float32, {"a": (1, "b")}])

@@ -49,17 +49,17 @@ def short_above(program: Program, rows: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(program, "run_float64", limited)
 
 
-@pytest.mark.parametrize(("rows", "sparing"), [(5, False), (1, False), (5, True), (40, True)])
+@pytest.mark.parametrize(("rows", "save_memory"), [(5, False), (1, False), (5, True), (40, True)])
 def test_a_batch_that_does_not_fit_is_computed_in_slices(
-    rows: int, sparing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: int, save_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = program("return self.inner(x) * 2, (x + other).argmax(dim=1)", tmp_path)
     drawn = made.draw(1)
     eager = made.run_first(drawn)
-    whole = twin.run_twin(made, drawn, eager, sparing=False)
+    whole = twin.run_twin(made, drawn, eager, save_memory=False)
     short_above(made, rows, monkeypatch)
 
-    found = twin.run_twin(made, drawn, eager, sparing)
+    found = twin.run_twin(made, drawn, eager, save_memory)
 
     assert whole.fits and found.fits
     assert whole.outputs is not None and found.outputs is not None
@@ -85,8 +85,8 @@ def test_what_is_no_batch_has_no_oracle_where_it_does_not_fit(
     eager = made.run_first(drawn)
     short_above(made, 5, monkeypatch)
 
-    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, sparing=False)
-    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, sparing=True)
+    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, save_memory=False)
+    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, save_memory=True)
 
 
 def test_what_does_not_run_in_float64_is_not_tried_in_slices(tmp_path: Path) -> None:
@@ -96,22 +96,24 @@ def test_what_does_not_run_in_float64_is_not_tried_in_slices(tmp_path: Path) -> 
     drawn = made.draw(1)
 
     assert twin.Twin(None, fits=True) == twin.run_twin(
-        made, drawn, made.run_first(drawn), sparing=False
+        made, drawn, made.run_first(drawn), save_memory=False
     )
 
 
 def test_memory_errors_are_told_from_others() -> None:
-    assert twin.ran_out(torch.OutOfMemoryError("x"))
-    assert twin.ran_out(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    assert twin.ran_out(RuntimeError("CUDA error: out of memory"))
-    assert not twin.ran_out(RuntimeError("expected float"))
+    assert twin.is_out_of_memory(torch.OutOfMemoryError("x"))
+    assert twin.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
+    assert twin.is_out_of_memory(RuntimeError("CUDA error: out of memory"))
+    assert not twin.is_out_of_memory(RuntimeError("expected float"))
 
 
-@pytest.mark.parametrize(("kind", "ran_out"), [("out_of_memory", True), ("crashed", False)])
+@pytest.mark.parametrize(
+    ("kind", "is_out_of_memory"), [("out_of_memory", True), ("crashed", False)]
+)
 def test_a_reference_that_has_no_memory_in_its_own_process_is_known(
-    kind: Any, ran_out: bool
+    kind: Any, is_out_of_memory: bool
 ) -> None:
     refused = ProblemError("the eager reference does not run")
     refused.__cause__ = ChildFailed(kind, "OutOfMemoryError: CUDA out of memory")
 
-    assert ran_out == twin.ran_out(refused)
+    assert is_out_of_memory == twin.is_out_of_memory(refused)

@@ -124,4 +124,4 @@ def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Pat
         "class Model: pass\n"
     )
 
-    assert "it used over 1 GB of memory" == says(forkserver, tmp_path, grows)
+    assert "it used more than 1 GB of memory" == says(forkserver, tmp_path, grows)

@@ -51,9 +51,9 @@ def test_a_folder_that_is_not_there_needs_no_removing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bound", "value", "said"),
     [
-        ("MOST_FILES", 2, "more than 2 files"),
-        ("MOST_BYTES", 10, "more than 0.0 GB"),
-        ("DEEPEST", 1, "folders nested more than 1 deep"),
+        ("MAX_FILES", 2, "more than 2 files"),
+        ("MAX_BYTES", 10, "more than 0.0 GB"),
+        ("MAX_DEPTH", 1, "folders nested more than 1 deep"),
     ],
 )
 def test_too_much_is_said(

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from stark.evaluator.judge.processes.standstill import Restless, Standstill, go_on, stop
+from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, continue_tree, stop
 
 ENDLESS = "while True: pass"
 
@@ -74,14 +74,14 @@ def test_what_is_stopped_uses_no_processor_and_goes_on_when_it_is_told_to(progra
             again = stop(pid, standing.used_ns)
             assert used_by(standing) == used_by(again)
             assert standing.since < again.since
-            go_on(again)
+            continue_tree(again)
     assert pid in standing.used_ns
 
 
 def test_a_process_that_works_goes_on_working() -> None:
     with running(ENDLESS) as pid:
         before = stop(pid)
-        go_on(before)
+        continue_tree(before)
         time.sleep(0.05)
         assert used_by(before) < used_by(stop(pid))
 
@@ -91,8 +91,8 @@ def test_a_process_that_someone_else_continued_is_found_out() -> None:
         standing = stop(pid)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
-        with pytest.raises(Restless, match="went on running"):
-            go_on(standing)
+        with pytest.raises(NotStopped, match="ran while it was stopped"):
+            continue_tree(standing)
 
 
 @pytest.mark.parametrize("program", [CONTINUED_BY_ITS_OWN_THREADS, CONTINUED_BY_EACH_OTHER])
@@ -100,7 +100,7 @@ def test_nothing_keeps_itself_running_by_signals(program: str) -> None:
     with running(program) as pid:
         try:
             standing = stop(pid)
-        except Restless:
+        except NotStopped:
             return
         time.sleep(0.05)
         assert used_by(standing) == used_by(stop(pid, standing.used_ns))
@@ -109,7 +109,7 @@ def test_nothing_keeps_itself_running_by_signals(program: str) -> None:
 def test_a_tree_that_forks_for_ever_is_not_waited_for_for_ever() -> None:
     with running(FORKS_AND_ENDS_FOR_EVER) as pid:
         begin = time.monotonic()
-        with suppress(Restless):
+        with suppress(NotStopped):
             stop(pid)
         assert time.monotonic() - begin < 30
 
@@ -120,4 +120,4 @@ def test_a_process_that_is_gone_stands() -> None:
     standing = stop(pid)
 
     assert {pid: None} == standing.used_ns
-    go_on(standing)
+    continue_tree(standing)

@@ -14,7 +14,7 @@ from stark.core.measurement import speedup
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.timing.program import Block, Timed, on_core
 from stark.evaluator.judge.timing.rounds import Round, time_alone, time_together
-from stark.evaluator.judge.timing.window import FEWEST_ROUNDS
+from stark.evaluator.judge.timing.window import MIN_ROUNDS
 
 
 class Sleeper:
@@ -112,7 +112,7 @@ def test_the_ratio_of_two_programs_is_found() -> None:
 
     assert 2.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.1)
     assert 10.0 == pytest.approx(candidate.latency_ms, rel=0.1)
-    assert len(reference.samples_ms) == len(candidate.samples_ms) >= FEWEST_ROUNDS
+    assert len(reference.samples_ms) == len(candidate.samples_ms) >= MIN_ROUNDS
     assert "judge_wall" == candidate.clock
     assert () == warnings
 
@@ -167,7 +167,7 @@ def test_work_that_is_done_in_the_untimed_call_counts() -> None:
     reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
 
     assert reference.latency_ms / ours.latency_ms < 1.3
-    assert any("before it was timed" in warning for warning in warnings)
+    assert any("outside the timed region" in warning for warning in warnings)
 
 
 def test_who_does_the_calls_of_a_block_together_is_found_by_those_that_come_one_by_one() -> None:
@@ -183,7 +183,7 @@ def test_who_does_the_calls_of_a_block_together_is_found_by_those_that_come_one_
     reference, ours, warnings = together(cpu(0.002), Timed(candidate, "cpu", 10.0, slots=11))
 
     assert speedup("eager", reference, ours).low < 1.1
-    assert any("asked for one at a time" in warning for warning in warnings)
+    assert any("by itself a call takes" in warning for warning in warnings)
 
 
 def test_the_calls_that_come_one_by_one_have_new_inputs_and_no_known_number() -> None:
@@ -196,7 +196,7 @@ def test_the_calls_that_come_one_by_one_have_new_inputs_and_no_known_number() ->
     ours, theirs = ([number for at, number in numbers if at == place] for place in (0, 1))
     assert ours == theirs
     lasts = [number for number, then in zip(ours, [*ours[1:], 0], strict=True) if then == 0]
-    assert len(candidate.block_ms) == len(candidate.alone_ms) == len(lasts)
+    assert len(candidate.block_ms) == len(candidate.single_ms) == len(lasts)
     assert len(set(lasts)) > 1
 
 
@@ -317,7 +317,7 @@ def test_waiting_for_a_core_disturbs_a_gpu_less() -> None:
     programs[0].child.claimed_ms = None  # type: ignore[attr-defined]
 
     for program in programs:
-        program.awake([0, 1])
+        program.run_block([0, 1])
 
     assert [[True], [False]] == [program.disturbed for program in programs]
 
@@ -343,7 +343,7 @@ def test_work_that_is_left_for_after_the_clock_counts() -> None:
     reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.001, 1.0), contents=contents)
 
     assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
-    assert any("after it said that it was done" in warning for warning in warnings)
+    assert any("after it reported completion" in warning for warning in warnings)
 
 
 def test_honest_device_events_are_the_clock() -> None:
@@ -392,7 +392,7 @@ def test_what_device_events_do_not_show_is_found_in_calls_that_come_alone_or_clo
     found = speedup("eager", reference, candidate)
     assert 3 < found.ratio
     assert found.low < 1.1
-    assert any("its interval is wider for that" in warning for warning in warnings)
+    assert any("its interval is widened accordingly" in warning for warning in warnings)
 
 
 def test_a_candidate_that_feigns_slowness_does_not_get_around_dense_blocks() -> None:
@@ -409,7 +409,7 @@ def test_long_calls_are_not_asked_for_in_another_way() -> None:
 
     together(cuda(0.01, 10.0), candidate)
 
-    assert not candidate.alone_ms and not candidate.dense_ms
+    assert not candidate.single_ms and not candidate.dense_ms
     assert candidate.block_ms
 
 
@@ -418,7 +418,7 @@ def test_forged_device_events_lose_to_the_judges_clock() -> None:
 
     assert "judge_wall" == candidate.clock == reference.clock
     assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
-    assert "device events claim" in warnings[0]
+    assert "device events report" in warnings[0]
 
 
 @pytest.mark.parametrize("claim", [[], [1.0], [float("nan")] * 2, ["fast"] * 2, None])
@@ -426,7 +426,7 @@ def test_times_that_are_none_are_refused(claim: object) -> None:
     child = Sleeper(0.0)
     child.ask = lambda request, limit_s: {"ok": True, "times_ms": claim}  # type: ignore[method-assign]
 
-    with pytest.raises(ChildFailed, match="no time"):
+    with pytest.raises(ChildFailed, match="reported invalid times"):
         Timed(child, "cuda", 1.0, slots=4).sample([0, 1])
 
 

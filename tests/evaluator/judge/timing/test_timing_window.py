@@ -10,38 +10,38 @@ from stark.core.measurement import speedup
 from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.timing.window import Window
 
-ASKING_MS = 0.2
+REQUEST_MS = 0.2
 
 
 def program(
     blocks_ms: Sequence[float],
-    beside_ms: Sequence[float],
+    outside_ms: Sequence[float],
     disturbed: Sequence[bool] = (),
     events_ms: Sequence[float] = (),
-    alone_ms: Sequence[float] = (),
+    single_ms: Sequence[float] = (),
     dense_ms: Mapping[int, list[float]] | None = None,
     empty_ms: Mapping[int, list[float]] | None = None,
 ) -> Timed:
     """A program whose blocks of ten calls were timed; each came with one more call."""
     rounds = len(blocks_ms)
-    alone = alone_ms or ([] if events_ms else [block / 10 for block in blocks_ms])
+    alone = single_ms or ([] if events_ms else [block / 10 for block in blocks_ms])
     return Timed(
         child=None,  # type: ignore[arg-type]
         device_kind="cuda" if events_ms else "cpu",
         limit_s=1.0,
         slots=11,
         block_ms=list(blocks_ms),
-        beside_ms=list(beside_ms),
+        outside_ms=list(outside_ms),
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
-        alone_ms=list(alone),
+        single_ms=list(alone),
         dense_ms=dict(dense_ms or {}),
         empty_ms=dict(empty_ms or {}),
     )
 
 
 def window(candidate: Timed, reference: Timed) -> Window:
-    return Window(candidate, {"eager": reference}, calls=10, asking_ms=ASKING_MS)
+    return Window(candidate, {"eager": reference}, calls=10, request_ms=REQUEST_MS)
 
 
 def lowest_speedup(candidate: Timed, reference: Timed) -> float:
@@ -80,7 +80,9 @@ def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
     )
 
     assert lowest_speedup(candidate, reference) < 1
-    assert any("before it was timed" in said for said in window(candidate, reference).verdict()[2])
+    assert any(
+        "outside the timed region" in said for said in window(candidate, reference).verdict()[2]
+    )
 
 
 def test_a_few_rounds_of_many_that_do_not_count_assure_nothing() -> None:
@@ -120,25 +122,22 @@ def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
 
 
 def test_calls_that_are_worked_on_together_assure_nothing() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
+    reference = program([20.0] * 8, [2.5] * 8, single_ms=[2.2] * 8)
     unsteady_ms = [2.2, 2.2, 9.0, 2.2] * 2
-    batched = program([5.0] * 8, [1.0] * 8, alone_ms=unsteady_ms)
-    quick = program([5.0] * 8, [1.0] * 8, alone_ms=[0.7] * 8)
+    batched = program([5.0] * 8, [1.0] * 8, single_ms=unsteady_ms)
+    quick = program([5.0] * 8, [1.0] * 8, single_ms=[0.7] * 8)
 
     warnings = window(batched, reference).verdict()[2]
 
-    assert (
-        "asked for one at a time, a call takes up to 1.5 ms longer than in a block of 10"
-        in warnings[0]
-    )
+    assert "by itself a call takes up to 1.5 ms longer than in a block of 10" in warnings[0]
     assert lowest_speedup(batched, reference) < 1.1
     assert lowest_speedup(quick, reference) > 3
     assert () == window(quick, reference).verdict()[2]
 
 
 def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, alone_ms=[2.2] * 8)
-    batched = program([5.0] * 8, [1.0] * 8, alone_ms=[1.9] * 8)
+    reference = program([20.0] * 8, [2.5] * 8, single_ms=[2.2] * 8)
+    batched = program([5.0] * 8, [1.0] * 8, single_ms=[1.9] * 8)
 
     warnings = window(batched, reference).verdict()[2]
 
@@ -151,16 +150,16 @@ EMPTY_MS = {1: 0.9, 10: 0.11}
 
 
 def on_gpu(
-    event_ms: float, alone_ms: float, dense_ms: float, single_ms: float | None = None
+    event_ms: float, single_ms: float, dense_ms: float, dense_single_ms: float | None = None
 ) -> Timed:
     """A program whose calls took so long by device events, those that came alone too, and by the judge's clock in dense blocks."""
     return program(
         [10 * (0.15 + event_ms)] * 8,
         [0.1] * 8,
         events_ms=[event_ms] * 8,
-        alone_ms=[alone_ms] * 8,
+        single_ms=[single_ms] * 8,
         dense_ms={
-            1: [EMPTY_MS[1] + (single_ms or dense_ms)] * 8,
+            1: [EMPTY_MS[1] + (dense_single_ms or dense_ms)] * 8,
             10: [EMPTY_MS[10] + dense_ms] * 8,
         },
         empty_ms={calls: [empty] * 8 for calls, empty in EMPTY_MS.items()},
@@ -169,18 +168,18 @@ def on_gpu(
 
 def test_calls_of_a_block_that_a_gpu_does_together_assure_nothing() -> None:
     reference = on_gpu(0.1, 0.1, 0.1)
-    batched = on_gpu(0.002, 0.1, 0.01, single_ms=0.002)
+    batched = on_gpu(0.002, 0.1, 0.01, dense_single_ms=0.002)
 
     assert lowest_speedup(batched, reference) < 1.1
-    assert any("asked for one at a time" in one for one in window(batched, reference).verdict()[2])
+    assert any("by itself a call takes" in one for one in window(batched, reference).verdict()[2])
 
 
 def test_where_device_events_are_forged_as_well_they_gain_what_surrounds_a_call_at_most() -> None:
     reference = on_gpu(1.5, 1.5, 1.5)
-    batched = on_gpu(0.03, 0.03, 0.15, single_ms=1.5)
+    batched = on_gpu(0.03, 0.03, 0.15, dense_single_ms=1.5)
 
     assert 1.5 / (1.5 - 0.21) > lowest_speedup(batched, reference)
-    assert "longer than was measured" in window(batched, reference).verdict()[2][-1]
+    assert "longer than measured" in window(batched, reference).verdict()[2][-1]
 
 
 def test_work_that_device_events_do_not_show_assures_nothing() -> None:
@@ -188,7 +187,7 @@ def test_work_that_device_events_do_not_show_assures_nothing() -> None:
     sly = on_gpu(0.002, 0.002, 0.1)
 
     assert lowest_speedup(sly, reference) < 1.1
-    assert "longer than was measured" in window(sly, reference).verdict()[2][-1]
+    assert "longer than measured" in window(sly, reference).verdict()[2][-1]
 
 
 def test_a_reference_that_is_bound_by_its_launches_excuses_nothing() -> None:
@@ -228,9 +227,9 @@ def test_an_honest_win_on_a_gpu_stays_as_it_is_measured() -> None:
 
 def test_what_asking_costs_is_no_win() -> None:
     rounds = 20
-    reference = program([ASKING_MS + 0.1] * rounds, [0.1] * rounds)
+    reference = program([REQUEST_MS + 0.1] * rounds, [0.1] * rounds)
 
-    assert lowest_speedup(program([ASKING_MS + 0.01] * rounds, [0.1] * rounds), reference) < 1
+    assert lowest_speedup(program([REQUEST_MS + 0.01] * rounds, [0.1] * rounds), reference) < 1
 
 
 def on_device(claimed_ms: float, took_ms: float, idle_ms: Sequence[float]) -> Timed:
@@ -251,14 +250,14 @@ def test_what_came_late_counts_as_time_on_the_clock_that_sees_it() -> None:
     said = {}
     for claimed_ms in (1.0, 0.5):
         late = on_device(claimed_ms, 1.0, [0.0] * 16)
-        late.beside_ms = [5.0] * 16
+        late.outside_ms = [5.0] * 16
         ours, _, warnings = window(late, reference).verdict()
         said[ours.clock] = (ours.latency_ms, warnings[-1].partition("; ")[2])
 
-    assert (1.0, "its interval is wider for that") == said["device_events"]
+    assert (1.0, "its interval is widened accordingly") == said["device_events"]
     late_ms, counts = said["judge_wall"]
     assert 1.49 == pytest.approx(late_ms)
-    assert "that counts as its time" == counts
+    assert "this counts as its time" == counts
 
 
 def test_events_of_a_short_call_cannot_claim_nothing() -> None:

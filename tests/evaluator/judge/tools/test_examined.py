@@ -82,7 +82,7 @@ def test_a_finding_makes_it_incorrect_and_ends_the_checks(
     assert isinstance(found, Incorrect)
     assert ["memcheck", "racecheck"] == asked
     assert (
-        "its results are right, and compute-sanitizer's racecheck found:\n"
+        "its outputs are correct, but compute-sanitizer's racecheck found:\n"
         "race in shared memory at mine in candidate.py:7"
     ) == found.error
     assert "tools" in found.seconds
@@ -99,8 +99,8 @@ def test_tools_that_do_not_run_leave_the_verdict_and_say_why(
     found = examined(candidate(), BOTH, TARGET)
 
     assert isinstance(found, Correct) and () == found.sanitized
-    assert "Nsight Compute gave no counters: there is no such tool" in found.warnings
-    assert "compute-sanitizer's memcheck tells nothing: there is no such tool" in found.warnings
+    assert "Nsight Compute reported no counters: there is no such tool" in found.warnings
+    assert "compute-sanitizer's memcheck gave no result: there is no such tool" in found.warnings
 
 
 def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
@@ -118,7 +118,7 @@ def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
     found = examined(candidate(), BOTH, TARGET)
     assert isinstance(found, Correct) and ["counters", "hung", "hung"] == asked
     assert (
-        "Nsight Compute was ended, so nothing else was run: it did not end within 120 s"
+        "Nsight Compute was killed, so no other tool was run: it did not end within 120 s"
         in found.warnings
     )
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.counters import STALLS
-from stark.evaluator.judge.tools.counters import MOST_KERNELS, counters_in
+from stark.evaluator.judge.tools.counters import MAX_KERNELS, counters_in
 from stark.evaluator.judge.tools.running import NotRun, Ran
 
 SAID = (
@@ -68,7 +68,7 @@ def test_only_the_longest_kernels_are_kept() -> None:
     kernels = [(f"k{n}", {"gpu__time_duration.sum": f"{n + 1}000"}) for n in range(9)]
     found = counters_in(Ran(table(*kernels), "", 0))
 
-    assert MOST_KERNELS == len(found) and "k8" == found[0].name
+    assert MAX_KERNELS == len(found) and "k8" == found[0].name
 
 
 def test_counters_that_may_not_be_read_say_how_to_allow_it() -> None:
@@ -96,5 +96,5 @@ def test_a_table_that_is_broken_gives_no_counters() -> None:
 
 
 def test_a_name_that_is_too_long_for_a_table_ends_no_judge() -> None:
-    with pytest.raises(NotRun, match="its table cannot be read"):
+    with pytest.raises(NotRun, match="its CSV output cannot be parsed"):
         counters_in(Ran(table(("x" * 200_000, {})), "", 0))

@@ -57,7 +57,7 @@ def test_an_access_out_of_bounds_is_told_with_its_line_and_how_far_it_is() -> No
     told = found(ran(far, end="ERROR SUMMARY: 2 errors", code=1))
 
     assert [
-        "Invalid __global__ write of size 4 bytes at scale in candidate.py:7, 1 bytes behind the end of its memory"
+        "Invalid __global__ write of size 4 bytes at scale in candidate.py:7, 1 bytes past the end of its allocation"
     ] == told
 
 
@@ -66,7 +66,7 @@ def test_findings_at_one_place_are_counted_and_those_of_other_places_stand_besid
     other = PAST_THE_END.format(thread=5, beyond=1).replace(":7", ":9")
     first, second = found(ran(*records, other, REFUSED, end="ERROR SUMMARY: 4 errors"))
 
-    assert first.endswith("behind the end of its memory (2 times)") and ":7" in first
+    assert first.endswith("past the end of its allocation (2 times)") and ":7" in first
     assert ":9" in second
 
 
@@ -101,7 +101,7 @@ def test_what_is_found_in_a_librarys_kernel_is_neither_a_fault_nor_clean(record:
 
 
 def test_errors_that_name_no_kernel_are_not_clean_either() -> None:
-    with pytest.raises(NotRun, match="it counted 3 errors and named no kernel"):
+    with pytest.raises(NotRun, match="it counted 3 errors without naming a kernel"):
         found(ran("========= Something new happened\n", end="ERROR SUMMARY: 3 errors"))
 
 
@@ -123,7 +123,7 @@ def test_triton_guards_its_shared_memory_itself() -> None:
 
 def test_an_error_of_an_interface_is_no_finding_of_the_kernels() -> None:
     with pytest.raises(
-        NotRun, match="the program failed under it: Program hit cudaErrorLaunchFailure"
+        NotRun, match="the program failed under the tool: Program hit cudaErrorLaunchFailure"
     ):
         found(ran(REFUSED, end="ERROR SUMMARY: 1 error", code=1))
 

@@ -154,11 +154,11 @@ def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_
     done = run_under(lambda _: ["/nonexistent/tool"], target, warm=0, limit_s=30)
 
     assert 0 != done.code
-    assert "the tool cannot be started" in done.why()
+    assert "cannot start the tool" in done.why()
 
 
 def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:
-    assert "it ended with code 3" == Ran("", "", 3).why()
+    assert "it exited with code 3" == Ran("", "", 3).why()
     assert "Error: no device" == Ran("== Error: no device\n== bye\n", "hello\n", 1).why()
     assert "bye" == Ran("== bye\n", "hello\n", 1).why()
 
@@ -179,5 +179,5 @@ def test_a_program_that_does_not_end_is_ended_and_one_that_raises_says_why(
 def test_a_tool_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
 
-    with pytest.raises(NotRun, match="there is no stark-tool on PATH or in the CUDA toolkit"):
+    with pytest.raises(NotRun, match="stark-tool is neither on PATH nor in the CUDA toolkit"):
         found("stark-tool")

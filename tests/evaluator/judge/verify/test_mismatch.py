@@ -12,6 +12,9 @@ from stark.evaluator.judge.verify import mismatch  # noqa: E402
 from stark.evaluator.judge.verify.mismatch import Rule, describe  # noqa: E402
 
 CAP = 4e-4
+"""What `oracle.compare` allows an element of a float32 output; below, of a bfloat16 output."""
+
+BFLOAT16_CAP = 8e-2
 Change = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -142,8 +145,8 @@ WHAT: dict[str, tuple[tuple[int, ...], Change]] = {
         lambda o: o[:, torch.randperm(32, generator=torch.Generator().manual_seed(0))],
     ),
     "in another order (a permutation)": ((64, 32), lambda o: o.flatten().flip(0).view(64, 32)),
-    "every value is a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
-    "of the size that rounding to bfloat16 gives": (
+    "every value is exactly a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
+    "of the size that rounding to bfloat16 causes": (
         (64, 32),
         lambda o: o * (1 + 2.9e-3 * normal(65, 32)[1:]),
     ),
@@ -156,6 +159,48 @@ def test_what_stands_in_the_wrong_places_is_named(words: str) -> None:
     oracle = normal(*shape)
 
     assert words in said(change(oracle).float(), oracle)
+
+
+def uniform(seed: int) -> torch.Tensor:
+    chance = torch.Generator().manual_seed(seed)
+    return torch.rand(1 << 16, generator=chance, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "oracle",
+    [normal(512, 512), 1e4 * uniform(1).view(256, 256)],
+    ids=["normal", "uniform"],
+)
+def test_rounding_noise_is_not_a_permutation(oracle: torch.Tensor) -> None:
+    noise = 3.8e-4 * torch.randn(oracle.shape, generator=torch.Generator().manual_seed(2))
+    scale = float(oracle.square().mean().sqrt())
+    result = oracle + scale * noise
+
+    text = "\n".join(describe(result.float(), oracle, Rule(scale, CAP), {}))
+
+    assert "permutation" not in text
+    assert "of the size that rounding to TF32 or float16, or operands of long sums" in text
+
+
+@pytest.mark.parametrize("draw", [lambda seed: normal(seed * 300, 300)[-300:], uniform])
+def test_unrelated_values_of_the_same_distribution_are_not_a_permutation(
+    draw: Callable[[int], torch.Tensor],
+) -> None:
+    oracle, result = draw(1), draw(2).bfloat16()
+
+    text = "\n".join(describe(result, oracle, Rule(1.0, BFLOAT16_CAP), {}))
+
+    assert text.startswith("wrong: ")
+    assert "permutation" not in text
+
+
+def test_a_permutation_is_found_in_bfloat16() -> None:
+    oracle = normal(64, 32)
+    result = oracle.flip(0).bfloat16()
+
+    text = "\n".join(describe(result, oracle, Rule(1.0, BFLOAT16_CAP), {}))
+
+    assert "in another order along axis 0 (a permutation)" in text
 
 
 def test_what_holds_in_a_part_is_found_there() -> None:
@@ -175,15 +220,16 @@ def test_what_holds_in_a_part_is_found_there() -> None:
     [
         (
             lambda o: o.half().float(),
-            "every value is a float16 number: rounded to float16 on the way",
+            "every value is exactly a float16 number: the result was rounded to float16",
         ),
         (
             lambda o: (o * (1 + 1.2e-4 * torch.sign(normal(65, 32)[1:]))).float(),
-            "the error is spread and of the size that rounding to TF32 or float16 gives",
+            "the error is spread out and of the size that rounding to TF32 or float16, or operands of "
+            "long sums to bfloat16, causes",
         ),
         (
             lambda o: (o * (1 + 4e-5 * torch.sign(normal(65, 32)[1:]))).float(),
-            "the error is spread and small, as from fast approximations or another order of sums",
+            "the error is spread out and small, as fast approximations or another summation order cause",
         ),
     ],
 )

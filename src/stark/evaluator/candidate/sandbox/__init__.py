@@ -1,5 +1,5 @@
-"""What keeps model-written code in its place: one module per layer, and which of them a machine offers.
+"""The sandbox around model-written code: one module per layer, and which layers a machine offers.
 
-Needs the standard library and a Linux kernel only: `stark doctor` asks here without torch. Each layer
-is proved by an attempt to escape in `tests/evaluator/test_sandbox.py`.
+Needs only the standard library and Linux, because `stark doctor` uses it without torch.
+`tests/evaluator/test_sandbox.py` tries to escape from every layer.
 """

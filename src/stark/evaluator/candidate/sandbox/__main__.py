@@ -1,4 +1,7 @@
-"""Says in JSON which layers this machine offers: `python -m stark.evaluator.candidate.sandbox`."""
+"""Prints as JSON which sandbox layers this machine offers.
+
+Run as `python -m stark.evaluator.candidate.sandbox`.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +13,5 @@ from stark.evaluator.candidate.sandbox.layers import offered
 if __name__ == "__main__":
     try:
         sys.stdout.write(json.dumps(offered()) + "\n")
-    except ValueError as error:  # of what a person set
+    except ValueError as error:  # the user's STARK_SANDBOX_WITHOUT is invalid
         sys.exit(str(error))

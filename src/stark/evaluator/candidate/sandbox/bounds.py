@@ -1,4 +1,4 @@
-"""Resource limits of a process and what it starts: files, memory, time, and how many they may be."""
+"""Resource limits of a process and its descendants: files, memory, processor time, processes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import resource
 from pathlib import Path
 
 FILE_BYTES = 4 << 30
+"""Largest file, in bytes."""
+
 OPEN_FILES = 1024
 
 
 def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
-    """Lower the limits that hold for any candidate.
+    """Lower the limits that apply to every candidate.
 
-    `memory_bytes` is address space beyond what is mapped now, None where that breaks a device's
-    driver; `cpu_s` is processor time of one process, None for one that lives as long as its judge.
+    `memory_bytes` limits address space beyond what is mapped now. It is None where that would break
+    a device's driver. `cpu_s` limits the processor time of each process, in seconds. It is None for
+    a process without a deadline of its own.
     """
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_FSIZE, FILE_BYTES)
@@ -26,14 +29,14 @@ def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
 
 
 def lower(limit: int, wanted: int) -> None:
-    """Lower a limit; a machine that already has a lower one keeps it."""
+    """Lower a resource limit. A lower limit that is already in force stays."""
     _, hard = resource.getrlimit(limit)
     value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(limit, (value, value))
 
 
-def most_processes() -> int:
-    """Processes and threads that one candidate may have: an OpenMP team or a compiler's, several times over."""
+def max_processes() -> int:
+    """Processes and threads that one candidate may have, enough for several OpenMP teams."""
     return 512 + 8 * (os.cpu_count() or 1)
 
 

@@ -1,4 +1,4 @@
-"""The system calls that Python does not offer, through the C library. Linux only."""
+"""System calls that Python does not offer, made through the C library. Linux only."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def release() -> tuple[int, int]:
-    """The kernel's version, as (6, 18)."""
+    """The kernel's version, such as (6, 18)."""
     major, minor = os.uname().release.split(".")[:2]
     digits = "".join(character for character in minor if character.isdigit())
     return int(major), int(digits or 0)
 
 
 def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
-    """Call by number; returns what the kernel does. Raises OSError, which names the call."""
+    """Make a system call by number and return its result. Raises OSError with the call's name."""
     given = [
         ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments
     ]
@@ -53,14 +53,17 @@ def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char
 
 
 def unshare(flags: int) -> None:
-    """Put this process (for processes: its next children) into namespaces of its own. Raises OSError."""
+    """Move this process into new namespaces. Process namespaces apply to its next children.
+
+    Raises OSError.
+    """
     _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
 def mount(
     source: str, target: Path, kind: str | None, flags: int, options: str | None = None
 ) -> None:
-    """Raises OSError."""
+    """Mount a file system. Raises OSError."""
     given = [
         None if text is None else os.fsencode(text) for text in (source, str(target), kind, options)
     ]
@@ -69,7 +72,7 @@ def mount(
 
 
 def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
-    """Change what the mount at `path` allows. Raises OSError."""
+    """Make the mount at `path` read-only or writable. Raises OSError."""
     wanted, cleared = (_ATTR_READ_ONLY, 0) if read_only else (0, _ATTR_READ_ONLY)
     attributes = b"".join(value.to_bytes(8, "little") for value in (wanted, cleared, 0, 0))
     syscall(
@@ -84,22 +87,25 @@ def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent ends, however that ends."""
+    """Have the kernel kill this process when its parent ends. Raises OSError."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent ended."""
+    """Become the parent of every descendant whose parent has ended. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_new_privileges() -> None:
-    """No program that is started from here gains rights by its file; Landlock and seccomp demand it."""
+    """Set no_new_privs: programs started from here gain no rights from their file. Raises OSError.
+
+    Landlock and seccomp require it.
+    """
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def keep_capabilities() -> None:
-    """Keep what rights this process has in its own namespaces over the start of a program, which may give them up later.
+    """Keep this process's capabilities in its namespaces when it executes a program.
 
     Raises OSError.
     """
@@ -107,7 +113,8 @@ def keep_capabilities() -> None:
     sets = ctypes.create_string_buffer(24)
     _checked(_libc.capget(header, sets), "capget")
     words = list(struct.unpack("<6I", sets.raw))
-    for effective in (0, 3):  # the low and the high 32, each effective, permitted and inheritable
+    # Two groups (capabilities 0 to 31 and 32 to 63) of effective, permitted and inheritable sets.
+    for effective in (0, 3):
         words[effective + 2] = words[effective + 1]
     kept = ctypes.create_string_buffer(struct.pack("<6I", *words), 24)
     _checked(_libc.capset(header, kept), "capset")
@@ -118,10 +125,11 @@ def keep_capabilities() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every right of an administrator, for this process and whatever it starts. Raises OSError."""
+    """Drop all capabilities of this process and its descendants. Raises OSError."""
     for capability in range(64):
         if _libc.prctl(_PR_CAPBSET_DROP, *map(ctypes.c_ulong, (capability, 0, 0, 0))) != 0:
-            break  # beyond the last one, or without the right to: then the sets below matter alone
+            # Past the last capability, or not permitted. Clearing the sets below is enough then.
+            break
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
     header = _CAPABILITIES_VERSION_3.to_bytes(4, "little") + bytes(4)
     nothing = ctypes.create_string_buffer(24)

@@ -1,8 +1,9 @@
-"""Landlock: which files may be read and written, and which processes may be signalled or looked into.
+"""Landlock: restricts which files may be accessed and which processes may be signalled.
 
-Rules only add up, so what must stay hidden is simply not named. It holds for the calling thread and
-everything started from it, for good, and needs no privilege. It says nothing about changing modes and
-owners of files; a read-only view of the machine (`namespaces`) does.
+Rules only grant access, so a path is hidden by not naming it. A restriction is permanent. It
+applies to every thread where the kernel supports that, otherwise to the calling thread, and to
+whatever it starts. It needs no privilege. Landlock does not restrict changes of file modes and
+owners; the read-only mounts in `namespaces` do.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from pathlib import Path
 
 from stark.evaluator.candidate.sandbox import kernel
 
-OLDEST = 2
-"""Before this version nothing can be renamed from one folder to another, which compilers do."""
+MIN_VERSION = 2
+"""The first usable version. Earlier ones forbid moving files between folders, as compilers do."""
 
 SCOPES_SIGNALS = 6
-"""From this version on, processes outside cannot be signalled, nor their abstract sockets reached."""
+"""From this version on, signals and abstract sockets of outside processes are out of reach."""
 
 KNOWS_TRUNCATE = 3
-"""Before this version truncate(2) passes it by."""
+"""Before this version, truncate(2) is not restricted."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ONLY_VERSION = 1
@@ -42,14 +43,14 @@ _FOR_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
 
 
 def version() -> int:
-    """Of the kernel's Landlock. Raises OSError where it is not built in or switched off."""
+    """The version of the kernel's Landlock. Raises OSError if it is missing or disabled."""
     return kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _ONLY_VERSION)
 
 
 def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
-    """From now on read below `readable` and `writable` only, and write below `writable` only.
+    """Allow reading only below `readable` and `writable`, and writing only below `writable`.
 
-    Paths that do not exist count for nothing. Needs `kernel.forbid_new_privileges`. Raises OSError.
+    Paths that do not exist are ignored. Needs `kernel.forbid_new_privileges`. Raises OSError.
     """
     offered = version()
     handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)

@@ -1,6 +1,6 @@
-"""The layers of the sandbox: what each does, and which of them this machine offers, found by trying.
+"""The sandbox's layers, and which of them this machine offers, found by trying each.
 
-A layer that is offered and then fails is a fault of ours; one that is not offered is left out and said.
+A layer that is offered and then fails is the judge's fault. One that is not offered is reported.
 """
 
 from __future__ import annotations
@@ -29,24 +29,28 @@ Layer = Literal[
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 WITHOUT = "STARK_SANDBOX_WITHOUT"
-"""Environment variable with layers to leave out, between commas: for a machine on which one does harm."""
+"""Environment variable: comma-separated layers to leave out, if one causes trouble on a machine."""
 
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
-"""From this kernel on RLIMIT_NPROC counts within a user namespace; before, all that a user runs anywhere."""
+"""From this kernel on, RLIMIT_NPROC counts per user namespace; before, all processes of a user."""
 
 NOT_ON_A_DEVICE: frozenset[Layer] = frozenset({"processes", "proc"})
-"""CUDA opens another process's memory only within one process namespace."""
+"""Layers that a child on a GPU goes without: CUDA IPC works only within one process namespace."""
 
 _NEEDS: tuple[tuple[Layer, Layer], ...] = (
     ("processes", "network"),
     ("proc", "processes"),
     ("mounts", "network"),
 )
-"""Namespaces lie within each other."""
+"""Pairs of a layer and the layer that it needs: namespaces are nested."""
 
 
 def offered() -> dict[Layer, str | None]:
-    """Every layer with None if it works here, or with why it does not. Forks; takes some milliseconds."""
+    """Maps every layer to None if it works here, or to the reason why not.
+
+    Tries each layer in a forked process, which takes a few milliseconds altogether. Raises
+    ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
+    """
     with tempfile.TemporaryDirectory(prefix="stark-") as folder:
         found: dict[Layer, str | None] = {
             "limits": None,
@@ -63,38 +67,39 @@ def offered() -> dict[Layer, str | None]:
         if found[layer] is None and found[needed] is not None:
             found[layer] = f"needs {needed}"
     if "tasks" not in found:
-        found["tasks"] = _why_tasks_are_unbounded(found)
+        found["tasks"] = _why_tasks_are_unlimited(found)
     return {layer: found[layer] for layer in LAYERS}
 
 
 def left_out() -> set[Layer]:
-    """What `STARK_SANDBOX_WITHOUT` names. Raises ValueError for a name that is no layer."""
+    """The layers that `STARK_SANDBOX_WITHOUT` names. Raises ValueError for an unknown name."""
     names = {name.strip() for name in os.environ.get(WITHOUT, "").split(",")} - {""}
     unknown = names - set(LAYERS)
     if unknown:
         raise ValueError(
-            f"{WITHOUT} names {', '.join(sorted(unknown))}; the layers are {', '.join(LAYERS)}"
+            f"{WITHOUT} names unknown layers: {', '.join(sorted(unknown))}; "
+            f"choose from {', '.join(LAYERS)}"
         )
     return {layer for layer in LAYERS if layer in names}
 
 
 def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[Layer]:
-    """The layers of one child."""
+    """The layers of one child, from those offered."""
     active = {layer for layer, why_not in offered.items() if why_not is None}
     if on_device:
         active -= NOT_ON_A_DEVICE
-        if not _bounded_by_user(active):
+        if not _limited_per_user(active):
             active.discard("tasks")
     return frozenset(active)
 
 
 def gaps(active: Collection[str]) -> list[str]:
-    """What model-written code can do that it should not, with these layers around it, as ends of a sentence."""
+    """What model-written code could still do within these layers, each as the end of a sentence."""
     found = []
     if not {"network", "seccomp"} & set(active):
         found.append("reach the network")
     if not {"mounts", "landlock"} & set(active):
-        found.append("write wherever you can")
+        found.append("modify any file that you can modify")
     elif "mounts" not in active:
         found.append("change modes and times of your files")
     if "landlock" not in active:
@@ -104,24 +109,24 @@ def gaps(active: Collection[str]) -> list[str]:
     return found
 
 
-def tasks_bounded_by_namespace(active: frozenset[Layer]) -> bool:
-    """Whether the process namespace bounds how many there are, rather than the user's limit."""
+def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
+    """Whether the process namespace limits the number of processes, instead of RLIMIT_NPROC."""
     return {"tasks", "proc"} <= active and kernel.release() >= namespaces.PID_LIMIT_SINCE
 
 
-def _bounded_by_user(active: set[Layer]) -> bool:
-    """The kernel never counts what the administrator runs."""
+def _limited_per_user(active: set[Layer]) -> bool:
+    """Whether RLIMIT_NPROC limits the child alone. The kernel does not apply it to root."""
     counted = kernel.release() >= COUNTED_PER_NAMESPACE_SINCE and os.getuid() != 0
     return counted and "network" in active
 
 
-def _why_tasks_are_unbounded(found: dict[Layer, str | None]) -> str | None:
+def _why_tasks_are_unlimited(found: dict[Layer, str | None]) -> str | None:
     active = {layer for layer, why_not in found.items() if why_not is None}
     by_namespace = "proc" in active and kernel.release() >= namespaces.PID_LIMIT_SINCE
-    if by_namespace or _bounded_by_user(active):
+    if by_namespace or _limited_per_user(active):
         return None
     if os.getuid() == 0:
-        return "for the administrator it takes proc and Linux 6.14"
+        return "for root it needs proc and Linux 6.14"
     return "needs network and Linux 5.14"
 
 
@@ -131,7 +136,7 @@ def _network() -> None:
 
 def _processes() -> None:
     namespaces.enter(processes=True)
-    namespaces.leave_a_keeper()
+    namespaces.fork_under_reaper()
 
 
 def _proc() -> None:
@@ -141,13 +146,13 @@ def _proc() -> None:
 
 def _mounts(folder: Path) -> None:
     namespaces.enter(processes=False)
-    namespaces.see_read_only([folder])
+    namespaces.make_read_only([folder])
     (folder / "written").touch()
 
 
 def _landlock() -> None:
-    if landlock.version() < landlock.OLDEST:
-        raise OSError("the kernel's Landlock is of its first version; Linux 5.19 has a later one")
+    if landlock.version() < landlock.MIN_VERSION:
+        raise OSError("the kernel's Landlock is version 1; version 2 comes with Linux 5.19")
     kernel.forbid_new_privileges()
     landlock.restrict([Path("/usr")], [])
 
@@ -158,23 +163,23 @@ def _seccomp() -> None:
 
 
 def _tried(layer: Callable[[], None]) -> str | None:
-    """Do it in a process of its own; why it failed, or None."""
+    """Try a layer in a forked process. Returns None, or why it failed."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        said = "worked"
+        result = "worked"
         try:
             layer()
         except (OSError, RuntimeError) as error:
-            said = str(error)
+            result = str(error)
         with suppress(OSError):
-            os.write(writing, said.encode())
+            os.write(writing, result.encode())
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as answer:
-        said = answer.read().decode()
+        result = answer.read().decode()
     os.waitpid(pid, 0)
-    if said == "worked":
+    if result == "worked":
         return None
-    return said or "the attempt ended without a word"
+    return result or "the test process ended without a result"

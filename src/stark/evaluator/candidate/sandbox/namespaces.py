@@ -1,7 +1,8 @@
-"""Namespaces: a network without interfaces, processes that see no others, and a machine that is read-only.
+"""Linux namespaces: no network interfaces, no view of other processes, and a read-only file system.
 
-All of it happens inside a user namespace, which needs no privilege where the machine allows it. A
-process namespace ends whole with its first process, so nothing that a candidate starts can stay.
+All are created inside a user namespace, which needs no privilege if the machine allows it. When the
+first process of a process namespace ends, the kernel kills the rest, so nothing that a candidate
+starts outlives it.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from typing import NoReturn
 from stark.evaluator.candidate.sandbox import kernel
 
 PID_LIMIT_SINCE = (6, 14)
-"""From this kernel on each process namespace has a `pid_max` of its own; before, it is the machine's."""
+"""From this kernel on, each process namespace has its own `pid_max`. Before, all share one."""
 
 RESERVED_PIDS = 300
-"""Numbers that a namespace gives out only once, so they do not count among those that live at one time."""
+"""Process numbers that a namespace never reuses, so they do not count against the limit."""
 
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
+"""Mount options of a child's own /dev/shm."""
 
 SIGNALLED = 128
-"""Added to a signal's number where an exit code says that one ended the process, as shells do."""
+"""Added to a signal's number in the exit code of a process that the signal ended, as in shells."""
 
 
 def enter(processes: bool) -> None:
-    """Leave the machine's network for one without interfaces; with `processes`, children leave its processes.
+    """Move to a network namespace without interfaces and, with `processes`, a process namespace.
 
-    The user keeps its number. Raises OSError where the machine forbids it.
+    The process namespace applies to children. The user's id stays the same. Raises OSError if the
+    machine forbids it.
     """
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(
@@ -43,20 +46,20 @@ def enter(processes: bool) -> None:
     (own / "gid_map").write_text(f"{group} {group} 1")
 
 
-def leave_a_keeper() -> None:
-    """Fork; the child returns. The parent stays to adopt and reap whatever is started below it, and ends with the child.
+def fork_under_reaper() -> None:
+    """Fork; only the child returns. The parent reaps all orphans below it and ends with the child.
 
-    As the first process of a namespace its end is the end of everything in it.
+    In a process namespace the parent is the first process, so the whole namespace ends with it.
     """
     kernel.adopt_orphans()
     runner = os.fork()
     if runner:
-        _keep(runner)
+        _reap_until_exit(runner)
     kernel.die_with_parent()
 
 
-def _keep(runner: int) -> NoReturn:
-    """Hold nothing open, reap, and end as the runner did: with its code, or `SIGNALLED` and its signal."""
+def _reap_until_exit(runner: int) -> NoReturn:
+    """Close all files, reap, and exit with the runner's code, or `SIGNALLED` plus its signal."""
     os.closerange(0, 1 << 16)
     while True:
         ended, status = os.wait()
@@ -66,7 +69,7 @@ def _keep(runner: int) -> NoReturn:
 
 
 def mount_own_proc() -> None:
-    """A /proc that shows this process namespace only. Raises OSError where the machine hides parts of its own."""
+    """Mount a /proc that shows only this process namespace. Raises OSError if that is forbidden."""
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()
     flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES | kernel.MOUNT_NO_PROGRAMS
@@ -74,14 +77,14 @@ def mount_own_proc() -> None:
 
 
 def limit_processes(count: int) -> None:
-    """How many processes and threads may live in this namespace. Needs its own /proc and `PID_LIMIT_SINCE`."""
+    """Limit a namespace's processes and threads. Needs its own /proc and `PID_LIMIT_SINCE`."""
     Path("/proc/sys/kernel/pid_max").write_text(str(RESERVED_PIDS + count))
 
 
-def see_read_only(writable: Iterable[Path]) -> None:
-    """See every file system read-only but for these folders, with a /dev/shm of its own. Raises OSError.
+def make_read_only(writable: Iterable[Path]) -> None:
+    """Remount every file system read-only except these folders, with a private /dev/shm.
 
-    The working folder must be entered anew afterwards: it is still the one that was seen before.
+    Enter the working directory again afterwards: it still refers to the old mount. Raises OSError.
     """
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()

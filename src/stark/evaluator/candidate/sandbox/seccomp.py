@@ -1,8 +1,8 @@
-"""seccomp: the system calls that no kernel, compiler or PyTorch program needs are refused with EPERM.
+"""seccomp: refuses system calls that no kernel, compiler or PyTorch program needs, with EPERM.
 
-Sockets above all: a child has its channel, and a pair of connected sockets stays allowed. Where other
-processes can be named (no process namespace), calls that stop, slow or read them are refused as well.
-The filter is a program for the kernel's packet filter, written here; it holds for all threads.
+Sockets come first: a child already has its channel, and connected pairs stay allowed. Where other
+processes are visible, because there is no process namespace, calls that stop, slow or read them are
+refused too. The filter is a BPF program, assembled here. It applies to all threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Literal
 
 from stark.evaluator.candidate.sandbox import kernel
 
-Strangers = Literal["unreachable", "unsignalled", "reachable"]
-"""What other layers do about processes outside: hide them, keep signals from them, or nothing."""
+OutsideProcesses = Literal["unreachable", "unsignalled", "reachable"]
+"""What other layers do about outside processes: hide them, block signals to them, or neither."""
 
 Instruction = tuple[int, int, int, int]
-"""Code, steps to jump if true and if false, and a constant."""
+"""Opcode, jump distances if true and if false, and a constant."""
 
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
@@ -31,20 +31,21 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 _X32 = 0x40000000
-"""The second set of numbers of x86-64; nothing uses it but those who would pass a filter."""
+"""Bit of system call numbers in the x32 ABI of x86-64, which would bypass the filter's numbers."""
 
 NEW_NAMESPACES = 0x7E020080
-"""Every CLONE_NEW… flag of clone(2)."""
+"""All CLONE_NEW… flags of clone(2)."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One machine type: its name for the kernel, and where it stands in the tables below."""
+    """A machine type: audit number, column in the tables below, and the number of seccomp(2)."""
 
     audit: int
     column: int
     seccomp: int
-    second_numbers: int | None = None
+    second_abi: int | None = None
+    """Bit of the numbers of a second ABI, all of which are refused."""
 
 
 _ARCHITECTURES = {
@@ -54,14 +55,14 @@ _ARCHITECTURES = {
 
 # Numbers on x86-64 and on aarch64; None where there is no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
-    # other machines, and other programs on this one
+    # communication with other machines, and with other programs on this one
     "socket": (41, 198),
     "connect": (42, 203),
     "bind": (49, 200),
-    "memfd_create": (319, 279),  # memory that no bound counts
+    "memfd_create": (319, 279),  # memory that no limit counts
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
-    "shmat": (30, 196),  # what others made has numbers that are easily guessed
+    "shmat": (30, 196),  # the ids of other processes' segments are easily guessed
     "shmctl": (31, 195),
     "msgget": (68, 186),
     "msgsnd": (69, 189),
@@ -73,7 +74,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semctl": (66, 191),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
-    "io_uring_setup": (425, 425),  # its operations pass this filter
+    "io_uring_setup": (425, 425),  # its operations bypass this filter
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     # other processes
@@ -126,7 +127,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None),
     "ioperm": (173, None),
     "modify_ldt": (154, None),
-    # parts of the kernel in which most of its holes were found
+    # parts of the kernel with the most known vulnerabilities
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -144,6 +145,7 @@ _SIGNALLING_OTHERS = {  # calls whose first argument is a process
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
 }
+
 _SIGNALLING_BY_HANDLE = {"tkill": _TKILL, "pidfd_send_signal": (424, 424)}
 _SLOWING_OTHERS = {
     "prlimit64": (302, 261),
@@ -163,14 +165,15 @@ _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
 _SOCKETPAIR = (53, 199)
 
 _SETTING_OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX: the kernel then sends the signal."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, which make the kernel send signals for the caller."""
 
-_TYPING_FOR_OTHERS = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: text into a terminal, as if someone had typed it."""
+_TERMINAL_INPUT = (0x5412, 0x541C)
+"""TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
 
 _OWNERS_BY_IOCTL = (0x8901, 0x8902)
+"""FIOSETOWN and SIOCSPGRP, which do the same for sockets."""
 
-_FOR_LIFE = tuple(
+_CONNECTED_TYPES = tuple(
     kind | flags
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
     for flags in (
@@ -180,40 +183,40 @@ _FOR_LIFE = tuple(
         socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
     )
 )
-"""Types of sockets that speak to nobody but the one that they were paired with; one for single messages can be aimed anew."""
+"""Socket types that stay connected to their pair. A datagram socket could connect elsewhere."""
 
 
 def architecture() -> Architecture | None:
-    """The machine's own, or None where the filter is not written for it."""
+    """The entry for this machine, or None if there is no filter for it."""
     return _ARCHITECTURES.get(os.uname().machine)
 
 
-def restrict(strangers: Strangers, refuse_truncate: bool) -> None:
-    """From now on refuse what is listed here, in every thread, for good.
+def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
+    """Install the filter permanently, in every thread.
 
-    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for a Landlock that does not
-    know truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
+    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for a Landlock that does not restrict
+    truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
     """
     machine = architecture()
     if machine is None:
-        raise RuntimeError(f"no seccomp filter is written for {os.uname().machine}")
-    program = assemble(machine, strangers, refuse_truncate, os.getpid())
+        raise RuntimeError(f"there is no seccomp filter for {os.uname().machine}")
+    program = assemble(machine, outside, refuse_truncate, os.getpid())
     packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
-    refused_for = kernel.syscall(
+    failed_thread = kernel.syscall(
         "seccomp",
         machine.seccomp,
         _SET_FILTER,
         _ALL_THREADS,
         ctypes.create_string_buffer(header, len(header)),
     )
-    if refused_for:
-        raise RuntimeError(f"thread {refused_for} cannot be brought under the seccomp filter")
+    if failed_thread:
+        raise RuntimeError(f"the seccomp filter cannot be applied to thread {failed_thread}")
 
 
 def assemble(
-    machine: Architecture, strangers: Strangers, refuse_truncate: bool, own: int
+    machine: Architecture, outside: OutsideProcesses, refuse_truncate: bool, own: int
 ) -> list[Instruction]:
     """The filter's instructions for process `own`."""
     return [
@@ -221,44 +224,45 @@ def assemble(
         (_EQUAL, 1, 0, machine.audit),
         _refuse(),
         (_LOAD, 0, 0, _NUMBER),
-        *_second_numbers(machine),
-        *_for_everyone(machine, refuse_truncate),
-        *_towards_strangers(machine, strangers, own),
+        *_refuse_second_abi(machine),
+        *_always(machine, refuse_truncate),
+        *_towards_outside_processes(machine, outside, own),
         (_RETURN, 0, 0, _ALLOW),
     ]
 
 
-def _for_everyone(machine: Architecture, refuse_truncate: bool) -> Iterator[Instruction]:
+def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instruction]:
     for numbers in _REFUSED.values():
         yield from _never(numbers[machine.column])
-    # Its flags lie in memory, where a filter cannot look; C libraries fall back to clone.
+    # Filters cannot read its flags, which are in memory. C libraries fall back to clone.
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
     yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
-    yield from _except(_IOCTL[machine.column], 1, _TYPING_FOR_OTHERS)
+    yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
     yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
-    yield from _only(_SOCKETPAIR[machine.column], 1, _FOR_LIFE)
+    yield from _only(_SOCKETPAIR[machine.column], 1, _CONNECTED_TYPES)
     if refuse_truncate:
         yield from _never(_TRUNCATE[machine.column])
 
 
-def _towards_strangers(
-    machine: Architecture, strangers: Strangers, own: int
+def _towards_outside_processes(
+    machine: Architecture, outside: OutsideProcesses, own: int
 ) -> Iterator[Instruction]:
     column = machine.column
-    if strangers == "unreachable":
+    if outside == "unreachable":
         return
     for numbers in _SLOWING_OTHERS.values():
         yield from _only(numbers[column], 0, (0, own))
     for numbers in _SLOWING_GROUPS.values():
         yield from _never(numbers[column])
     for numbers in _LEAVING_ITS_GROUP.values():
-        # Said to have worked, for honest tools give up otherwise; a group is all that can be killed at once there.
+        # Pretend success, because honest tools give up otherwise. The child must stay in its
+        # process group, the only unit that can be killed at once in this case.
         yield from _never(numbers[column], error=0)
     yield from _only(_SETPRIORITY[column], 0, (0,))
     yield from _only(_SETPRIORITY[column], 1, (0, own))
     yield from _except(_FCNTL[column], 1, _SETTING_OWNERS)
     yield from _except(_IOCTL[column], 1, _OWNERS_BY_IOCTL)
-    if strangers == "unsignalled":
+    if outside == "unsignalled":
         return
     for numbers in _SIGNALLING_OTHERS.values():
         yield from _only(numbers[column], 0, (0, own))
@@ -266,9 +270,9 @@ def _towards_strangers(
         yield from _never(numbers[column])
 
 
-def _second_numbers(machine: Architecture) -> Iterator[Instruction]:
-    if machine.second_numbers is not None:
-        yield (_AT_LEAST, 0, 1, machine.second_numbers)
+def _refuse_second_abi(machine: Architecture) -> Iterator[Instruction]:
+    if machine.second_abi is not None:
+        yield (_AT_LEAST, 0, 1, machine.second_abi)
         yield _refuse()
 
 
@@ -279,15 +283,15 @@ def _never(number: int | None, error: int = errno.EPERM) -> Iterator[Instruction
 
 
 def _only(number: int, argument: int, allowed: Iterable[int]) -> list[Instruction]:
-    """Refuse the call unless an argument's low 32 bits are one of these."""
+    """Refuse the call unless an argument's low 32 bits have one of these values."""
     values = [value & 0xFFFFFFFF for value in allowed]
-    # Having looked at the argument, the call's number is loaded again for what comes next.
+    # Each match jumps past the refusal, to the reload of the call's number for the next rule.
     body = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return _on(number, argument, [*body, _refuse()])
 
 
 def _except(number: int, argument: int, refused: Iterable[int]) -> list[Instruction]:
-    """Refuse the call when an argument's low 32 bits are one of these."""
+    """Refuse the call if an argument's low 32 bits have one of these values."""
     body: list[Instruction] = []
     for value in refused:
         body += [(_EQUAL, 0, 1, value), _refuse()]
@@ -295,12 +299,12 @@ def _except(number: int, argument: int, refused: Iterable[int]) -> list[Instruct
 
 
 def _without_bits(number: int, argument: int, bits: int) -> list[Instruction]:
-    """Refuse the call when an argument has one of these bits."""
+    """Refuse the call if an argument has any of these bits."""
     return _on(number, argument, [(_ANY_BIT, 0, 1, bits), _refuse()])
 
 
 def _on(number: int, argument: int, body: list[Instruction]) -> list[Instruction]:
-    """Run `body` on a call's argument; what it lets through goes on to the next rule."""
+    """Run `body` on an argument of this call. What it does not refuse goes to the next rule."""
     offset = 16 + 8 * argument
     return [
         (_EQUAL, 0, len(body) + 2, number),

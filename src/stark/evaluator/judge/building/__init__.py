@@ -1,1 +1,1 @@
-"""From a candidate's source to what can be run, and what compilers said about it."""
+"""Builds candidates, and extracts the errors and resource figures that compilers report."""

@@ -1,8 +1,8 @@
-"""Building candidates: each in a child without a device, into a folder named by what it is built from.
+"""Builds candidates, each in a child without a device, in a folder named by a digest of its inputs.
 
-Builds of different candidates run side by side; the same candidate is built once. The folder's name is the
-digest of source, toolchain and architecture, so a later judge finds everything compiled, unless it had to
-make room. What a build left is kept aside, and every run begins with a copy of it.
+Different candidates build in parallel; each one is built once. The digest covers the source, the
+toolchain, the device and the Python environment, so a later judge finds the finished build unless
+it was evicted. The build's files are kept apart, and every run works on a copy of them.
 """
 
 from __future__ import annotations
@@ -33,43 +33,47 @@ from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 
 BUILD_MEMORY_GB = 32.0
+"""Memory limit of a build."""
+
 
 _kernels = TypeAdapter(tuple[KernelResources, ...])
 
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate where it was built, or the compiler's words if that failed."""
+    """A candidate's build, with the compiler's errors if it failed."""
 
     folder: Path
     error: str | None = None
     output: str = ""
+    """What the build printed, if it failed."""
+
     kernels: tuple[KernelResources, ...] = ()
-    """What nvcc said about the kernels in it, if nvcc built it."""
+    """Resource usage of its kernels as reported by nvcc, if nvcc compiled any."""
 
     @property
     def source(self) -> Path:
-        """The candidate's file, which nothing but the judge writes."""
+        """The candidate's file, which only the judge writes."""
         return self.folder / "candidate.py"
 
     @property
     def work(self) -> Path:
-        """Where the candidate works while it is built and while it runs: home, temporary files and caches."""
+        """The candidate's home, temporary folder and caches, during the build and each run."""
         return self.folder / "work"
 
     @property
     def kept(self) -> Path:
-        """What the build left in `work`, as it was then."""
+        """The contents of `work` at the end of the build."""
         return self.folder / "kept"
 
     @property
     def resources(self) -> Path:
-        """What nvcc said about the kernels, for the next who finds it built; the judge alone writes it."""
+        """File with the kernels' resource usage, for later judges. Only the judge writes it."""
         return self.folder / "kernels.json"
 
 
 class Builds:
-    """Builds into a cache, which several judges may share."""
+    """Builds candidates into a cache, which several judges may share."""
 
     def __init__(self, cache: BuildCache, device: Device, forkserver: Forkserver) -> None:
         self._cache, self._root = cache, cache.root
@@ -80,22 +84,26 @@ class Builds:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Of the sandbox that every build runs in."""
+        """The sandbox layers around every build."""
         return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
 
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
-        """Hold this from before a candidate's build until after its last run, or else its build may be gone."""
+        """Protects a build from eviction. Hold it from before the build until after its use."""
         return self._cache.in_use(self._key(candidate))
 
     def build(self, candidate: Candidate, limits: Limits) -> Built:
-        """Build, or find it built. Raises ChildFailed when the build hangs or takes too much memory."""
+        """Build the candidate, or return its existing build.
+
+        Raises ChildFailed if the build takes too long or too much memory. A compiler's errors are
+        in the result.
+        """
         tools = language(candidate.language)
         key = self._key(candidate)
         built = Built(self._root / key)
         with self._locked(built):
             if self._cache.complete(key) and built.kept.exists() and built.resources.exists():
                 return replace(built, kernels=_kernels.validate_json(built.resources.read_bytes()))
-            # What an interrupted build left, its own lock files above all, would stop this one.
+            # Remains of an interrupted build, such as lock files, would block this one.
             self._cache.forget(key)
             built.work.mkdir(parents=True)
             built.source.write_text(candidate.source)
@@ -113,9 +121,9 @@ class Builds:
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
-        """Holds a built candidate as its build left it, its file as it was asked for, while it runs.
+        """Restore a build, with the candidate's original file, for the duration of a run.
 
-        Whatever it wrote when it ran before, an answer for instance, is gone.
+        Nothing remains of what earlier runs wrote, such as precomputed answers.
         """
         with self._locked(built):
             folders.remove(built.work)
@@ -127,7 +135,7 @@ class Builds:
                 folders.remove(built.work)
 
     def _key(self, candidate: Candidate) -> str:
-        # Builds name the files that they include, so each Python environment has its own.
+        # Builds contain the paths of included files, so each Python environment has its own.
         toolchain = language(candidate.language).toolchain()
         return digest(candidate.source, toolchain, self._target, sys.prefix)
 
@@ -167,28 +175,31 @@ class Builds:
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
-    """The compiler's first errors, from the exception or else from what was printed; without the folder's own path."""
-    said = raised if _speaks(raised) else f"{raised}\n{printed}"
+    """The compiler's first errors, from the exception or else from the output, without paths."""
+    text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
     for path in (built.work, built.folder):
-        said = said.replace(f"{path}/", "")
-    return first_errors(said, source)
+        text = text.replace(f"{path}/", "")
+    return first_errors(text, source)
 
 
 def processor_s(limit_s: float) -> int:
-    """What one process can use within a deadline with every core; the kernel's own stop behind the judge's."""
+    """Seconds of processor time that one process can use within a deadline, with every core.
+
+    The kernel enforces this limit in case the judge's own deadline fails.
+    """
     return int(limit_s * (os.cpu_count() or 1)) + 1
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Holds a lock between threads and processes; it ends with the process that holds it."""
+    """Hold an exclusive lock between threads and processes. It is released when a process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _speaks(error: str) -> bool:
-    """Whether the exception itself carries the compiler's words; otherwise they were printed."""
+def _contains_errors(error: str) -> bool:
+    """Whether the exception itself contains the compiler's errors. If not, they were printed."""
     if PASSES_FAILED in error:
         return False
     return "error:" in error or "Error" in error.split(":", 1)[0]

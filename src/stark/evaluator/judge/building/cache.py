@@ -1,8 +1,8 @@
-"""The folder in which builds are kept: how large it is, and which go when it is too large.
+"""The folder of finished builds: its size, and which builds to evict when it is too large.
 
-Every build is a folder named by its key; beside it lie KEY.built with its size in bytes, KEY.lock for whoever writes into
-it, and KEY.use, which every evaluation that needs it holds shared and whoever removes it holds alone. Several judges
-share one folder. Knows no build but by its key, and no torch.
+Each build is a folder named by its key. Beside it are KEY.built with its size in bytes, KEY.lock
+for the process that writes it, and KEY.use. Evaluations hold KEY.use shared while they need the
+build; eviction holds it exclusively. Several judges may share the folder.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stark.core.errors import UsageError
 from stark.evaluator.judge.processes import folders
 
 FOLDER, GIGABYTES = "STARK_CACHE", "STARK_CACHE_GB"
-"""Environment variables."""
+"""Environment variables for the cache's folder and for the gigabytes of builds to keep."""
 
 DEFAULT_GB = 20.0
 
-LEFT = 0.8
-"""Share of its bound that is left after builds had to go, so that not every build has to remove one."""
+KEPT_SHARE = 0.8
+"""Share of the limit that remains after an eviction, so that not every build causes one."""
 
 
 @dataclass(frozen=True)
@@ -35,46 +35,46 @@ class _Entry:
 
 
 def cache_folder() -> Path:
-    """Where builds and locks lie unless a judge is told otherwise."""
+    """The folder for builds and locks, unless a judge is given another one."""
     return Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "stark")
 
 
 def builds_below(cache: Path) -> Path:
-    """Where the builds lie in it."""
+    """The subfolder of builds."""
     return cache / "builds"
 
 
 def locks_below(cache: Path) -> Path:
-    """Where the judges of a machine hold each other off."""
+    """The subfolder of the locks between the judges of a machine."""
     return cache / "locks"
 
 
 def make_folder(cache: Path) -> None:
-    """Make sure that builds and locks can be written there. Raises UsageError."""
+    """Create the subfolders and check that they are writable. Raises UsageError."""
     try:
         for folder in (builds_below(cache), locks_below(cache)):
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UsageError(
-            f"{cache} cannot be written ({error.strerror}); set {FOLDER} to a folder that can, for builds"
+            f"{cache} cannot be written ({error.strerror}); set {FOLDER} to a writable folder"
         ) from error
 
 
 def most_gb() -> float:
-    """How many GB of builds are kept. Raises UsageError for what is no size."""
+    """Gigabytes of builds to keep. Raises UsageError if the environment variable is not a size."""
     said = os.environ.get(GIGABYTES) or str(DEFAULT_GB)
     try:
         found = float(said)
     except ValueError:
         found = -1.0
     if not 0 < found < float("inf"):
-        raise UsageError(f"{GIGABYTES} is {said!r}; set it to the GB of builds to keep, such as 20")
+        raise UsageError(f"{GIGABYTES} is {said!r}; set it to a number of gigabytes, such as 20")
     return found
 
 
 class BuildCache:
-    """Builds below `root`, in which those used last are kept up to `most_bytes`."""
+    """Builds below `root`. The most recently used ones are kept, up to `most_bytes`."""
 
     def __init__(self, root: Path, most_bytes: float) -> None:
         self.root = root
@@ -82,48 +82,54 @@ class BuildCache:
 
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
-        """While this is held, nobody removes the build, if there is one. Others may hold it too."""
+        """Protect the build from eviction and mark it as just used. May be held several times.
+
+        Afterwards the build is removed if it failed.
+        """
         try:
-            with _open_held(self._path(key, "use")) as descriptor:
+            with _shared_lock(self._path(key, "use")) as descriptor:
                 os.utime(descriptor)
                 yield
         finally:
-            if not self.complete(key):  # it failed, and is made anew whenever it is asked for
+            if not self.complete(key):  # failed builds are not kept; they are rebuilt on request
                 self._remove(key)
 
     def note(self, key: str) -> None:
-        """A build is complete: note its size, and make room for it. The caller holds it in use."""
+        """Record the size of a complete build that is in use, and evict others if needed."""
         self._path(key, "built").write_text(str(_size(self.root / key)))
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """A build is about to be made anew, or failed. The caller holds its lock."""
+        """Remove a build's files, as it failed or is to be rebuilt. The caller holds its lock."""
         self._path(key, "built").unlink(missing_ok=True)
         folders.remove(self.root / key)
 
     def complete(self, key: str) -> bool:
-        """Whether the build is there as a whole."""
+        """Whether the build is finished."""
         return self._path(key, "built").exists()
 
     def total(self) -> tuple[int, int]:
-        """How many builds there are, and their bytes together."""
+        """The number of finished builds and their total size in bytes."""
         sizes = [entry.size for entry in self._entries() if self.complete(entry.key)]
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """Remove the builds that were not used for longest, and what interrupted ones left; none that is in use."""
+        """Evict the least recently used builds and the remains of interrupted ones.
+
+        Builds in use stay.
+        """
         entries = sorted(self._entries(), key=lambda entry: entry.used_at)
         size = sum(entry.size for entry in entries)
         if size <= self.most_bytes:
             return
         for entry in entries:
-            if size <= LEFT * self.most_bytes:
+            if size <= KEPT_SHARE * self.most_bytes:
                 return
             if self._remove(entry.key):
                 size -= entry.size
 
     def _remove(self, key: str) -> bool:
-        """Remove a build with all that belongs to it, unless somebody uses it."""
+        """Remove a build and its files, unless it is in use. Returns whether it was removed."""
         path = self._path(key, "use")
         with path.open("a") as held:
             try:
@@ -131,14 +137,14 @@ class BuildCache:
             except BlockingIOError:
                 return False
             if not _is_at(held.fileno(), path):
-                return False  # somebody else just removed it
+                return False  # another process has just removed it
             self.forget(key)
             self._path(key, "lock").unlink(missing_ok=True)
             path.unlink()
         return True
 
     def _entries(self) -> Iterator[_Entry]:
-        """All that there is anything of."""
+        """All builds, finished or not."""
         if not self.root.is_dir():
             return
         for key in {path.name.partition(".")[0] for path in self.root.iterdir()}:
@@ -155,8 +161,8 @@ class BuildCache:
 
 
 @contextmanager
-def _open_held(path: Path) -> Iterator[int]:
-    """The descriptor of a file that is held shared, and is still the one at its path."""
+def _shared_lock(path: Path) -> Iterator[int]:
+    """Hold a shared lock on the file that is currently at this path, and yield its descriptor."""
     while True:
         with path.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
@@ -174,7 +180,7 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of the files below a folder."""
+    """Bytes of all files below a folder."""
     return sum(
         entry.stat(follow_symlinks=False).st_size
         for entry, _ in folders.entries(folder)

@@ -1,7 +1,8 @@
-"""Whether what a program raised is its compiler's complaint: Triton and inline builds compile at the first call.
+"""Recognizes compilers' errors among exceptions: some programs compile only when they are called.
 
-Knows compilers by the types that they raise and, where they raise a plain RuntimeError, by its first words. A program
-may claim any type: that it does not compile is the least that it can gain.
+Those are Triton kernels and inline builds in forward. Compilers are recognized by the types that
+they raise or, for a plain RuntimeError, by the first words of the message. A program may forge the
+type, but it gains only the status `build_failed`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ TYPES = (
     "torch._inductor.exc.InductorError",
     "torch._inductor.exc.CppCompileError",
 )
-"""Of exceptions, their bases or their causes."""
+"""Types of compilers' exceptions, of their bases or of their causes."""
 
 PASSES_FAILED = "PassManager::run failed"
-"""Triton's later stages say no more than this; what is wrong was printed."""
+"""All that the exception of Triton's later stages says; the actual error is printed."""
 
-SAYINGS = (
+MESSAGES = (
     PASSES_FAILED,
     "Error building extension '",  # torch.utils.cpp_extension
     "ninja exited with status",  # tvm_ffi.cpp
 )
+"""First words of compilers' RuntimeErrors."""
 
 
 def is_compile_error(types: Iterable[str], text: str) -> bool:
-    """Whether an exception of these types (with those of its bases and causes) and this text is a compiler's."""
+    """Whether an exception is a compiler's, by its types (with bases and causes) and its text."""
     return any(name in TYPES for name in types) or any(
-        f"RuntimeError: {saying}" in text for saying in SAYINGS
+        f"RuntimeError: {message}" in text for message in MESSAGES
     )

@@ -1,7 +1,7 @@
-"""What a compiler or an interpreter complained about: its first real errors, each with the source line at fault.
+"""Extracts the first real errors from a compiler's or interpreter's output, with their lines.
 
-Knows gcc, clang, nvcc, ptxas, linkers, Triton and Python by how they write. Leaves out command lines, chains of
-includes and instantiations, and the candidates that an overload might have meant.
+Parses the formats of gcc, clang, nvcc, ptxas, linkers, Triton and Python. Leaves out command lines,
+chains of includes and template instantiations, and lists of overload candidates.
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from pathlib import PurePath
 from typing import Literal
 
 ERRORS = 3
-"""Errors that are told in full; those after them mostly follow from them."""
+"""Errors to show in full. Later ones usually follow from them."""
 
 SNIPPET_LINES = 4
+"""Source lines per error."""
+
 LINE_LENGTH = 300
+"""Characters per line."""
+
 TEXT_LINES = 40
+"""Lines of an exception's text."""
+
 BLOCK_LINES = 8
-"""Lines of a Triton function that are shown before the one at fault."""
+"""Lines of a Triton function to show before the one at fault."""
 
 _LOCATED = re.compile(r"^(?P<file>[^\s:()]+)(?P<line>:\d+(?::\d+)?|\(\d+\)): *(?P<says>.*)$")
 _ERROR = re.compile(r"^(fatal |catastrophic )?error\b")
@@ -38,29 +44,29 @@ _BOILERPLATE = re.compile(
 
 
 @dataclass
-class _Remark:
-    """One thing that a compiler says, with the source that it shows."""
+class _Diagnostic:
+    """One message of a compiler, with the source lines that it shows."""
 
     kind: Literal["error", "note", "cause", "other"]
     text: str
     own: bool
-    """Whether it is about the candidate's own file and not a header of the system."""
+    """Whether it is about the candidate's own file, not a system header."""
 
     snippet: list[str] = field(default_factory=list)
 
 
 def first_errors(text: str, source: str = "") -> str:
-    """The first errors in what a build or a run said; lines of `source` that they show get their number."""
-    remarks = list(_remarks(text))
-    if any(remark.kind == "error" for remark in remarks):
-        return "\n".join(_compiled(remarks, source))
+    """The first errors in the output of a build or run, with line numbers of `source` if known."""
+    diagnostics = list(_diagnostics(text))
+    if any(diagnostic.kind == "error" for diagnostic in diagnostics):
+        return "\n".join(_compiled(diagnostics, source))
     return "\n".join(_interpreted(text, source))
 
 
-def _remarks(text: str) -> Iterator[_Remark]:
-    current: _Remark | None = None
+def _diagnostics(text: str) -> Iterator[_Diagnostic]:
+    current: _Diagnostic | None = None
     for line in text.splitlines():
-        found = _remark(line)
+        found = _diagnostic(line)
         if found is not None or not line.strip() or _NOISE.match(line):
             if current is not None:
                 yield current
@@ -71,13 +77,13 @@ def _remarks(text: str) -> Iterator[_Remark]:
         yield current
 
 
-def _remark(line: str) -> _Remark | None:
-    """The remark that a line begins, or None."""
+def _diagnostic(line: str) -> _Diagnostic | None:
+    """The message that starts on this line, or None."""
     if _NOISE.match(line):
         return None
     located = _LOCATED.match(line)
     if located is None:
-        return _Remark("error", line.strip(), own=True) if _TOOL.search(line) else None
+        return _Diagnostic("error", line.strip(), own=True) if _TOOL.search(line) else None
     path, says = located["file"], located["says"]
     kind: Literal["error", "note", "cause", "other"] = "other"
     if _ERROR.match(says) or "undefined reference to" in says:
@@ -87,48 +93,52 @@ def _remark(line: str) -> _Remark | None:
     elif says == "required from here":
         kind = "cause"
     said = f"{PurePath(path).name}{located['line']}: {says}"
-    return _Remark(kind, said, own=not path.startswith("/"))
+    return _Diagnostic(kind, said, own=not path.startswith("/"))
 
 
-def _compiled(remarks: list[_Remark], source: str) -> Iterator[str]:
-    """Each error with its snippet, the place in the candidate that led to it, and the first note about the candidate."""
-    told: set[str] = set()
-    cause: _Remark | None = None
+def _compiled(diagnostics: list[_Diagnostic], source: str) -> Iterator[str]:
+    """Each error with its snippet, the candidate's line that caused it, and its first note."""
+    seen: set[str] = set()
+    cause: _Diagnostic | None = None
     snippet: list[str] = []
     explained = True
-    for remark in remarks:
-        if remark.kind == "cause" and remark.own:
-            cause = remark
-        elif remark.kind == "error":
-            message = remark.text.partition("error")[2]
-            explained = message in told or len(told) >= ERRORS
-            told.add(message)
+    for diagnostic in diagnostics:
+        if diagnostic.kind == "cause" and diagnostic.own:
+            cause = diagnostic
+        elif diagnostic.kind == "error":
+            message = diagnostic.text.partition("error")[2]
+            explained = message in seen or len(seen) >= ERRORS
+            seen.add(message)
             if not explained:
-                snippet = remark.snippet
-                yield from _shown(remark, source)
+                snippet = diagnostic.snippet
+                yield from _shown(diagnostic, source)
                 if cause is not None:
                     yield cause.text
             cause = None
-        elif remark.kind == "note" and remark.own and not explained:
-            if remark.snippet == snippet:
-                remark.snippet = []  # it was just shown
-            yield from _shown(remark, source)
+        elif diagnostic.kind == "note" and diagnostic.own and not explained:
+            if diagnostic.snippet == snippet:
+                diagnostic.snippet = []  # already shown with the error
+            yield from _shown(diagnostic, source)
             explained = True
-    if len(told) > ERRORS:
-        yield f"… and {len(told) - ERRORS} more error{'s' if len(told) > ERRORS + 1 else ''}"
+    if len(seen) > ERRORS:
+        yield f"… and {len(seen) - ERRORS} more error{'s' if len(seen) > ERRORS + 1 else ''}"
 
 
-def _shown(remark: _Remark, source: str) -> Iterator[str]:
-    snippet = remark.snippet[:SNIPPET_LINES]
+def _shown(diagnostic: _Diagnostic, source: str) -> Iterator[str]:
+    snippet = diagnostic.snippet[:SNIPPET_LINES]
     shown = re.sub(r"^\s*\d+ \| ?", "", snippet[0]) if snippet else ""
     number = _line_of(shown, source)
-    text = remark.text if len(remark.text) <= LINE_LENGTH else f"{remark.text[:LINE_LENGTH]}…"
+    text = (
+        diagnostic.text
+        if len(diagnostic.text) <= LINE_LENGTH
+        else f"{diagnostic.text[:LINE_LENGTH]}…"
+    )
     yield text if number is None else f"{text} (line {number} of the file)"
     yield from (line[:LINE_LENGTH] for line in snippet)
 
 
 def _interpreted(text: str, source: str) -> list[str]:
-    """An exception with its frames: without advice for debugging, and Triton's functions cut to the line at fault."""
+    """An exception with its frames, without debugging advice, with Triton's functions shortened."""
     lines: list[str] = []
     block: int | None = None
     for line in text.splitlines():
@@ -150,7 +160,7 @@ def _interpreted(text: str, source: str) -> list[str]:
 
 
 def _line_of(shown: str, source: str) -> int | None:
-    """The number of the only line of a source that reads so."""
+    """The number of the only source line with this text, or None."""
     wanted = shown.strip()
     found = [n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted]
     return found[0] if wanted and len(found) == 1 else None

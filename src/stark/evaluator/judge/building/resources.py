@@ -1,7 +1,7 @@
-"""What nvcc says about the kernels that it compiles: registers, spills and shared memory.
+"""Reads the resource usage that nvcc reports for kernels: registers, spills, shared memory.
 
-Reads what ptxas writes with `--resource-usage`. It is found in what a build printed, which the candidate's own code
-may have written as well: information, and never evidence.
+Parses what ptxas prints with `--resource-usage`. The candidate's own code may have printed the same
+format, so the figures are informative only.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ _PART = re.compile(r"L?(\d{1,4})")
 
 
 class KernelResources(Frozen):
-    """One compiled kernel."""
+    """The resources of one compiled kernel."""
 
     name: str
-    """As it stands in the source, without namespaces; instances of one template share it."""
+    """Its name in the source, without namespaces. Instances of a template share it."""
 
     registers: int
-    """Per thread."""
+    """Registers per thread."""
 
     spilled_bytes: int
-    """Stored to memory by each thread for want of registers."""
+    """Bytes that each thread stores to memory for lack of registers."""
 
     shared_bytes: int
-    """Per block, as far as it is known when it is compiled."""
+    """Bytes of shared memory per block that are known at compile time."""
 
 
-def kernel_resources(said: str) -> tuple[KernelResources, ...]:
-    """The kernels in what a build printed, in its order."""
+def kernel_resources(output: str) -> tuple[KernelResources, ...]:
+    """The kernels in a build's output, in their order."""
     found: list[KernelResources] = []
     symbol, spilled = "", 0
-    for line in said.splitlines():
+    for line in output.splitlines():
         if entry := _ENTRY.search(line):
             symbol, spilled = entry[1], 0
         elif spills := _SPILLS.search(line):
@@ -61,7 +61,10 @@ def kernel_resources(said: str) -> tuple[KernelResources, ...]:
 def spilled_bytes(
     kernels: tuple[KernelResources, ...], shown_name: str, registers: int
 ) -> int | None:
-    """What a kernel spills that a profiler shows by this name, with so many registers; None if it is not among these."""
+    """Bytes spilled by the kernel with this name in a profiler and this number of registers.
+
+    Returns None if the kernel is not listed. If several match, the maximum counts.
+    """
     name = _without_arguments(shown_name)
     alike = [kernel for kernel in kernels if kernel.name == name]
     exact = [kernel for kernel in alike if kernel.registers == registers] or alike
@@ -69,7 +72,7 @@ def spilled_bytes(
 
 
 def source_name(symbol: str) -> str:
-    """The last name in a mangled symbol: `scale` of `_Z5scaleILi4EEvPffl`; another symbol stays as it is."""
+    """The last name in a mangled symbol (`scale` for `_Z5scaleILi4EEvPffl`), or the symbol."""
     rest = symbol.removeprefix("_Z")
     if rest == symbol:
         return symbol
@@ -82,6 +85,6 @@ def source_name(symbol: str) -> str:
 
 
 def _without_arguments(shown_name: str) -> str:
-    """`scale` of `void space::scale<4>(float*, float, long)`."""
+    """`scale` for `void space::scale<4>(float*, float, long)`."""
     plain = re.split(r"[<(]", shown_name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
     return plain.removeprefix("void ").strip().rpartition("::")[2]

@@ -1,1 +1,1 @@
-"""PyTorch's own compiler as an author of candidates."""
+"""Turns the code that `torch.compile` generates into a candidate."""

@@ -1,6 +1,6 @@
-"""PyTorch's own compiler as an author: what it generates for a problem, as a candidate like any other.
+"""Has `torch.compile` generate a candidate for a problem.
 
-The compiler runs in a child with the reference's own code. What comes of it is judged by nobody here.
+The compiler runs in a child that runs the reference. The candidate is not judged here.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from stark.evaluator.protocol import Compile
 from stark.languages import language
 
 NAME = "generated"
-"""Of the child and its folder, beside the references'."""
+"""Name of that child and its folder, beside those of the references."""
 
 
 def compiled_candidate(request: Compile, prepared: PreparedReference) -> Candidate:
-    """The candidate. The caller holds the device.
+    """The generated candidate. The caller holds the device.
 
-    Raises NotGenerated where the compiler makes none, and ProblemError where the problem does not run.
+    Raises NotGenerated if none can be generated, and ProblemError if the problem does not run.
     """
     try:
         source = candidate_source(request.problem.source, _generated(request, prepared))
     except NotGenerated as reason:
-        raise NotGenerated(f"torch.compile makes no candidate of this problem: {reason}") from None
+        raise NotGenerated(
+            f"torch.compile generates no candidate for this problem: {reason}"
+        ) from None
     broken = language(request.language).check(source)
     if broken is not None:
         raise NotGenerated(
-            f"torch.compile makes no candidate in {request.language} of this problem: {broken}"
+            f"torch.compile generates no candidate in {request.language} for this problem: {broken}"
         )
     return Candidate(language=request.language, source=source)
 
 
 def _generated(request: Compile, prepared: PreparedReference) -> Generated:
-    """What the compiler generates, through a file: it may be longer than a message."""
+    """The generated code. It is passed in a file, because it may exceed the size of a message."""
     running = prepared.started(NAME, request.limits)
     path = running.shared.folder / "generated.json"
     try:

@@ -1,6 +1,6 @@
-"""The top level of a Python file in pieces: what each binds and uses, and which of them some names need.
+"""Splits the top level of a Python file into pieces, and selects those that some names need.
 
-Works on texts and their syntax trees; nothing is run.
+Works on the text and its syntax tree. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from stark.core.python import bindings
 
 @dataclass(frozen=True)
 class Piece:
-    """One statement of a file's top level, or one name of an import there."""
+    """One top-level statement, or one name of a top-level import."""
 
     text: str
     tree: ast.stmt
 
     @property
     def binds(self) -> frozenset[str]:
-        """The names that it gives a meaning at the top level."""
+        """The names that it defines at the top level."""
         return frozenset(_bound(self.tree))
 
     @property
     def uses(self) -> frozenset[str]:
-        """The names of the file's top level, or of Python, that are read anywhere in it."""
+        """The global and built-in names that it reads anywhere."""
         return frozenset(_read(self.tree))
 
     @property
@@ -37,12 +37,15 @@ class Piece:
 
     @property
     def is_main(self) -> bool:
-        """Whether it is what only runs when the file is the program."""
+        """Whether it is an `if __name__ == "__main__"` block."""
         return isinstance(self.tree, ast.If) and "__name__" in _read(self.tree.test)
 
 
 def split(source: str) -> list[Piece]:
-    """The file's statements, each with the comments right above it; of imports each name by itself. Raises SyntaxError."""
+    """The file's statements, each with the comments directly above it, and imports split by name.
+
+    Raises SyntaxError.
+    """
     lines = source.split("\n")
     pieces: list[Piece] = []
     for statement in ast.parse(source).body:
@@ -60,9 +63,9 @@ def split(source: str) -> list[Piece]:
 
 
 def needed(pieces: Iterable[Piece], names: Iterable[str]) -> list[Piece]:
-    """The pieces that these names need, directly or through others, and all that bind no name, in their order.
+    """The pieces that these names need, directly or not, and all that define no name, in order.
 
-    A piece that is there twice is needed once.
+    Duplicate pieces are returned once.
     """
     there = list({piece.text: piece for piece in pieces}.values())
     wanted, kept = set(names), [not piece.binds for piece in there]
@@ -85,7 +88,10 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
 
 
 def _read(tree: ast.AST) -> set[str]:
-    """The names that a part of the file reads and does not bind itself, as a function does its parameters and variables."""
+    """The names that a part of the file reads and does not bind itself.
+
+    Functions bind their parameters and variables.
+    """
     if isinstance(tree, ast.Name):
         return set() if isinstance(tree.ctx, ast.Store) else {tree.id}
     if isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -102,7 +108,7 @@ def _read(tree: ast.AST) -> set[str]:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """What a part binds where it stands. An import from `__future__` is for the whole file, and named nowhere."""
+    """The names that a part binds where it is. Imports from `__future__` bind none."""
     if isinstance(node, ast.ImportFrom) and node.module == "__future__":
         return
     yield from (name for name, _ in bindings(node))

@@ -1,1 +1,1 @@
-"""What is known of a problem: its module, its inputs and what makes them hard, its exact results, its least time."""
+"""Loads a problem: its module, inputs, input regimes, float64 results, roofline and variants."""

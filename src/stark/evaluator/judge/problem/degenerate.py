@@ -1,7 +1,8 @@
-"""Null solvers: answers that need no work, tried on every problem.
+"""Null solvers: trivial answers, such as zeros, that are tried on every problem.
 
-Where one of them passes, the problem cannot tell a kernel from nothing (a KernelBench level 1 problem whose
-output is below its own tolerance, or one whose result is a constant), and every evaluation of it says so.
+If one passes, the problem is degenerate: it cannot distinguish a kernel from no work. Examples are
+a KernelBench level 1 problem whose output is below its own tolerance, and results that are
+constant. Every evaluation of such a problem warns about it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import torch
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, chunks, compare
 
-Answer = Callable[[Drawn, ExpectedTensor], torch.Tensor]
+NullSolver = Callable[[Drawn, ExpectedTensor], torch.Tensor]
 
 
 def passing(
-    drawn: Drawn, outputs: list[ExpectedTensor], solvers: dict[str, Answer]
-) -> dict[str, Answer]:
-    """Those of the solvers that pass on every output of this trial."""
+    drawn: Drawn, outputs: list[ExpectedTensor], solvers: dict[str, NullSolver]
+) -> dict[str, NullSolver]:
+    """Return the solvers whose answers pass on every output of this trial."""
     return {
         name: solver
         for name, solver in solvers.items()
@@ -27,14 +28,14 @@ def passing(
     }
 
 
-def null_solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Answer]:
-    """Every null solver that can answer in the form of these outputs."""
+def null_solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, NullSolver]:
+    """Return every null solver whose answer has the shapes and types of these outputs, by name."""
     return dict(_solvers(drawn, outputs))
 
 
-def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str, Answer]]:
+def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str, NullSolver]]:
     yield "zeros", lambda _, output: torch.zeros_like(output.eager)
-    # Of a single number the mean is the number itself, which says nothing.
+    # The mean of a single number is the number itself, so passing would prove nothing.
     several = any(output.eager.numel() > 1 for output in outputs)
     if several and all(output.eager.is_floating_point() for output in outputs):
         yield "the mean in every element", _mean
@@ -45,7 +46,7 @@ def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str,
             tensor.shape == output.eager.shape and as_real(tensor).dtype == output.eager.dtype
             for output in outputs
         ):
-            yield f"input {index} as it is", _input(index)
+            yield f"input {index} itself", _input(index)
 
 
 def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
@@ -54,12 +55,12 @@ def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
 
 
 def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
-    """A product of many numbers, for instance, is next to nothing after the first few."""
+    """Zero the second half of each row, where a cumulative product, say, is almost zero."""
     answer = output.eager.clone()
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0
     return answer
 
 
-def _input(index: int) -> Answer:
+def _input(index: int) -> NullSolver:
     return lambda drawn, _: drawn.tensors[index]

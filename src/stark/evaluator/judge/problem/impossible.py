@@ -1,9 +1,9 @@
-"""What no program can do: have written its results in less time than the memory takes for them.
+"""Computes a hard lower bound on a call's time: the time to write its new values to memory.
 
-Certain, unlike the roofline: counts only values that had to be written during the call. These are the different values
-of a result that occur neither in what was given nor in the results of other inputs, so that no view, no table and no
-earlier answer holds them; what caches may still hold is taken off. Says nothing of inputs: a program may know
-that it need not read them all. Knows no clock.
+Unlike the roofline, this bound is certain. It counts only values that the call must have written:
+distinct values of a result that occur neither in the inputs and weights nor in the results of other
+inputs, so no view, table or earlier answer contains them. What caches may still hold is subtracted.
+Reads are not counted, because a program may not need all of its inputs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import torch
 
 from stark.evaluator.judge.verify.oracle import as_real, pieces
 
-SURELY = 2.0
-"""How many times faster than the measured bandwidth writing may be. A copy, by which it is measured, reads as much as it
-writes, and on a CPU may read what it overwrites too."""
+WRITE_MARGIN = 2.0
+"""Largest possible write speed as a multiple of the measured bandwidth.
+
+The bandwidth is measured by a copy, which reads as much as it writes; on a CPU it may also read
+what it overwrites.
+"""
 
 PART_BYTES = 1 << 29
-"""About how much is sorted at once, which takes several times as much memory."""
+"""Approximate bytes sorted at once; sorting takes several times as much memory."""
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -25,9 +28,10 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def fresh_bytes(
     results: list[torch.Tensor], given: list[torch.Tensor], elsewhere: list[torch.Tensor]
 ) -> int:
-    """Bytes that a call has to write at least: one element for each value that it cannot have had before.
+    """Return the least bytes that a call must write: one element per value that is new.
 
-    `results` are its own, `given` its inputs and weights, `elsewhere` the results of other inputs.
+    `results` are the call's results, `given` its inputs and weights, `elsewhere` the results of
+    other inputs.
     """
     own, had = ([as_real(t) for t in tensors] for tensors in (results, (*given, *elsewhere)))
     parts = 1 + 2 * (sum(t.nbytes for t in (*own, *had)) // PART_BYTES)  # odd, see `_values`
@@ -44,14 +48,14 @@ def fresh_bytes(
 
 
 def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
-    """The time below which so many bytes cannot have been written to memory; 0 where caches hold them."""
-    return max(fresh - cache_bytes, 0.0) / (SURELY * bandwidth_gb_s) / 1e6
+    """Return the least milliseconds to write `fresh` bytes to memory; 0 if caches can hold them."""
+    return max(fresh - cache_bytes, 0.0) / (WRITE_MARGIN * bandwidth_gb_s) / 1e6
 
 
 def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
-    """The different values of a type in some tensors: those whose bits, as a number, leave `part` when divided by `parts`.
+    """Return the distinct finite values of a type whose bits modulo `parts` are `part`.
 
-    An odd number of parts shares out values of which half the bits are always zero, too.
+    An odd number of parts also balances values whose lower bits are always zero.
     """
     found = [
         piece[piece.view(_BITS[dtype.itemsize]) % parts == part].unique()
@@ -62,5 +66,5 @@ def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: i
     if not found:
         return torch.empty(0, dtype=dtype, device=tensors[0].device)
     values = torch.cat(found).unique()
-    numbers: torch.Tensor = values[values.isfinite()]  # every NaN is a value of its own
+    numbers: torch.Tensor = values[values.isfinite()]  # `unique` keeps every NaN
     return numbers

@@ -1,8 +1,9 @@
-"""Inputs unlike the problem's own, on which a kernel must still compute the same function.
+"""Input regimes: transformed inputs on which a kernel must still compute the same function.
 
-A problem that draws from [0, 1) never tells a ReLU from the identity; one that draws a narrow normal never
-tells a softmax that overflows. A regime changes the floating-point inputs of a drawn set and leaves all others
-alone. Whether the reference itself makes sense on the result is for the caller to find out.
+Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal
+distribution hides a softmax that overflows. A regime transforms the floating-point inputs of a draw
+and leaves the others unchanged. The caller checks whether the reference is finite and accurate
+there.
 """
 
 from __future__ import annotations
@@ -16,46 +17,52 @@ from stark.evaluator.judge.problem.inputs import Drawn
 Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
-"""A problem that draws from [0, 1) reaches where the exponential overflows only with the first; half precision overflows sooner."""
+"""Factors of the regimes.
+
+Inputs from [0, 1) overflow an exponential only with LARGE; float16 overflows sooner.
+"""
 
 PIECE = 1 << 22
-"""Elements that are changed at a time."""
+"""Elements transformed at a time."""
 
 
-def mixed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """Every element by lot: as it is, negated, large, tiny, or exactly zero."""
+def mixed(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Keep, negate or zero each element at random, or make it large, or tiny and negated."""
     factors = torch.tensor(
         [1.0, -1.0, _large(drawn), -TINY, 0.0], device=drawn.device, dtype=drawn.dtype
     )
 
-    def by_lot(piece: torch.Tensor) -> torch.Tensor:
-        lots = torch.randint(len(factors), piece.shape, generator=chance, device=drawn.device)
-        return piece * factors[lots]
+    def scale_at_random(piece: torch.Tensor) -> torch.Tensor:
+        choices = torch.randint(len(factors), piece.shape, generator=generator, device=drawn.device)
+        return piece * factors[choices]
 
-    return _in_pieces(drawn, by_lot)
+    return _in_pieces(drawn, scale_at_random)
 
 
-def large(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """All values many times their size."""
+def large(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Multiply all values by LARGE, or by LARGE_IN_HALF in float16."""
     return drawn * _large(drawn)
 
 
-def tiny(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """All values a small fraction of their size."""
+def tiny(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Multiply all values by TINY."""
     return drawn * TINY
 
 
-def shifted(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """All values moved down by several of their typical sizes, so that signs change; a zero stays, as above a diagonal."""
+def shifted(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Subtract three times the mean magnitude, so that signs change.
+
+    Zeros stay zero, because they may be structural, as in a triangular matrix.
+    """
     return torch.where(drawn == 0, drawn, drawn - 3 * drawn.abs().mean())
 
 
-def heavy_tailed(drawn: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """Multiplied by a log-normal factor: a few values far larger than all others."""
+def heavy_tailed(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Multiply by a log-normal factor, so that a few values are far larger than the rest."""
 
     def spread(piece: torch.Tensor) -> torch.Tensor:
         factors = torch.randn(
-            piece.shape, generator=chance, device=drawn.device, dtype=torch.float32
+            piece.shape, generator=generator, device=drawn.device, dtype=torch.float32
         )
         return piece * factors.mul_(1.5).exp_().to(drawn.dtype)
 
@@ -67,7 +74,7 @@ def _large(drawn: torch.Tensor) -> float:
 
 
 def _in_pieces(drawn: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """A changed copy, made a piece at a time: what is needed on the way would fill several times its memory."""
+    """Return a transformed copy, made piece by piece to keep temporaries small."""
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
     pieces = zip(result.view(-1).split(PIECE), drawn.reshape(-1).split(PIECE), strict=True)
     for target, source in pieces:
@@ -82,13 +89,13 @@ REGIMES: dict[str, Change] = {
     "shifted": shifted,
     "heavy-tailed": heavy_tailed,
 }
-"""The first one alone is tried where a problem is too large for all."""
+"""A problem too large for all regimes uses only the first."""
 
 
 def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
-    """A drawn set with its floating-point tensors in another regime."""
+    """Return a draw with its floating-point tensors in the given regime."""
     device = drawn.tensors[0].device if drawn.tensors else torch.device("cpu")
-    chance = torch.Generator(device).manual_seed(seed)
+    generator = torch.Generator(device).manual_seed(seed)
     change = REGIMES[regime]
-    tensors = [change(t, chance) if t.is_floating_point() else t for t in drawn.tensors]
+    tensors = [change(t, generator) if t.is_floating_point() else t for t in drawn.tensors]
     return Drawn(tensors, drawn.arguments)

@@ -1,4 +1,4 @@
-"""What the device can do, measured once, and the least time that a reference's work would take on it."""
+"""Measures the device's peaks and computes the roofline: the least time for a reference's work."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ MATRIX = {"cuda": 8192, "cpu": 1024}
 REPEATS = 4
 
 PLAUSIBLE_SHARE = 0.8
-"""Of the roofline's time: below it, noise and a bandwidth measured too low explain nothing any more."""
+"""A time below this share of the roofline is implausible; measurement errors do not explain it."""
+
 LAUNCHES = 500
 
 
 def measure_device(device: torch.device) -> Device:
-    """The device sheet; takes well under a second on a GPU and about one on a CPU."""
+    """Measure the device: well under a second on a GPU, about a second on a CPU."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     bandwidth = _bandwidth(device, COPY_BYTES[device.type])
     peaks = {"fp32": _matrix_rate(device, torch.float32, tf32=False)}
@@ -66,10 +67,10 @@ def measure_device(device: torch.device) -> Device:
 def roofline(
     program: Program, drawn: Drawn, outputs: list[torch.Tensor], device: Device
 ) -> Roofline:
-    """Least bytes and operations of the reference: everything given and returned is moved once.
+    """Count the reference's least bytes and its operations: inputs, weights and outputs move once.
 
-    Calls on a CPU find its caches warm, so there the bandwidth is measured on as many bytes as
-    the problem has; on a GPU the cache is cold and the device's own bandwidth counts.
+    On a CPU, timed calls find warm caches, so the bandwidth is measured on as many bytes as the
+    problem moves. On a GPU the cache is cold, so the device's measured bandwidth applies.
     """
     counter = FlopCounterMode(display=False)
     with counter:
@@ -79,7 +80,7 @@ def roofline(
         for operator, count in counter.get_flop_counts().get("Global", {}).items()
     }
     state = [*program.model.parameters(), *program.model.buffers()]
-    written = {t.data_ptr(): t for t in outputs}.values()  # what is returned may be a changed input
+    written = {t.data_ptr(): t for t in outputs}.values()  # a changed input may also be returned
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
@@ -98,20 +99,23 @@ def roofline(
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
-    """A warning where a time lies below what the bytes and operations need, and the reference's does not.
+    """Return a warning if a time is below the roofline and the reference's is not.
 
-    No verdict yet: a function that reads only part of its inputs may honestly need less than is counted.
+    This is no verdict: a function that reads only part of its inputs needs less time than the
+    roofline says.
     """
     if not (latency_ms < PLAUSIBLE_SHARE * limit.floor_ms <= eager_ms):
         return ()
     return (
-        f"{latency_ms:.4g} ms is {limit.floor_ms / latency_ms:.1f} times faster than the roofline of "
-        f"{limit.floor_ms:.4g} ms: do not believe it before it is explained",
+        f"{latency_ms:.4g} ms is {limit.floor_ms / latency_ms:.1f} times faster than the roofline "
+        f"of {limit.floor_ms:.4g} ms: the kernel does less work than the roofline counts, uses "
+        f"faster arithmetic than {limit.arithmetic}, or the measurement is wrong; find out which "
+        "before relying on it",
     )
 
 
 def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
-    """Which peak an operator of the reference is held against, by PyTorch's own precision flags."""
+    """Choose the peak for an operator by the output type and PyTorch's precision flags."""
     if device.kind == "cpu":
         return "fp32"
     if dtype in (torch.bfloat16, torch.float16):
@@ -120,7 +124,10 @@ def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
 
 
 def _allows_tf32(convolving: bool) -> bool:
-    """PyTorch's own flag. From 2.9 on there is a newer one; where a problem sets that, reading the older one raises."""
+    """Read PyTorch's TF32 flag.
+
+    torch 2.9 added a newer flag; after a problem sets it, reading the older one raises.
+    """
     newer = (
         getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul
     )
@@ -130,31 +137,34 @@ def _allows_tf32(convolving: bool) -> bool:
 
 
 def bandwidth_now(device: torch.device) -> float:
-    """GB/s that a large copy has now; on a machine that was busy when its device was measured it is more."""
+    """Measure the bandwidth of a large copy again, in GB/s.
+
+    The first measurement may be too low if the machine was busy.
+    """
     return _bandwidth(device, COPY_BYTES[device.type])
 
 
 def caches_bytes(device: Device) -> float:
-    """All that the device's caches may hold."""
+    """Return the total size of the device's caches in bytes."""
     if device.kind == "cuda":
         return device.last_level_cache_mb * 2**20
     return sum(_host_caches_mb()) * 2**20
 
 
 def _bandwidth(device: torch.device, copied_bytes: int) -> float:
-    """GB/s, bytes read plus bytes written, by the faster of two ways to stream through so much memory."""
+    """Measure bandwidth in GB/s, read plus written, by the faster of two streaming kernels."""
     source = torch.ones(max(copied_bytes // 4, 1), device=device)
     target = torch.empty_like(source)
-    ways: list[Callable[[], object]] = [
+    kernels: list[Callable[[], object]] = [
         lambda: target.copy_(source),
         lambda: torch.clamp(source, min=0, out=target),
     ]
-    best = min(_seconds(way, device) for way in ways for _ in range(REPEATS))
+    best = min(_seconds(kernel, device) for kernel in kernels for _ in range(REPEATS))
     return 2 * source.numel() * 4 / best / 1e9
 
 
 def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool) -> float:
-    """TFLOP/s of a large square product of random numbers."""
+    """Measure TFLOP/s of a large square matrix product of random numbers."""
     size = MATRIX[device.type]
     left = torch.randn(size, size, device=device).to(dtype)
     before = torch.backends.cuda.matmul.allow_tf32
@@ -186,7 +196,7 @@ def _seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for the device; nothing to do on a CPU."""
+    """Wait for the device; a no-op on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -204,7 +214,7 @@ def _host_memory_gb() -> float:
 
 
 def _host_caches_mb() -> list[float]:
-    """Of every cache of every core, each once."""
+    """Return the size in MiB of every cache of the machine, shared ones once."""
     found: dict[tuple[str, str, str], float] = {}
     for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
         parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]

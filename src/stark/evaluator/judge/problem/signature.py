@@ -1,4 +1,4 @@
-"""The form of a problem's inputs and outputs, which stays the same at every draw. Knows no value."""
+"""Records the structure, shapes and types of a problem's inputs and outputs, which are fixed."""
 
 from __future__ import annotations
 
@@ -10,52 +10,51 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.reference import TensorSpec
-from stark.evaluator.judge.problem.arguments import varying
+from stark.evaluator.judge.problem.arguments import variation
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a problem's forward takes and returns."""
+    """Structure, shapes and types of what a problem's forward takes and returns."""
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
 
     drawn: Drawn
-    """A draw without its values: tensors without memory, and the arguments around them."""
+    """A draw with meta tensors in place of its tensors, and its other arguments."""
 
     returned: tuple[torch.Tensor, ...]
-    """Outputs without memory, with the strides that the reference gives them."""
+    """The reference's outputs as meta tensors, with their strides."""
 
     @classmethod
     def of(cls, drawn: Drawn, returned: list[torch.Tensor]) -> Signature:
-        """The signature that a draw and what forward returned for it show."""
-        without = Drawn(list(_without_memory(drawn.tensors)), drawn.arguments)
-        return cls(
-            _specs(drawn.tensors), _specs(returned), without, tuple(_without_memory(returned))
-        )
+        """Build the signature from a draw and the outputs that forward returned for it."""
+        form = Drawn(list(_on_meta(drawn.tensors)), drawn.arguments)
+        return cls(_specs(drawn.tensors), _specs(returned), form, tuple(_on_meta(returned)))
 
     @property
     def bytes_in(self) -> int:
-        """Of one set of inputs."""
+        """Bytes of one set of inputs."""
         return sum(map(_bytes, self.inputs))
 
     @property
     def bytes_out(self) -> int:
-        """Of one set of outputs."""
+        """Bytes of one set of outputs."""
         return sum(map(_bytes, self.outputs))
 
     def check(self, drawn: Drawn, program: Program) -> None:
-        """Raises ProblemError for inputs that have another form."""
+        """Raise ProblemError if a draw has other shapes, types or plain arguments."""
         if _specs(drawn.tensors) != self.inputs:
             raise ProblemError(
-                f"{program.problem.name}: get_inputs returns other shapes every time; make them fixed"
+                f"{program.problem.name}: get_inputs returns tensors of other shapes or types on "
+                "every draw; make them fixed"
             )
-        if (reason := varying(self.drawn.arguments, drawn.arguments)) is not None:
+        if (reason := variation(self.drawn.arguments, drawn.arguments)) is not None:
             raise program.refusal("get_inputs", f"returns {reason}")
 
 
-def _without_memory(tensors: Iterable[torch.Tensor]) -> Iterable[torch.Tensor]:
+def _on_meta(tensors: Iterable[torch.Tensor]) -> Iterable[torch.Tensor]:
     return (torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors)
 
 

@@ -1,6 +1,7 @@
-"""The oracle: what the reference computes in float64, at once or, where that does not fit, in slices of the first axis.
+"""Computes the oracle: the reference's outputs in float64, at once or in slices of the first axis.
 
-Slices are only used where the reference makes the same of them in its own precision as of the whole. Knows no candidate.
+Slices are used only if the reference, in its own precision, returns the same for them as for the
+whole input.
 """
 
 from __future__ import annotations
@@ -11,71 +12,71 @@ from dataclasses import dataclass
 import torch
 
 from stark.core.errors import ProblemError
-from stark.evaluator.candidate.shortage import is_shortage
+from stark.evaluator.candidate import memory_errors
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
 
 WHOLE = 1
 SLICES = (8, 64)
-"""Into how many an input is cut, one after the other, until one fits."""
+"""Numbers of slices, tried in this order until one fits into memory."""
 
 
 @dataclass(frozen=True)
 class Twin:
-    """What came of running the reference in float64."""
+    """Result of running the reference in float64."""
 
     outputs: list[torch.Tensor] | None
-    """None where there is no oracle."""
+    """None if there is no oracle."""
 
     fits: bool = True
-    """Whether memory sufficed for one."""
+    """False if memory did not suffice."""
 
     slices: int = 1
-    """Into how many the inputs were cut."""
+    """Number of slices that the inputs were cut into; 1 for the whole."""
 
 
 def run_twin(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], sparing: bool, agreed: int = 1
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], save_memory: bool, verified: int = 1
 ) -> Twin:
-    """The oracle for these inputs, of which the reference itself makes `eager`.
+    """Compute the oracle for these inputs; `eager` holds the reference's own outputs.
 
-    A whole one takes twice the memory of inputs, outputs and all between; slices come first where that is to be spared.
-    Slices of which there are `agreed` were found to agree with the whole before, on inputs of this kind, and are not looked at
-    again.
+    The whole in float64 takes twice the memory of float32 inputs, outputs and intermediates, so
+    `save_memory` tries slices first. Cutting inputs of this kind into `verified` slices was found
+    to agree with the whole before and is not checked again.
     """
     fits = True
-    for slices in (*SLICES, WHOLE) if sparing else (WHOLE, *SLICES):
-        outputs, enough = _attempt(program, drawn, eager, slices, slices == agreed)
+    for slices in (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES):
+        outputs, enough = _compute(program, drawn, eager, slices, slices == verified)
         if outputs is not None:
             return Twin(outputs, slices=slices)
         fits &= enough
         if enough and slices == WHOLE:
-            break  # it does not run in float64
+            break  # the reference does not run in float64
     return Twin(None, fits)
 
 
-def _attempt(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, agreed: bool
+def _compute(
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, verified: bool
 ) -> tuple[list[torch.Tensor] | None, bool]:
-    """The oracle in so many slices, or None; and whether memory sufficed."""
+    """Return the oracle, computed in `slices` slices, or None; and whether memory sufficed."""
     try:
         if slices == WHOLE:
             outputs = program.run_float64(drawn, program.in_float64())
-            return (outputs if _forms(outputs) == _forms(eager) else None), True
-        return _sliced(program, drawn, eager, slices, agreed), True
+            return (outputs if _shapes(outputs) == _shapes(eager) else None), True
+        return _sliced(program, drawn, eager, slices, verified), True
     except (Exception, SystemExit) as error:
-        # The boundary: the user's code, in a type or on a size that it was not written for.
-        fits = not ran_out(error)
+        # The user's code may raise anything in a type or on a size that it was not written for.
+        fits = not is_out_of_memory(error)
     if not fits and program.device.type == "cuda":
-        torch.cuda.empty_cache()  # after the error, whose frames held what was made until then
+        torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
     return None, fits
 
 
 def _sliced(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, agreed: bool
+    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, verified: bool
 ) -> list[torch.Tensor] | None:
-    """The oracle slice by slice, or None where the reference does not treat the first axis as a batch."""
+    """Compute the oracle slice by slice, or return None if the first axis is not a batch axis."""
     length = len(eager[0]) if eager[0].dim() else 0
     batched = [t.dim() > 0 and len(t) == length for t in drawn.tensors]
     if program.changes or length < 2 or not any(batched):
@@ -83,15 +84,15 @@ def _sliced(
     if any(t.dim() == 0 or len(t) != length for t in eager):
         return None
     twin = program.in_float64()
-    oracle = [torch.empty(t.shape, dtype=_wide(t), device=t.device) for t in eager]
+    oracle = [torch.empty(t.shape, dtype=_oracle_dtype(t), device=t.device) for t in eager]
     for span in _spans(length, slices):
         tensors = [t[span] if cut else t for t, cut in zip(drawn.tensors, batched, strict=True)]
         part = Drawn(tensors, drawn.arguments)
         wanted = [t[span] for t in eager]
-        if not agreed and not _agrees(program.run(part), wanted):
+        if not verified and not _agrees(program.run(part), wanted):
             return None
         found = program.run_float64(part, twin)
-        if _forms(found) != _forms(wanted):
+        if _shapes(found) != _shapes(wanted):
             return None
         for whole, piece in zip(oracle, found, strict=True):
             whole[span] = piece
@@ -104,8 +105,8 @@ def _spans(length: int, slices: int) -> Iterator[slice]:
 
 
 def _agrees(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
-    """Whether results of a slice are those of the whole up to rounding, the only thing that slicing may change."""
-    if _forms(found) != _forms(wanted):
+    """Whether the results of a slice equal those of the whole up to rounding."""
+    if _shapes(found) != _shapes(wanted):
         return False
     for one, other in zip(map(as_real, found), map(as_real, wanted), strict=True):
         if not one.is_floating_point():
@@ -113,26 +114,28 @@ def _agrees(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
                 return False
             continue
         errors = expect(other, one).eager_errors
-        if errors.unlike or errors.relative_rms > FLOORS.get(one.dtype, FLOORS[torch.float32]):
+        if errors.nonfinite_mismatches or errors.relative_rms > FLOORS.get(
+            one.dtype, FLOORS[torch.float32]
+        ):
             return False
     return True
 
 
-def ran_out(error: BaseException) -> bool:
-    """Whether an error, or what it blames, says that memory did not suffice."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or the cause of a ProblemError, is a lack of memory."""
     if isinstance(error, ProblemError) and error.__cause__ is not None:
-        return ran_out(error.__cause__)
+        return is_out_of_memory(error.__cause__)
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"
-    return is_shortage(error)
+    return memory_errors.is_out_of_memory(error)
 
 
-def _wide(tensor: torch.Tensor) -> torch.dtype:
+def _oracle_dtype(tensor: torch.Tensor) -> torch.dtype:
     if tensor.is_complex():
         return torch.complex128
     return torch.float64 if tensor.is_floating_point() else tensor.dtype
 
 
-def _forms(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
-    """What must agree between outputs in different precisions."""
+def _shapes(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
+    """Return shape and complexness of each tensor, which the precision must not change."""
     return [(tensor.shape, tensor.is_complex()) for tensor in tensors]

@@ -1,6 +1,7 @@
-"""The same problem at other shapes: the integer constants at the top of its file, changed one at a time.
+"""Generates variants of a problem at other shapes, by changing integer constants in its file.
 
-Whether a changed problem still makes sense is for the caller to find out by running its reference.
+One constant is changed at a time. The caller must run the variant's reference to see whether it is
+valid.
 """
 
 from __future__ import annotations
@@ -14,26 +15,29 @@ from stark.core.problem import Problem
 
 @dataclass(frozen=True)
 class Variant:
-    """A problem with one constant changed, and the change in words."""
+    """A problem with one constant changed, and that change, such as `N = 33`."""
 
     problem: Problem
     change: str
 
 
 def variants(problem: Problem) -> Iterator[Variant]:
-    """One for each constant, in the order of the file; smaller, and no multiple of what kernels work in."""
+    """Yield a variant per top-level constant, in file order.
+
+    Constants become about half as large, which few tile sizes divide.
+    """
     tree = ast.parse(problem.source)
     for statement in tree.body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value) as node):
                 if type(value) is int and value > 0:
                     other = value // 2 + 1 if value > 2 else value + 1
-                    yield Variant(_with(problem, node, other), f"{name} = {other}")
+                    yield Variant(_with_constant(problem, node, other), f"{name} = {other}")
 
 
-def _with(problem: Problem, node: ast.Constant, value: int) -> Problem:
-    """The problem with one constant replaced where it stands, so that line numbers stay."""
-    lines = problem.source.split("\n")  # as `ast` counts them: a form feed ends none
+def _with_constant(problem: Problem, node: ast.Constant, value: int) -> Problem:
+    """Replace one constant in place, which keeps line numbers."""
+    lines = problem.source.split("\n")  # as `ast` does; `splitlines` also splits at form feeds
     line = lines[node.lineno - 1].encode()
     changed = line[: node.col_offset] + str(value).encode() + line[node.end_col_offset :]
     lines[node.lineno - 1] = changed.decode()

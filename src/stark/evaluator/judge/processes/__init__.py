@@ -1,1 +1,1 @@
-"""The programs that the judge runs: started, watched, stopped, read and ended."""
+"""The processes that the judge runs: started, watched, stopped, read and killed."""

@@ -1,4 +1,4 @@
-"""What a child may see and use, and whether it uses more."""
+"""What a child may see and use, and the check that it does not use more."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stark.evaluator.candidate.sandbox.bounds import most_processes
+from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import excess
-from stark.evaluator.judge.processes.nameless import nameless_bytes
+from stark.evaluator.judge.processes.unlinked import unlinked_bytes
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
 
 FOLDER_POLL_S = 1.0
-"""How often its folders are looked at, which takes longer than the rest."""
+"""Seconds between two checks of its folders, which take longer than the other checks."""
 
 
 @dataclass(frozen=True)
@@ -21,34 +21,36 @@ class Allowance:
     """What a child may see and use."""
 
     folder: Path
-    """Where it works, the only folder that it may write to."""
+    """Its working folder, the only one that it may write to."""
 
     environment: dict[str, str]
     memory_gb: float
-    """Of itself and whatever it starts, beyond what it begins with."""
+    """Memory of the child and its descendants, beyond what it starts with."""
 
     output_kb: int
+    """Kilobytes of its output to keep."""
+
     readable: tuple[Path, ...] = ()
-    """Files and folders beside its own and the system's."""
+    """Files and folders that it may read beside its own and the system's."""
 
     watched: tuple[Path, ...] = ()
-    """Folders beside its own that something in it writes to, and that may hold no more than that one."""
+    """Further folders that a process in it writes to, each with the same limits as its own."""
 
     bounds_address_space: bool = False
-    """Whether each of its processes is held to the memory by the kernel; drivers and compilers do not bear it."""
+    """Whether the kernel also limits each process's address space. Drivers do not tolerate that."""
 
     cpu_s: int | None = None
-    """Processor time of each of its processes."""
+    """Seconds of processor time for each of its processes; None for no limit."""
 
     attaches: bool = True
-    """Whether it maps the judge's memory before a program may run."""
+    """Whether it maps the judge's memory before a program runs."""
 
     on_device: bool = False
-    """Whether that memory is on a GPU, which some layers would keep it from."""
+    """Whether the shared memory is on a GPU, which some sandbox layers would make inaccessible."""
 
 
 class Use:
-    """What a child and all that it started use from here on."""
+    """What a child and its descendants use, counted from now on."""
 
     def __init__(self, pid: int, allowed: Allowance) -> None:
         self._pid = pid
@@ -57,24 +59,24 @@ class Use:
         self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def check(self) -> None:
-        """Raises ChildFailed if it is more than they may."""
+        """Raises ChildFailed if they use more than allowed."""
         used = use_of_tree(self._pid)
         if self._is_too_much(used.memory_bytes) and self._is_too_much(exact_memory_bytes(used)):
             raise ChildFailed(
-                "out_of_memory", f"it used over {self._allowed.memory_gb:g} GB of memory"
+                "out_of_memory", f"it used more than {self._allowed.memory_gb:g} GB of memory"
             )
-        if used.tasks > most_processes():
+        if used.tasks > max_processes():
             raise ChildFailed(
-                "crashed", f"it started over {most_processes()} processes and threads"
+                "crashed", f"it started more than {max_processes()} processes and threads"
             )
         if time.monotonic() >= self._folder_due:
             self._check_folders(used.processes)
             self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def _check_folders(self, processes: frozenset[int]) -> None:
-        nameless = nameless_bytes(processes)
+        unlinked = unlinked_bytes(processes)
         for folder in (self._allowed.folder, *self._allowed.watched):
-            too_much = excess(folder, nameless)
+            too_much = excess(folder, unlinked)
             if too_much is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
 

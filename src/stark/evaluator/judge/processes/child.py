@@ -1,6 +1,6 @@
-"""One confined program: asked under a deadline, watched, stopped and killed whole.
+"""One confined child process: send requests with deadlines, watch its resources, stop and kill it.
 
-Knows nothing of correctness; says only what a child answered or how it ended.
+Knows nothing of correctness. It reports only what the child answered or how it ended.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes import placing
 from stark.evaluator.judge.processes.allowance import Allowance, Use
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
-from stark.evaluator.judge.processes.memory import copy_memory, last_of_line
+from stark.evaluator.judge.processes.memory import copy_memory, innermost_process
 from stark.evaluator.judge.processes.output import Output
-from stark.evaluator.judge.processes.standstill import Restless, Standstill, go_on, stop
+from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, continue_tree, stop
 from stark.evaluator.judge.processes.watch import last_core, waits_s
 
 POLL_S = 0.05
-"""How often a waiting judge looks at what a child uses."""
+"""Seconds between two checks of what a child uses while the judge waits for it."""
 
 START_S = 60.0
-"""How long a child may take into its place; milliseconds, unless the machine is overloaded."""
+"""Seconds that a child may take to be confined: milliseconds, unless the machine is overloaded."""
 
 ENDING_S = 5.0
-"""How long a killed child may take to end; a process stuck in a driver takes longer."""
+"""Seconds that a killed child may take to exit. A process stuck in a driver takes longer."""
 
 
 class Child:
-    """One running program. Every method but `begin` and `close` may raise ChildFailed."""
+    """One running child. Every method except `begin` and `close` may raise ChildFailed."""
 
     def __init__(
         self,
@@ -46,10 +46,10 @@ class Child:
         allowed: Allowance,
     ) -> None:
         self.pid = pid
-        """Of the keeper, the first process of its tree."""
+        """The first process of its tree, which reaps the others."""
 
         self.layers = layers
-        """Of the sandbox around it."""
+        """The sandbox layers around it."""
 
         self._exit_code_of = exit_code
         self._channel = channel
@@ -57,31 +57,35 @@ class Child:
         self._allowed = allowed
         self._runner_pid = pid
         self._processes: Collection[int] = ()
-        self._standing: Standstill | None = None
+        self._stopped: Standstill | None = None
         self._placed: placing.Placed | None = None
         self._code: int | None = None
 
     def begin(self) -> None:
-        """Wait until it is in its place. Raises SandboxFailed, after which it is closed."""
+        """Wait until it is confined. Otherwise close it and raise SandboxFailed."""
         try:
             ready = self._channel.receive(START_S)
             error = None if ready.get("ok") is True else str(ready.get("error"))
         except (ChannelClosed, TimeoutError) as failure:
-            error = str(failure) or f"it said nothing for {START_S:g} s"
+            error = str(failure) or f"it sent nothing within {START_S:g} s"
         if error is not None:
             said = self.close()
             raise SandboxFailed(
-                f"a child could not be confined: {error}\n{said}\nSee `stark doctor`; {WITHOUT} leaves layers out"
+                f"cannot confine a child process: {error}\n{said}\nRun `stark doctor` to see "
+                f"which sandbox layers work; set {WITHOUT} to leave layers out"
             )
         self._use = Use(self.pid, self._allowed)
-        self._runner_pid = last_of_line(self.pid)
+        self._runner_pid = innermost_process(self.pid)
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and wait for its answer. Raises ChildFailed for anything but {"ok": true, …}."""
+        """Send a request and wait up to `limit_s` seconds for its answer.
+
+        Raises ChildFailed for any answer other than {"ok": true, …}.
+        """
         return self.answer(self.send(request), limit_s)
 
     def send(self, request: Message) -> str:
-        """Send a request; returns by what its answer is known. Raises ChildFailed."""
+        """Send a request and return the nonce that its answer must have. Raises ChildFailed."""
         nonce = secrets.token_hex(8)
         try:
             self._channel.send({**request, "nonce": nonce})
@@ -90,14 +94,17 @@ class Child:
         return nonce
 
     def answer(self, nonce: str, limit_s: float) -> Message:
-        """Wait for an answer. Raises ChildFailed for anything but {"ok": true, …}."""
+        """Wait up to `limit_s` seconds for the answer with this nonce.
+
+        Raises ChildFailed for any answer other than {"ok": true, …}.
+        """
         deadline = time.monotonic() + limit_s
         try:
             answer = self._receive(deadline, limit_s)
         except ChannelClosed:
             raise self._ended() from None
         if answer.get("nonce") != nonce:
-            raise ChildFailed("forged", "it sent an answer to a request that it had not been sent")
+            raise ChildFailed("forged", "it answered a request that the judge did not send")
         if answer.get("ok") is not True:
             error = str(answer.get("error", "no reason given"))
             if answer.get("kind") == "out_of_memory":
@@ -109,7 +116,10 @@ class Child:
         return answer
 
     def finish(self, limit_s: float) -> int:
-        """Wait for the end of one that serves no requests; returns its exit code, negative for a signal. Raises ChildFailed."""
+        """Wait for the exit of a child that serves no requests, and return its exit code.
+
+        The code is negative for a signal. Raises ChildFailed after `limit_s` seconds.
+        """
         deadline = time.monotonic() + limit_s
         while (code := self._exit_code()) is None:
             if time.monotonic() > deadline:
@@ -120,7 +130,10 @@ class Child:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Look at what it uses while nobody waits for an answer of it. One that uses too much is ended; raises ChildFailed."""
+        """Check what it uses in the background, while nothing waits for its answer.
+
+        A child that uses too much is killed, and the block ends with ChildFailed.
+        """
         done = threading.Event()
         failed: list[BaseException] = []
 
@@ -128,7 +141,7 @@ class Child:
             while not done.wait(POLL_S):
                 try:
                     self._use.check()
-                except BaseException as failure:  # the boundary of a thread
+                except BaseException as failure:  # raised again below, in the caller's thread
                     failed.append(failure)
                     self._kill()
                     return
@@ -144,55 +157,55 @@ class Child:
             raise failed[0]
 
     def pause(self) -> float:
-        """Stop it and all that it started until `resume`, so that nothing of it runs while another program is timed.
+        """Stop all its processes until `resume`, so that none runs while another program is timed.
 
-        Returns when it was stopped, on the clock of `time.perf_counter`.
+        Returns the time of the stop, as of `time.perf_counter`.
         """
         try:
-            self._standing = stop(self.pid, self._processes)
-        except Restless as error:
+            self._stopped = stop(self.pid, self._processes)
+        except NotStopped as error:
             raise ChildFailed("restless", str(error)) from error
-        self._processes = self._standing.used_ns
-        return self._standing.since
+        self._processes = self._stopped.used_ns
+        return self._stopped.since
 
     def resume(self) -> None:
-        """Let it run again, if it was stopped."""
-        standing, self._standing = self._standing, None
+        """Continue its processes if they are stopped."""
+        standing, self._stopped = self._stopped, None
         try:
             if standing is not None:
-                go_on(standing)
-        except Restless as error:
+                continue_tree(standing)
+        except NotStopped as error:
             raise ChildFailed("restless", str(error)) from error
 
     def spread(self) -> None:
-        """Keep each of its threads on one core until `loosen`: when it goes on after a stop they would crowd each other."""
+        """Pin each of its threads to a core until `loosen`: several may wake on the same core."""
         self._placed = placing.spread(self._runner_pid)
 
     def settle(self) -> None:
-        """Keep only those of its threads that worked since, if there is a core for each."""
+        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
         if self._placed is not None:
             placing.settle(self._placed)
 
     def loosen(self) -> None:
-        """Let its threads run on any core again."""
+        """Undo the pinning."""
         placed, self._placed = self._placed, None
         if placed is not None:
             placing.loosen(placed)
 
     def waits_s(self) -> dict[str, float]:
-        """How long each of its threads has waited for a core so far."""
+        """Seconds that each of its threads has waited for a core so far."""
         return waits_s(self._runner_pid)
 
     def core(self) -> int | None:
-        """The core that its first thread ran on last, if that is known."""
+        """The core that its main thread ran on last, if known."""
         return last_core(self._runner_pid)
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy bytes from its memory to an address of this process's; false where it has none there."""
+        """Copy `size` bytes from its memory to an address in this process. False if unreadable."""
         return copy_memory(self._runner_pid, source, target, size)
 
     def close(self) -> str:
-        """Kill the child with all its processes; returns what it printed, bounded."""
+        """Kill all its processes. Returns the beginning and the end of what it printed."""
         self._channel.close()
         self._kill()
         deadline = time.monotonic() + ENDING_S
@@ -215,13 +228,13 @@ class Child:
                 self._use.check()
 
     def _exit_code(self) -> int | None:
-        """How it ended, or None; the forkserver tells only once."""
+        """How it ended, or None. The forkserver reports it only once, so it is cached."""
         if self._code is None:
             self._code = self._exit_code_of(self.pid)
         return self._code
 
     def _ended(self) -> ChildFailed:
-        """Why the channel closed: an exit or a signal, or the candidate closed it itself."""
+        """The failure behind a closed channel: an exit, a signal, or the candidate closed it."""
         for _ in range(100):
             code = self._exit_code()
             if code is not None:
@@ -232,6 +245,8 @@ class Child:
         if code >= 0:
             return ChildFailed("crashed", f"the process exited with code {code}")
         if -code == signal.SIGKILL:
-            return ChildFailed("out_of_memory", "the process was killed by SIGKILL, as for memory")
+            return ChildFailed(
+                "out_of_memory", "the process was killed by SIGKILL, probably for want of memory"
+            )
         known = {entry.value: entry.name for entry in signal.Signals}
         return ChildFailed("crashed", f"the process died by signal {known.get(-code, -code)}")

@@ -1,4 +1,4 @@
-"""The environment variables of a child: what it works with, and nothing that is secret. Knows no process."""
+"""The environment variables of a child: what its tools need, without the judge's secrets."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ INHERITED = (
     "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
     "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ).split()
-"""Environment variables that a child gets; everything else, keys above all, stays out. What sets a GPU's precision must be
-the same there as in the judge."""
+"""Variables that a child inherits. All others, such as API keys, stay out. Those that set a GPU's
+precision must be the same in the child as in the judge."""
 
 
 def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
-    """The whole environment of a child that works in `folder`."""
+    """All environment variables of a child that works in `folder`; `extra` takes precedence."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     tools = str(Path(sys.executable).parent)
     return {
@@ -24,7 +24,7 @@ def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict
         "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
         "HOME": str(folder),
         "TMPDIR": str(folder),
-        # Triton looks for its home when it is imported, which was in the process that children are forked from.
+        # Triton expands HOME at its import, which happened in the forkserver. It reads this later.
         "TRITON_HOME": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         **(extra or {}),

@@ -1,4 +1,4 @@
-"""How a child, or what it is forked from, can fail."""
+"""The ways in which a child or the forkserver can fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 
 class ChildFailed(Exception):
-    """A child did not answer properly: data about the candidate."""
+    """A child did not answer properly. For a candidate this is a result, not an internal error."""
 
     def __init__(
         self,
@@ -18,12 +18,12 @@ class ChildFailed(Exception):
         self.kind = kind
         self.error = error
         self.types = types
-        """Of the exception that it says it raised, with those of its bases and causes, by their full names."""
+        """Full type names of the exception, its bases and causes, as reported by the child."""
 
 
 class ForkserverDied(Exception):
-    """The process that children are forked from is gone: a fault of ours."""
+    """The forkserver is gone: the judge's own failure."""
 
 
 class SandboxFailed(Exception):
-    """A layer that this machine offers could not be put around a child: a fault of ours, and no program ran."""
+    """An offered layer could not be applied: the judge's own failure. No program ran."""

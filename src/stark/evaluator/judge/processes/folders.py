@@ -1,6 +1,6 @@
-"""Folders that a candidate wrote: measured, copied and removed, whatever it put there.
+"""Measures, copies and removes folders that a candidate wrote.
 
-Nothing in them is trusted: trees may be deep, locked or full of pipes, and links lead anywhere.
+Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and links lead anywhere.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-MOST_BYTES = 8 << 30
-MOST_FILES = 50_000
-DEEPEST = 40
-"""Bounds of what one child may leave in its folder; compilers and their caches stay far below."""
+MAX_BYTES = 8 << 30
+MAX_FILES = 50_000
+MAX_DEPTH = 40
+"""Limits of bytes, files and nesting in a child's folder. Compilers stay far below."""
 
 
 def excess(folder: Path, size: int = 0) -> str | None:
-    """What a folder holds too much of, in a few words, or None. Stops reading once it is too much.
+    """Which limit a folder exceeds, in a few words, or None. Stops reading once one is exceeded.
 
-    `size` bytes lie elsewhere and count as well.
+    `size` is the number of bytes stored elsewhere that count too.
     """
     for files, (entry, depth) in enumerate(entries(folder), start=1):
-        if depth > DEEPEST:
-            return f"folders nested more than {DEEPEST} deep"
-        if files > MOST_FILES:
-            return f"more than {MOST_FILES:,} files"
+        if depth > MAX_DEPTH:
+            return f"folders nested more than {MAX_DEPTH} deep"
+        if files > MAX_FILES:
+            return f"more than {MAX_FILES:,} files"
         with suppress(OSError):
             if entry.is_file(follow_symlinks=False):
                 size += entry.stat(follow_symlinks=False).st_size
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             break
-    return f"more than {MOST_BYTES / 1e9:.1f} GB" if size > MOST_BYTES else None
+    return f"more than {MAX_BYTES / 1e9:.1f} GB" if size > MAX_BYTES else None
 
 
 def copy(source: Path, target: Path) -> None:
-    """The files, folders and links of a measured folder, with their times; pipes, sockets and devices stay out."""
+    """Copy a measured folder's files, folders and links with their times, and nothing else."""
     target.mkdir()
     for entry, _ in entries(source):
         place = target / Path(entry.path).relative_to(source)
@@ -46,12 +46,12 @@ def copy(source: Path, target: Path) -> None:
         elif entry.is_dir():
             place.mkdir()
         elif entry.is_file():
-            with suppress(PermissionError):  # it locked its own file: then it goes without
+            with suppress(PermissionError):  # the candidate made its own file unreadable
                 shutil.copy2(entry.path, place, follow_symlinks=False)
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder whole, however deep and locked, if it is there. Raises OSError if it stays."""
+    """Remove a folder if it exists, however deep or unreadable. Raises OSError if it remains."""
     if not folder.exists():
         return
     try:
@@ -64,12 +64,12 @@ def remove(folder: Path) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Everything below a folder with its depth, parents first; links are not followed."""
+    """Everything below a folder with its depth, parents first, without following links."""
     waiting = [(str(folder), 1)]
     while waiting:
         path, depth = waiting.pop()
         with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
                 yield entry, depth
-                if entry.is_dir(follow_symlinks=False) and depth <= DEEPEST:
+                if entry.is_dir(follow_symlinks=False) and depth <= MAX_DEPTH:
                     waiting.append((entry.path, depth + 1))

@@ -1,4 +1,4 @@
-"""The judge's side of the forkserver: children come from it in milliseconds, each confined."""
+"""The judge's side of the forkserver, from which confined children are forked in milliseconds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
-"""How long the process that children are forked from may take to answer: at first it imports torch, from a cold disk perhaps."""
+"""Seconds that the forkserver may take to answer. At first it imports torch."""
 
 FORKSERVER_ENVIRONMENT = {
-    # Importing tvm_ffi must not look for a device: a process that did cannot be forked from.
+    # Importing tvm_ffi must not initialize CUDA, which would break it in forked children.
     "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
-    # malloc keeps what it once had, as in any process that has run for a while. Otherwise the luck of
-    # the heap's layout decides whether large tensors are faulted in page by page on every call, which made
-    # one and the same program up to three times slower from one process to the next.
+    # Make malloc keep freed memory, as in any process that has run for a while. Otherwise the
+    # heap's layout decides by chance whether large tensors are faulted in page by page on every
+    # call. That made a program up to three times slower in one process than in another.
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
     "MALLOC_TOP_PAD_": str(64 << 20),
@@ -35,7 +35,7 @@ FORKSERVER_ENVIRONMENT = {
 
 
 class Forkserver:
-    """The judge's side of `stark.evaluator.candidate.forkserver`. Safe to use from several threads."""
+    """The judge's side of `stark.evaluator.candidate.forkserver`. Thread-safe."""
 
     def __init__(self, preload: Iterable[str]) -> None:
         ours, theirs = Channel.pair()
@@ -46,7 +46,7 @@ class Forkserver:
         self._process = subprocess.Popen(
             [
                 sys.executable,
-                "-P",  # the folder that STARK was started in is none of a candidate's business
+                "-P",  # keeps the current directory out of sys.path, which candidates can read
                 "-m",
                 "stark.evaluator.candidate.forkserver",
                 str(descriptor),
@@ -57,26 +57,29 @@ class Forkserver:
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
-            start_new_session=True,  # it outlives a judge that is killed, to clean up after it
+            start_new_session=True,  # survives a killed judge, to clean up after it
         )
         theirs.close()
 
     @cached_property
     def sandbox(self) -> dict[Layer, str | None]:
-        """Every layer with None if this machine offers it, or with why it does not."""
+        """Maps every layer to None if this machine offers it, or to the reason why not."""
         layers: dict[Layer, str | None] = self._ask({"do": "sandbox"})["layers"]
         return layers
 
     def layers(self, on_device: bool) -> list[Layer]:
-        """Those that are put around a child."""
+        """The layers around a child."""
         return sorted(in_use(self.sandbox, on_device))
 
     def fork(
         self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
     ) -> Child:
-        """A confined child; `arena` is the descriptor of its shared memory, if a file. Raises SandboxFailed.
+        """Fork a confined child. `arena` is the descriptor of its shared memory, if that is a file.
 
-        With a `command` it becomes that, serves no requests (`Child.finish`), and is not locked: what it runs has to be.
+        With a `command` the child becomes that program and serves no requests (see `Child.finish`).
+        It is not locked, so what the command runs has to lock itself.
+
+        Raises SandboxFailed and ForkserverDied.
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
@@ -104,12 +107,12 @@ class Forkserver:
         return child
 
     def exit_code(self, pid: int) -> int | None:
-        """How a child ended (negative for a signal), or None while it lives."""
+        """How a child ended (negative for a signal), or None if it runs. Raises ForkserverDied."""
         code = self._ask({"do": "wait", "pid": pid})["status"]
         return None if code is None else int(code)
 
     def close(self) -> None:
-        """End the server and with it every child."""
+        """End the forkserver and every child."""
         self._channel.close()
         try:
             self._process.wait(ENDING_S)
@@ -122,7 +125,9 @@ class Forkserver:
                 self._channel.send(request, descriptors)
                 return self._channel.receive(SERVER_S)
             except (ChannelClosed, TimeoutError) as error:
-                raise ForkserverDied("the process that children are forked from is gone") from error
+                raise ForkserverDied(
+                    "the forkserver, from which the judge forks its children, has died"
+                ) from error
 
 
 def _left_out() -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Reads the memory of a process that stands still: what it holds now, and not what it would say or compute.
+"""Reads the memory of a stopped process: what it contains now, whatever the process would report.
 
-Linux only; allowed to whoever may trace the process, which the judge may with its own children.
+Linux only. Needs the right to trace the process, which the judge has for its own children.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _libc.process_vm_readv.restype = ctypes.c_ssize_t
 
 
 def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
-    """Copy bytes from an address of a process to an address of this one; false where there are none to read."""
+    """Copy bytes from an address in a process to an address in this one. False if unreadable."""
     done = 0
     while done < size:
         ours = _Span(target + done, size - done)
@@ -32,8 +32,8 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
     return True
 
 
-def last_of_line(pid: int) -> int:
-    """The process at the end of a line in which each has one child: who works, below who keeps watch."""
+def innermost_process(pid: int) -> int:
+    """The last process of a chain in which each has one child: the runner below its reapers."""
     while True:
         children = [
             int(child)

@@ -1,4 +1,4 @@
-"""What a child says: read as it comes, so that it never waits, bounded, and fit for a screen."""
+"""Reads a child's output as it comes, so that the child never blocks, and keeps part of it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 import threading
 
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-"""What colours text on a terminal, moves about on it or names its window."""
+"""Terminal control sequences: colours, cursor movements and window titles."""
 
 
 def printable(text: str) -> str:
-    """Text without control characters but tabs and ends of lines: on a terminal they could hide or forge what stands there."""
+    """Text without control characters other than tabs and newlines: they could deceive a reader."""
     plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in plain
@@ -19,10 +19,13 @@ def printable(text: str) -> str:
 
 
 class Output:
-    """Reads what a child prints, however much, and keeps the beginning and the end."""
+    """Reads everything that a child prints and keeps the beginning and the end."""
 
     def __init__(self, descriptor: int, keep_kb: int) -> None:
-        """Reads from `descriptor` until its other end is closed, and closes it; keeps half of `keep_kb` of each end."""
+        """Read from `descriptor` until its other end is closed, and close it.
+
+        Keeps half of `keep_kb` kilobytes from each end.
+        """
         self._half = keep_kb * 512
         self._head = b""
         self._tail = b""
@@ -32,7 +35,7 @@ class Output:
         self._thread.start()
 
     def close(self) -> str:
-        """All that was kept, once the child has ended."""
+        """What was kept. Call it after the child has ended."""
         self._thread.join(1.0)
         middle = f"\n… {self._dropped:,} bytes left out …\n".encode() if self._dropped else b""
         return (self._head + middle + self._tail).decode(errors="replace")

@@ -1,8 +1,8 @@
-"""Keeps the threads of a process on cores of their own while it is timed.
+"""Pins the threads of a process to separate cores while it is timed.
 
-Threads that wake at once may be put on one core by the kernel and stay there side by side for tens of milliseconds while another core is
-idle; in virtual machines, where an idle core looks like one that was taken away, that is the rule. A program of two threads that meet at
-a barrier then takes up to twenty times as long.
+The kernel may wake several threads on one core and leave them there for tens of milliseconds while
+another core is idle. In virtual machines this is common, because an idle core looks like one that
+was taken away. A program whose two threads meet at a barrier then takes up to twenty times as long.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from pathlib import Path
 
 from stark.evaluator.judge.processes.standstill import processor_ns
 
-WORKS = 0.1
-"""Share of what the busiest thread ran from which another one works, too."""
+WORKING_SHARE = 0.1
+"""A thread counts as working from this share of the busiest thread's processor time on."""
 
 
 @dataclass
 class Placed:
-    """Threads of one process, each of which is kept on one core."""
+    """The pinned threads of one process."""
 
     pid: int
     allowed: dict[int, set[int]] = field(default_factory=dict)
-    """On which cores each of them may run otherwise: one that chose its own has no other."""
+    """The cores that each thread may use otherwise: only one for a thread that pinned itself."""
 
     ran_ns: dict[int, int] = field(default_factory=dict)
-    """How long each of them had run by then."""
+    """Processor time of each thread when it was pinned."""
 
     ended_ns: int = 0
-    """How long threads had run by then that have ended."""
+    """Processor time of ended threads at that moment."""
 
 
 def spread(pid: int) -> Placed:
-    """Keep each thread of a process on one of its cores, in turn."""
+    """Pin each thread of a process to one of the cores that it may use, in turn."""
     placed = Placed(pid)
     for number, thread in enumerate(_threads(pid)):
         with suppress(OSError):  # it ended meanwhile
@@ -47,13 +47,14 @@ def spread(pid: int) -> Placed:
 
 
 def settle(placed: Placed) -> None:
-    """Keep only those that worked since, if there is a core for each, and let the others run anywhere.
+    """Keep only the threads pinned that have worked since `spread`, if there is a core for each.
 
-    Nobody is kept where threads were started that have ended: the next ones would take over where their starter is kept.
+    Unpins all threads if others were started and ended meanwhile, because further ones would
+    inherit their creator's core.
     """
     ran_ns, ended_ns = _ran_ns(placed.pid)
     worked_ns = {thread: ran_ns.get(thread, 0) - before for thread, before in placed.ran_ns.items()}
-    least_ns = WORKS * max(worked_ns.values(), default=0)
+    least_ns = WORKING_SHARE * max(worked_ns.values(), default=0)
     working = [thread for thread, worked in sorted(worked_ns.items()) if worked >= least_ns]
     cores = sorted(placed.allowed.get(placed.pid, ()))
     loosen(placed)
@@ -66,7 +67,7 @@ def settle(placed: Placed) -> None:
 
 
 def loosen(placed: Placed) -> None:
-    """Let all run wherever they might before, and those that they started meanwhile too, which took over their starter's core."""
+    """Give all threads their former cores, also those that inherited their creator's core."""
     anywhere = set().union(*placed.allowed.values())
     for thread in _threads(placed.pid):
         with suppress(OSError):
@@ -82,10 +83,10 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
-    """How long each thread has run so far, and all those that have ended; nothing where the kernel does not say."""
+    """Processor time of each thread and of all ended ones; empty if the kernel reports none."""
     ran: dict[int, int] = {}
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):
-            told = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
-            ran[thread] = int(told.split()[0])
+            fields = Path(f"/proc/{pid}/task/{thread}/schedstat").read_text()
+            ran[thread] = int(fields.split()[0])
     return ran, (processor_ns(pid) or 0) - sum(ran.values())

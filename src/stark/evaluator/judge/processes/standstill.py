@@ -1,8 +1,8 @@
-"""Stops a tree of processes, and proves that nothing of it ran until it is let go on.
+"""Stops a process tree, and proves that nothing in it ran until it was continued.
 
-A signal alone promises nothing: a process can have a timer, a thread or another process continue it, and one that keeps
-forking is found anew for ever. So every thread is seen standing, and the processor time that the kernel counted by
-then must be the same when the tree goes on. Knows no program.
+A signal alone guarantees nothing: a timer, a thread or another process can continue a process, and
+one that keeps forking is never found completely. So every thread must be seen stopped, and the
+processor time that the kernel has counted by then must be unchanged when the tree is continued.
 """
 
 from __future__ import annotations
@@ -18,82 +18,89 @@ from pathlib import Path
 from stark.evaluator.judge.processes.watch import use_of_tree
 
 PATIENCE_S = 2.0
-"""How long a tree may take to stand; a fraction of a millisecond, but for one that is in the middle of a long system call."""
+"""Seconds that a tree may take to stop. It takes a fraction of a millisecond, except in the middle
+of a long system call."""
 
 SETTLING_S = 50e-6
-"""A thread that is seen standing leaves its core a moment later, which counts as its time; two looks so far apart must agree."""
+"""Seconds between two readings of the processor time, which must agree. A thread that is seen
+stopped leaves its core a moment later, and that moment counts as its time."""
 
 SLACK_NS = 50_000
-"""What a process may use after that: a thread that lost its core in that moment has its last microseconds when its turn comes."""
+"""Processor time that a process may use afterwards: a thread that was preempted while stopping uses
+its last microseconds when it is scheduled again."""
 
-STANDING = frozenset("TtZXx")
-"""States of a thread, in the kernel's letters: stopped, or ended."""
+STOPPED_STATES = frozenset("TtZXx")
+"""The kernel's letters for the states of a thread that is stopped or has ended."""
 
 _PROCESS_CLOCK = 2
-"""Marks the kernel's clock of the processor time that all threads of a process have used, ended ones included."""
+"""Selects the clock of the processor time of all threads of a process, including ended ones."""
 
 
-class Restless(Exception):
-    """Something did not stop, or did not stay so."""
+class NotStopped(Exception):
+    """A process did not stop, or did not stay stopped."""
 
 
 @dataclass(frozen=True)
 class Standstill:
-    """A tree that stands."""
+    """A stopped process tree."""
 
     used_ns: dict[int, int | None]
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """When it was told to, on the clock of `time.perf_counter`: the last time, if anything of it ran after the first."""
+    """When the tree was stopped, as of `time.perf_counter`. If anything ran after the first signal,
+    the time of the last one."""
 
 
 def stop(root: int, known: Collection[int] = ()) -> Standstill:
-    """Stop a process and everything below it; `known` are told first, before anyone is looked for. Raises Restless."""
-    _tell(known, signal.SIGSTOP)
+    """Stop a process and all its descendants. Raises NotStopped.
+
+    The `known` processes get the signal first, before others are searched for.
+    """
+    _signal(known, signal.SIGSTOP)
     begin = since = time.perf_counter()
     first_ns = {pid: processor_ns(pid) for pid in known}
-    told = set(first_ns)
+    signalled = set(first_ns)
     while True:
         found = use_of_tree(root).processes
-        moving = {pid for pid in found if pid not in told or not _stands(pid)}
+        moving = {pid for pid in found if pid not in signalled or not _is_stopped(pid)}
         if not moving:
             used_ns = {pid: processor_ns(pid) for pid in found}
             time.sleep(SETTLING_S)
             if used_ns == {pid: processor_ns(pid) for pid in found}:
-                return Standstill(used_ns, begin if _stood(first_ns, used_ns) else since)
+                return Standstill(used_ns, begin if _unchanged(first_ns, used_ns) else since)
         if time.perf_counter() > begin + PATIENCE_S:
-            raise Restless("it does not stop when it is told to")
+            raise NotStopped("it does not stop on SIGSTOP")
         if moving:
-            _tell(moving, signal.SIGSTOP)
+            _signal(moving, signal.SIGSTOP)
             since = time.perf_counter()
-            told |= moving
-            time.sleep(SETTLING_S)  # to stop, a thread that sleeps needs a core, perhaps this one
+            signalled |= moving
+            time.sleep(SETTLING_S)  # a sleeping thread needs a core to stop, perhaps this one
 
 
-def go_on(standstill: Standstill) -> None:
-    """Let a tree run again. Raises Restless if some of it ran meanwhile."""
-    if not _stood(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
-        raise Restless("it went on running after it had been stopped")
-    _tell(standstill.used_ns, signal.SIGCONT)
+def continue_tree(standstill: Standstill) -> None:
+    """Continue a tree. Raises NotStopped if any of it ran meanwhile."""
+    if not _unchanged(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
+        raise NotStopped("it ran while it was stopped")
+    _signal(standstill.used_ns, signal.SIGCONT)
 
 
-def _stood(before_ns: dict[int, int | None], after_ns: dict[int, int | None]) -> bool:
-    """Whether none of the processes has run from one look at them to another."""
+def _unchanged(before_ns: dict[int, int | None], after_ns: dict[int, int | None]) -> bool:
+    """Whether none of the processes ran between two readings of their processor time."""
     pairs = [(before_ns.get(pid, 0), used_ns) for pid, used_ns in after_ns.items()]
     return all(a is None or b is None or b <= a + SLACK_NS for a, b in pairs)
 
 
-def _tell(processes: Iterable[int], number: signal.Signals) -> None:
+def _signal(processes: Iterable[int], number: signal.Signals) -> None:
     for pid in processes:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
-def _stands(pid: int) -> bool:
-    """Whether every thread stands still; true for a process that is gone."""
+def _is_stopped(pid: int) -> bool:
+    """Whether every thread is stopped; true for a process that is gone."""
     with suppress(OSError):
-        return all(_state(task) in STANDING for task in Path(f"/proc/{pid}/task").iterdir())
+        return all(_state(task) in STOPPED_STATES for task in Path(f"/proc/{pid}/task").iterdir())
     return True
 
 
@@ -104,7 +111,7 @@ def _state(task: Path) -> str:
 
 
 def processor_ns(pid: int) -> int | None:
-    """The processor time of a process, with that of its threads that have ended; None for one that is gone."""
+    """The processor time of a process, including its ended threads; None if the process is gone."""
     try:
         return time.clock_gettime_ns(~pid << 3 | _PROCESS_CLOCK)
     except OSError:

@@ -1,6 +1,6 @@
-"""What a child and everything started below it use, read from /proc: memory, processes and threads.
+"""Reads from /proc what a process tree uses: memory, processes and threads.
 
-Reads only what the kernel says. A machine that does not list children shows the leading process alone.
+On a kernel that does not list children, only the root process is seen.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
 _PROCESSOR = 36
-"""Place of the core in a process's `stat`, counted from its state, which follows the name."""
+"""Index of the last core among the fields of `/proc/PID/stat` after the name."""
 
-MOST_LOOKED_AT = 4096
-"""Processes in one tree, in case one grows faster than it is read."""
+MAX_PROCESSES = 4096
+"""Processes read per tree at most, in case it grows faster than it is read."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """Of a whole tree of processes."""
+    """What a process tree uses."""
 
     processes: frozenset[int]
     memory_bytes: int
-    """Resident, without what is mapped from files. What a fork shares with its parent counts twice."""
+    """Resident memory without file mappings. Counts what forks share with their parents
+    repeatedly."""
 
     tasks: int
     """Processes and threads."""
@@ -36,7 +37,7 @@ def use_of_tree(root: int) -> Use:
     """What a process and its descendants use now; nothing for a process that is gone."""
     memory, tasks = 0, 0
     waiting, seen = [root], {root}
-    while waiting and len(seen) < MOST_LOOKED_AT:
+    while waiting and len(seen) < MAX_PROCESSES:
         place = Path(f"/proc/{waiting.pop()}")
         with suppress(OSError, ValueError):
             memory += _kilobytes(_OWN_PAGES, place, "status") << 10
@@ -49,7 +50,7 @@ def use_of_tree(root: int) -> Use:
 
 
 def waits_s(pid: int) -> dict[str, float]:
-    """How long each thread of a process has waited for a core while it could have run; empty where the kernel does not say."""
+    """Seconds that each thread of a process waited for a core; empty if the kernel reports none."""
     waits = {}
     for task in Path(f"/proc/{pid}/task").glob("*"):
         waited_s = _waited_s(task)
@@ -65,7 +66,7 @@ def _waited_s(task: Path) -> float | None:
 
 
 def last_core(pid: int) -> int | None:
-    """The core that the first thread of a process ran on last; None where the kernel does not say."""
+    """The core that a process's main thread ran on last; None if the kernel does not report it."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
         return int(fields[_PROCESSOR])
@@ -73,7 +74,7 @@ def last_core(pid: int) -> int | None:
 
 
 def exact_memory_bytes(use: Use) -> int:
-    """The same memory with every shared page divided among those who share it; slower, so for when it matters."""
+    """The same memory with shared pages divided among their users. Slower; used near a limit."""
     total = 0
     for pid in use.processes:
         try:
@@ -84,14 +85,14 @@ def exact_memory_bytes(use: Use) -> int:
 
 
 def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int:
-    """What a process says there, or any of its threads: its first one may have ended, and says nothing then.
+    """The sum of these fields for a process, or for any of its threads if the main one has ended.
 
     Raises PermissionError.
     """
     try:
         places = (process, *process.glob("task/*"))
     except FileNotFoundError:
-        return 0  # it ended meanwhile, as any of them may
+        return 0  # the process has ended
     for place in places:
         try:
             found = fields.findall((place / name).read_text(errors="replace"))

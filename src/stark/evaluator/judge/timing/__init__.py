@@ -1,1 +1,1 @@
-"""How long programs take side by side, and which of the times can be believed."""
+"""Times programs side by side, and decides which of the times can be trusted."""

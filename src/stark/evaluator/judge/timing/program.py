@@ -1,6 +1,6 @@
-"""One program being timed: what its process is asked, and what that took.
+"""Requests timed blocks from one program's process and records what they took.
 
-Knows no other program, and nothing of what comes of the times.
+Knows neither the other programs nor how results are computed from the times.
 """
 
 from __future__ import annotations
@@ -18,95 +18,104 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
-"""About how long one sample should run, so that the cost of asking for it vanishes."""
+"""Target duration of a block in milliseconds, to make the cost of a request negligible."""
 
 WARMUP_BLOCKS = 3
+"""Blocks that warm up a program after its first three calls."""
+
 LONG_MS = 500.0
-"""A call that takes so long is warm after three."""
+"""Milliseconds. A program whose call takes longer gets no warm-up blocks."""
 
 DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
-"""Share of a block that a thread may wait for a core. Beyond it something else ran on the machine, or two of its
-threads shared a core; a round in which that befell a reference would make any candidate look faster. A GPU is given
-its work ahead and the median of a block's calls is taken, so there it takes half the block; builds go on beside it."""
+"""Share of a block that a thread may wait for a core before the round is discarded. A longer wait
+means that something else ran on the machine, or that two threads shared a core. If it hit a
+reference, any candidate would look faster. A GPU gets its work ahead of time, and the median of the
+block's calls counts, so there half the block is tolerated: builds continue meanwhile."""
 
 HEAD_START_CYCLES, HEAD_START_CYCLES_ALONE = 200_000, 1_000_000
-"""How long the device is kept busy before a timed call (about 0.1 and 0.5 ms), so that the host is ahead of it and the gaps
-between a call's first launches are not timed. A call whose launches take longer is launch-bound and shows it; one that comes
-alone finds a host that has just slept."""
+"""Cycles for which the device is kept busy before a timed call (about 0.1 and 0.5 ms), so that the
+host is ahead of the device and gaps between a call's first launches are not timed. A call whose
+launches take longer is launch-bound, and its time shows it. A single call needs more, because the
+host has just been asleep."""
 
 
-class Asked(Protocol):
-    """A process that runs a program: a candidate's child, or a running reference."""
+class TimedProcess(Protocol):
+    """A process that runs a program: a candidate's child or a running reference."""
 
     def ask(self, request: Message, limit_s: float) -> Message:
-        """Its answer to a request."""
+        """Send a request and return its answer."""
 
     def pause(self) -> float:
-        """Stop it while another is timed; returns when, on the clock of `time.perf_counter`."""
+        """Stop the process while another is timed. Returns when, as of `time.perf_counter`."""
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Continue a stopped process."""
 
     def spread(self) -> None:
-        """Keep each of its threads on a core of its own until `loosen`."""
+        """Pin each of its threads to a core until `loosen`."""
 
     def settle(self) -> None:
-        """Keep only those of its threads that worked since, if there is a core for each."""
+        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
 
     def loosen(self) -> None:
-        """Let its threads run on any core again."""
+        """Undo the pinning."""
 
     def waits_s(self) -> dict[str, float]:
-        """How long each of its threads has waited for a core so far."""
+        """Seconds that each of its threads has waited for a core so far."""
 
     def core(self) -> int | None:
-        """The core that its first thread ran on last, if that is known."""
+        """The core that its main thread ran on last, if known."""
 
 
 @dataclass
 class Timed:
-    """One program being timed: its process, and what its blocks took so far."""
+    """One program that is being timed: its process and the times of its blocks so far."""
 
-    child: Asked
+    child: TimedProcess
     device_kind: str
     limit_s: float
     slots: int
-    """How many sets of inputs and outputs it shares with the judge."""
+    """Sets of inputs and outputs that it shares with the judge."""
 
     warmups: int = 0
+    """Calls that preceded the timing."""
+
     call_ms: float = 0.0
-    """About what a call took when it was warm."""
+    """Approximate milliseconds of a warm call."""
 
     block_ms: list[float] = field(default_factory=list)
-    """The judge's wall clock around each whole block."""
+    """The judge's wall clock around each block."""
 
-    beside_ms: list[float] = field(default_factory=list)
-    """What passed beside each block while its inputs lay ready: as long as the process ran without being timed, on a CPU
-    in an untimed call above all; and on a GPU what the judge waited for results to reach its memory."""
+    outside_ms: list[float] = field(default_factory=list)
+    """The time around each block in which the process ran with its inputs ready, without being
+    timed. On a CPU most of it is an untimed call. On a GPU it includes the wait for results to
+    reach the judge's memory."""
 
-    alone_ms: list[float] = field(default_factory=list)
-    """What a call took that was asked for by itself, in each round; empty where none is. On a GPU by its device events."""
+    single_ms: list[float] = field(default_factory=list)
+    """The time of a call that is requested by itself, per round; empty if there are none. On a GPU
+    by device events, on a CPU by the judge's clock."""
 
     dense_ms: dict[int, list[float]] = field(default_factory=dict)
-    """On a GPU what a call took in each block that has nothing but calls, by how many there are in it. On the judge's clock, from
-    the moment that the process is let go on until its results have reached the judge's memory."""
+    """On a GPU, the time per call of each dense block (calls without anything between them), by the
+    number of calls. By the judge's clock, from resuming the process until the judge has the
+    results."""
 
     empty_ms: dict[int, list[float]] = field(default_factory=dict)
-    """The same without the calls, of which there is only the copying of results."""
+    """As `dense_ms`, but for blocks that copy results without making calls."""
 
     disturbed: list[bool] = field(default_factory=list)
-    """Whether a thread waited long for a core, in each block."""
+    """Whether a thread waited too long for a core, per block."""
 
     event_ms: list[float] = field(default_factory=list)
-    """On a GPU the median of each block's calls by device events."""
+    """On a GPU, the median of each block's calls by device events."""
 
     @property
-    def places(self) -> int:
-        """The largest block. On a CPU the last slot is kept for the calls that precede it."""
+    def max_calls(self) -> int:
+        """Most calls in a block. On a CPU the last slot is reserved for the calls before it."""
         return self.slots - 1 if self.device_kind == "cpu" else self.slots
 
     def warm_up(self) -> float:
-        """Run the program until it is warm; returns about how many milliseconds a call takes."""
+        """Run the program until it is warm. Returns the approximate milliseconds of a call."""
         first = self._call_ms([0])
         self._call_ms([0])
         estimate = min(first, self._call_ms([0]))
@@ -119,22 +128,22 @@ class Timed:
         return estimate
 
     def calls_for(self, call_ms: float) -> int:
-        """How many calls make a block that is long enough."""
-        return max(1, min(self.places, round(BLOCK_MS[self.device_kind] / call_ms)))
+        """The number of calls that makes a block of the target duration."""
+        return max(1, min(self.max_calls, round(BLOCK_MS[self.device_kind] / call_ms)))
 
-    def alone_on_device(self, write: Callable[[], None]) -> Block:
-        """Let it run on a GPU for one call, on inputs that `write` brings into the last slot."""
+    def single_call(self, write: Callable[[], None]) -> Block:
+        """Make one call on a GPU, on inputs that `write` puts into the last slot, and time it."""
         write()
         self.child.resume()
         try:
             times, _, block = self._time([self.slots - 1], HEAD_START_CYCLES_ALONE)
         finally:
             self.child.pause()
-        self.alone_ms.append(max(times[0], 1e-6))
+        self.single_ms.append(max(times[0], 1e-6))
         return block
 
     def dense(self, slots: list[int], wait: Callable[[], float], empty: bool = False) -> Block:
-        """Let it run on a GPU for nothing but a call on each of these slots, or without even that.
+        """Run a dense block on a GPU, or with `empty` one that makes no calls, and record its time.
 
         `wait` returns the milliseconds until the results have reached the judge's memory.
         """
@@ -149,19 +158,19 @@ class Timed:
         kept.setdefault(len(slots), []).append(taken_ms / len(slots))
         return block
 
-    def alone(self, calls: int, write: Callable[[int], None]) -> Block:
-        """Let it run on a CPU for an untimed call and for some that are timed one by one.
+    def single_calls(self, calls: int, write: Callable[[int], None]) -> Block:
+        """Make one untimed call on a CPU, then `calls` timed ones, each requested by itself.
 
-        Before each, `write` is called with its number, 0 for the untimed one, and brings new inputs into the slot that is
-        kept for them. Returns the last of them.
+        `write` is called before each with its number, 0 for the untimed one, and puts new inputs
+        into the last slot. Records the calls' median. Returns the last call's block.
         """
         taken = []
         write(0)
-        self._spread()
+        self._pin()
         self.child.resume()
         try:
             self._warm()
-            with self._beside_it():
+            with self._on_its_core():
                 for number in range(1, calls + 1):
                     write(number)
                     _, wall_ms, block = self._time([self.slots - 1])
@@ -169,30 +178,31 @@ class Timed:
         finally:
             self.child.pause()
             self.child.loosen()
-        self.alone_ms.append(median(taken))
+        self.single_ms.append(median(taken))
         return block
 
     def sample(self, slots: list[int]) -> Block:
-        """Take one sample: a call on each of these slots."""
+        """Time one block: a call on each of these slots."""
         times, wall_ms, block = self._time(slots)
         self.block_ms.append(wall_ms)
         if self.device_kind == "cuda":
             self.event_ms.append(max(median(times), 1e-6))
         return block
 
-    def awake(self, slots: list[int]) -> tuple[Block, Block | None]:
-        """Let it run for one sample and no longer; returns that and the untimed call before it.
+    def run_block(self, slots: list[int]) -> tuple[Block, Block | None]:
+        """Resume the program for one block. Returns it and, on a CPU, the untimed call before it.
 
-        It may run from the moment that it is let go on, and its inputs lie ready by then. So all that is not its block
-        is noted beside it, looking at its threads included. Those are looked at right before and after the block: to go
-        on and to stop, each of them needs a core for a moment, and the last of many waits long for it.
+        The program could work from the moment it resumes, because its inputs are ready. So all time
+        outside the block is recorded, including the time to inspect its threads. Their waits are
+        read right before and right after the block, because resuming and stopping need a core for
+        each thread too, and the last of many threads waits long for it.
         """
-        self._spread()
+        self._pin()
         begin = time.perf_counter()
         self.child.resume()
         try:
             warm = self._warm()
-            with self._beside_it():
+            with self._on_its_core():
                 before = self.child.waits_s()
                 block = self.sample(slots)
                 after = self.child.waits_s()
@@ -203,39 +213,43 @@ class Timed:
         self.disturbed.append(
             1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
         )
-        self.beside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
+        self.outside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
         return block, warm
 
-    def _spread(self) -> None:
-        """On a CPU its threads go on where each has a core; those that work in the untimed call keep one while it is timed."""
+    def _pin(self) -> None:
+        """On a CPU, pin the program's threads before it resumes, so that each has a core."""
         if self.device_kind == "cpu":
             self.child.spread()
 
     def _warm(self) -> Block | None:
-        """One untimed call on a CPU: another program ran last and left cold caches."""
+        """Make one untimed call on a CPU, because the program that ran before left cold caches.
+
+        Afterwards only the threads that worked in it stay pinned.
+        """
         if self.device_kind == "cuda":
             return None
         block = self._time([self.slots - 1])[2]
         self.child.settle()
         return block
 
-    def asking_ms(self, calls: int) -> float:
-        """What a block costs the judge without the calls in it."""
+    def request_ms(self, calls: int) -> float:
+        """Milliseconds that a block costs the judge without the calls in it, on its wall clock."""
         slots = list(range(calls))
         self._time(slots)
         taken = []
         for _ in range(9):
             self.child.pause()
             self.child.resume()
-            with self._beside_it():
+            with self._on_its_core():
                 taken.append(self._time(slots, empty=True)[1])
         return median(taken)
 
-    def _beside_it(self) -> AbstractContextManager[None]:
+    def _on_its_core(self) -> AbstractContextManager[None]:
+        """Move this thread to the core of the program's main thread, on a CPU."""
         return on_core(self.child.core() if self.device_kind == "cpu" else None)
 
     def _call_ms(self, slots: list[int]) -> float:
-        """Milliseconds per call, at least a microsecond."""
+        """Milliseconds per call, at least 1 µs."""
         times, wall, _ = self._time(slots)
         return max(median(times) if times else wall / len(slots), 1e-3)
 
@@ -253,23 +267,24 @@ class Timed:
 
 @dataclass(frozen=True)
 class Block:
-    """What a program was just timed on. Only `slots` is the judge's word."""
+    """What a program was just timed on. Only `slots` is the judge's own information."""
 
     slots: list[int]
-    """In the order of its calls."""
+    """The slots in the order of the calls."""
 
     at: object
-    """On a CPU the addresses of each call's results, where the program says that they lie."""
+    """On a CPU, the addresses of each call's results, as the program reports them."""
 
     odd: object
-    """In what form results came that are not as they should be."""
+    """The form of results that do not have the expected form, as the program reports it."""
 
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """Keep this thread on the core of the thread that waits for it.
+    """Run this thread on the core of the thread that waits for it.
 
-    On any other it drives off one of the program's threads, which then share the first one's core for a whole block.
+    On any other core it would displace one of the program's threads, which would then share the
+    main thread's core for a whole block.
     """
     allowed = os.sched_getaffinity(0)
     if core not in allowed:
@@ -283,11 +298,11 @@ def on_core(core: int | None) -> Iterator[None]:
 
 
 def _times(answer: object, wanted: int) -> list[float]:
-    """The times that a child claims, if they can be times at all. Raises ChildFailed."""
+    """The times that a child reports, if they are valid. Raises ChildFailed."""
     claimed = answer if isinstance(answer, list) else [None]
     times = [
         float(t) for t in claimed if isinstance(t, int | float) and math.isfinite(t) and t >= 0
     ]
     if len(times) < len(claimed) or len(times) != wanted:
-        raise ChildFailed("crashed", "the process answered with something that is no time")
+        raise ChildFailed("crashed", "the process reported invalid times for its calls")
     return times

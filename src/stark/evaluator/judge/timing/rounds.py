@@ -1,15 +1,17 @@
-"""Programs timed together in one window, and the checks on clocks that a candidate could bend.
+"""Times programs in turns, in random order, with checks on the clocks that a candidate could forge.
 
-Every call of a timed block has inputs of its own, which are written while the candidate stands still, as it does whenever
-it is not itself timed. What it does beside its calls counts: on a CPU the untimed call that precedes a block, as far as it is not
-explained by that call, whose result must be right; on a GPU what the judge waits for results. On a CPU they are read out of the
-memory of the process that stands still.
+Every call of a timed block has its own inputs. They are written while the candidate is stopped, as
+it always is when it is not being timed. Time outside its calls counts as well. On a CPU that is the
+untimed call before a block, as far as it takes longer than a call in the block; its result is
+checked. On a GPU it is the judge's wait for results. On a CPU results are read from the memory of
+the stopped process.
 
-On a CPU the judge's wall clock is the clock. On a GPU each call is timed by device events in the running process, which
-hostile code could forge; the judge's own wall clock around each block bounds them. What precedes each call there takes a
-while, in which work could be hidden from both; so before each round come dense blocks, without that, which have the judge's
-clock alone. Some calls are asked for by themselves as well, on inputs that come when the one before has ended: who does a
-block's calls together is slower there.
+On a CPU the judge's wall clock is used. On a GPU device events in the running process time each
+call. Hostile code could forge them, so the judge's wall clock around each block bounds them. The
+preparation before each timed call takes a while, in which work could be hidden from both clocks. So
+dense blocks, which have no preparation, precede each round and are timed by the judge's clock
+alone. Some calls are also requested one at a time, each on inputs that arrive after the previous
+call has ended. A program that does a block's calls together is slower there.
 """
 
 from __future__ import annotations
@@ -22,20 +24,24 @@ from typing import Protocol
 
 from stark.core.measurement import Measurement
 from stark.evaluator.judge.timing.program import Block, Timed
-from stark.evaluator.judge.timing.window import FEWEST_ROUNDS, FEWEST_ROUNDS_WHEN_SLOW, Window
+from stark.evaluator.judge.timing.window import MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, Window
 
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
+"""Rounds that are counted at most."""
+
 SPIN_S = 0.002
-"""OpenMP threads of the process that ran last spin this long before they sleep, on cores the next one needs."""
+"""Seconds. OpenMP threads of the previous process spin this long before they sleep, on cores that
+the next process needs."""
 
-ALONE = 8
-"""About how many calls of a round are asked for one by one on a CPU, of programs so quick that this takes less than their block."""
+SINGLE_CALLS = 8
+"""Approximate number of single calls in a round on a CPU, if the calls are short enough that these
+take less time than the block."""
 
 HIDEABLE_MS = 2.0
-"""A call that takes longer gains little by what could be hidden in that."""
+"""Milliseconds. Longer calls would gain little from work hidden in the preparation of a call."""
 
-PATIENCE = 3
-"""How many times the rounds and the seconds are granted where rounds do not count."""
+OVERTIME_FACTOR = 3
+"""Factor by which rounds and seconds may exceed their limits if some rounds do not count."""
 
 
 Round = Sequence[Block]
@@ -43,38 +49,44 @@ Round = Sequence[Block]
 
 
 class Contents(Protocol):
-    """What the programs are timed on. Programs go by their place: 0 is the candidate, then come the references."""
+    """The inputs and outputs of timed calls. `place` 0 is the candidate; the references follow."""
 
     def turn(self, last: Round | None) -> None:
-        """Called before every round: may look at the last round's results; chooses the next inputs."""
+        """Called before every round. May check the last round's results. Chooses new inputs."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each of a program's calls that are asked for one by one, and the untimed one before them: write its inputs."""
+        """Called before each single call, and with `number` 0 for an untimed one. Writes inputs."""
 
     def take(self, place: int, block: Block) -> None:
-        """Called after the last of them, and after the untimed call before a block with its block: results are where the program says."""
+        """Called with the block of the last single call, and of the untimed call before a block.
+
+        The block says where the results are.
+        """
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Called before a program's block: write its inputs, and on a CPU those of the untimed call."""
+        """Called before a program's block. Writes its inputs and, on a CPU, the untimed call's."""
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """Called after a program's block: the milliseconds until its results had reached the judge's memory."""
+        """Called after a program's block. Returns the milliseconds until its results arrived."""
 
     def end(self, last: Round) -> None:
         """Called after the last round."""
 
 
 def time_alone(program: Timed, budget_s: float) -> tuple[Measurement, bool]:
-    """The latency of one program by itself, on whatever its slots hold, and whether enough rounds count."""
+    """Time one program by itself, on what its slots contain, for about `budget_s` seconds.
+
+    Returns the measurement, and whether enough rounds count.
+    """
     calls = program.calls_for(program.warm_up())
-    asking_ms = program.asking_ms(calls) if program.device_kind == "cpu" else 0.0
+    request_ms = program.request_ms(calls) if program.device_kind == "cpu" else 0.0
     deadline = time.monotonic() + budget_s
-    while len(program.block_ms) < FEWEST_ROUNDS or (
-        time.monotonic() < deadline and len(program.block_ms) < 2 * FEWEST_ROUNDS
+    while len(program.block_ms) < MIN_ROUNDS or (
+        time.monotonic() < deadline and len(program.block_ms) < 2 * MIN_ROUNDS
     ):
-        program.awake(list(range(calls)))
+        program.run_block(list(range(calls)))
     program.child.resume()
-    window = Window(program, {"": program}, calls, asking_ms)
+    window = Window(program, {"": program}, calls, request_ms)
     return window.measurement(program, by_wall=False), window.measurable()
 
 
@@ -85,16 +97,16 @@ def time_together(
     chance: random.Random,
     contents: Contents,
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
-    """Time all in one window, in rounds of random order, until the intervals are narrow or the time is up.
+    """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
     Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
-    `contents` raises. The candidate is left standing still.
+    `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the method.
     """
     window = _window(candidate, references, contents)
     try:
         everyone = [candidate, *references.values()]
         contents.end(_rounds(everyone, window, budget_s, chance, contents))
-    finally:  # they serve the next candidate
+    finally:  # the references serve the next candidate
         for reference in references.values():
             reference.child.resume()
     return window.verdict()
@@ -107,11 +119,11 @@ def _rounds(
     chance: random.Random,
     contents: Contents,
 ) -> Round:
-    """Sample until there is enough; returns the last round."""
+    """Run rounds until there are enough. Returns the last one."""
     last: Round | None = None
     dense = _dense_calls(everyone[1])
     begin = time.monotonic()
-    for count in range(1, PATIENCE * MOST_ROUNDS + 1):
+    for count in range(1, OVERTIME_FACTOR * MAX_ROUNDS + 1):
         for calls in dense:
             contents.turn(last)
             last = _dense_round(everyone[0], everyone[1], calls, chance, contents)
@@ -119,9 +131,9 @@ def _rounds(
         last = _round(everyone, window.calls, chance, contents)
         over = (time.monotonic() - begin) / budget_s
         counted = len(window.counted())
-        if counted >= FEWEST_ROUNDS and (over > 1 or counted == MOST_ROUNDS or window.narrow()):
+        if counted >= MIN_ROUNDS and (over > 1 or counted == MAX_ROUNDS or window.narrow()):
             break
-        if count >= FEWEST_ROUNDS_WHEN_SLOW and over > PATIENCE:
+        if count >= MIN_ROUNDS_WHEN_SLOW and over > OVERTIME_FACTOR:
             break
     assert last is not None
     return last
@@ -130,31 +142,31 @@ def _rounds(
 def _round(
     everyone: Sequence[Timed], calls: int, chance: random.Random, contents: Contents
 ) -> Round:
-    """One sample of each, in random order."""
-    slots = chance.sample(range(everyone[0].places), calls)
-    one_by_one = _one_by_one(everyone[1], calls, chance)
+    """One block of each program, in random order."""
+    slots = chance.sample(range(everyone[0].max_calls), calls)
+    single_calls = _single_calls(everyone[1], calls, chance)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
         if program.device_kind == "cpu":
             time.sleep(SPIN_S)
-            if one_by_one:
+            if single_calls:
                 contents.take(
-                    place, program.alone(one_by_one, partial(contents.write_alone, place))
+                    place, program.single_calls(single_calls, partial(contents.write_alone, place))
                 )
-        elif one_by_one and place < 2:  # a candidate is held against the first reference
+        elif single_calls and place < 2:  # only the candidate and the first reference are compared
             write = partial(contents.write_alone, place, 0)
-            contents.take(place, program.alone_on_device(write))
+            contents.take(place, program.single_call(write))
         contents.write(place, slots)
-        blocks[place], warm = program.awake(slots)
+        blocks[place], warm = program.run_block(slots)
         if warm is not None:
             contents.take(place, warm)
-        program.beside_ms[-1] += contents.wait(place, slots)
+        program.outside_ms[-1] += contents.wait(place, slots)
     return [blocks[place] for place in sorted(blocks)]
 
 
 def _dense_calls(reference: Timed) -> list[int]:
-    """How many calls dense blocks have, none where there are no such blocks. The candidate has no say in this."""
+    """The numbers of calls in dense blocks; empty for none. Depends only on the reference."""
     if reference.device_kind == "cpu":
         return []
     calls = reference.calls_for(reference.call_ms)
@@ -164,9 +176,9 @@ def _dense_calls(reference: Timed) -> list[int]:
 def _dense_round(
     candidate: Timed, reference: Timed, calls: int, chance: random.Random, contents: Contents
 ) -> Round:
-    """One dense block of each, in random order, and one of the reference's without the calls."""
+    """One dense block of the candidate and of the reference, and an empty one of the reference."""
     everyone = (candidate, reference)
-    slots = chance.sample(range(candidate.places), calls)
+    slots = chance.sample(range(candidate.max_calls), calls)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(2), 2):
         wait = partial(contents.wait, place, slots)
@@ -176,28 +188,28 @@ def _dense_round(
     return [blocks[0], blocks[1]]
 
 
-def _one_by_one(reference: Timed, calls: int, chance: random.Random) -> int:
-    """How many calls are asked for by themselves in a round whose blocks have so many."""
+def _single_calls(reference: Timed, calls: int, chance: random.Random) -> int:
+    """The number of single calls in a round whose blocks have `calls` calls."""
     if reference.device_kind == "cuda":
         return 1 if calls > 1 else 0
-    # As many that nobody knows which is the last, whose results are looked at.
-    return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(ALONE, calls // 6)) - 1)
+    # A random number, so that a candidate cannot know which call is last: its result is checked.
+    return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(SINGLE_CALLS, calls // 6)) - 1)
 
 
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:
-    """Warm everyone up and choose a block: the same calls for all, so that all see the same inputs.
+    """Warm up all programs and choose the number of calls per block, which is the same for all.
 
-    From then on everyone stands still.
+    Afterwards all programs are stopped.
     """
     contents.turn(None)
     for place, program in enumerate((candidate, *references.values())):
-        contents.write(place, list(range(program.places)))
+        contents.write(place, list(range(program.max_calls)))
     estimates = [candidate.warm_up()]
     candidate.child.pause()
     estimates += [reference.warm_up() for reference in references.values()]
     calls = candidate.calls_for(sum(estimates) / len(estimates))
     first = next(iter(references.values()))
-    asking_ms = first.asking_ms(calls) if first.device_kind == "cpu" else 0.0
+    request_ms = first.request_ms(calls) if first.device_kind == "cpu" else 0.0
     for reference in references.values():
         reference.child.pause()
-    return Window(candidate, references, calls, asking_ms)
+    return Window(candidate, references, calls, request_ms)

@@ -1,1 +1,1 @@
-"""A correct candidate once more, by itself, under NVIDIA's tools: what its kernels do to memory, and what holds them up."""
+"""Runs a correct candidate by itself under NVIDIA's tools: a profiler and a memory checker."""

@@ -1,4 +1,4 @@
-"""NVIDIA's Nsight Compute: the counters of each kernel in one call, a short list of them."""
+"""Nsight Compute: a short list of hardware counters for each kernel of one call."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
 LIMIT_S = 120.0
+"""Seconds that the tool may take."""
+
 WARM = 2
-"""Calls before the one that is looked at: the first compiles, a second may record a graph."""
+"""Calls before the profiled one: the first compiles, a second may record a CUDA graph."""
 
-MOST_LAUNCHES = 32
-"""Each is replayed for every few counters."""
+MAX_LAUNCHES = 32
+"""Kernel launches to profile. Each is replayed once for every few counters."""
 
-MOST_KERNELS, LONGEST_NAME = 4, 300
+MAX_KERNELS, MAX_NAME_CHARS = 4, 300
+"""Kernels to report, and characters of their names."""
 
 _PERCENT = "pct_of_peak_sustained_elapsed"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -42,16 +45,17 @@ Row = dict[str, float]
 
 
 def kernel_counters(target: Target) -> tuple[KernelCounters, ...]:
-    """Of the kernels that take most time in one call, the longest first. Raises NotRun."""
+    """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
     return counters_in(run_under(_command, target, warm=WARM, limit_s=LIMIT_S))
 
 
 def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
-    """The counters in what Nsight Compute wrote. Raises NotRun where there are none."""
+    """The counters in Nsight Compute's output. Raises NotRun if there are none."""
     if "ERR_NVGPUCTRPERM" in ran.log + ran.printed:
         raise NotRun(
-            "this user may not read the GPU's counters; an administrator allows it with "
-            "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d"
+            "this user may not read the GPU's performance counters; as root, put "
+            "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in "
+            "/etc/modprobe.d and reload the driver"
         )
     kernels: dict[str, list[Row]] = defaultdict(list)
     for name, row in _rows(ran.log):
@@ -60,7 +64,7 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
     if not total_ns:
         raise NotRun(ran.why())
     found = (_kernel(name, rows, total_ns) for name, rows in kernels.items())
-    return tuple(sorted(found, key=lambda kernel: -kernel.time_ms)[:MOST_KERNELS])
+    return tuple(sorted(found, key=lambda kernel: -kernel.time_ms)[:MAX_KERNELS])
 
 
 def _command(log: Path) -> Sequence[str]:
@@ -74,31 +78,31 @@ def _command(log: Path) -> Sequence[str]:
         found("ncu"),
         *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
         *("--metrics", ",".join(metrics)),
-        *("--config-file", "off"),  # what it finds in folders may name code to load
+        *("--config-file", "off"),  # a configuration file in a folder may name code to load
         *("--profile-from-start", "off"),
-        *("--launch-count", str(MOST_LAUNCHES)),
-        *("--clock-control", "none"),  # clocks belong to the machine
+        *("--launch-count", str(MAX_LAUNCHES)),
+        *("--clock-control", "none"),  # leave the machine's clocks as they are
         *("--target-processes", "application-only"),
     ]
 
 
 def _rows(log: str) -> Iterator[tuple[str, Row]]:
-    """Each launch with its name and the numbers that were told; the second line of the table has units."""
+    """The name and numbers of each launch. Skips the table's second line, which has units."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    for told in _table(lines[begin:]):
-        numbers = {name: _number(value) for name, value in told.items()}
+    for values in _table(lines[begin:]):
+        numbers = {name: _number(value) for name, value in values.items()}
         row = {name: number for name, number in numbers.items() if number is not None}
         if row.get(_TIME):
-            name = " ".join(printable(told.get("Kernel Name") or "").split())
-            yield name[:LONGEST_NAME], row
+            name = " ".join(printable(values.get("Kernel Name") or "").split())
+            yield name[:MAX_NAME_CHARS], row
 
 
 def _table(lines: list[str]) -> Iterator[dict[str, str]]:
     try:
         yield from csv.DictReader(lines)
     except csv.Error as error:
-        raise NotRun(f"its table cannot be read: {error}") from error
+        raise NotRun(f"its CSV output cannot be parsed: {error}") from error
 
 
 def _number(text: object) -> float | None:

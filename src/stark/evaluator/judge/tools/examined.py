@@ -1,6 +1,7 @@
-"""A correct candidate after the tools that were asked for: with its counters, or incorrect by what a checker found.
+"""Runs the requested tools on a correct candidate: adds counters, or makes it incorrect.
 
-A tool that does not run changes no verdict, and says why among the warnings; after one that had to be ended no other is begun.
+A tool that cannot run changes no verdict and causes a warning. After a tool that had to be killed,
+no further one is started.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from stark.evaluator.judge.tools import sanitizer
 from stark.evaluator.judge.tools.counters import kernel_counters
 from stark.evaluator.judge.tools.running import NotRun, Target
 
-ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer look at GPUs only"
+ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an NVIDIA GPU"
 
 
 def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
-    """Counters with every effort, the sanitizer at `promote` alone: it is the last gate."""
+    """The evaluation after the tools. Counters run at any effort, the sanitizer at `promote`."""
     sanitizing = tools.sanitizer and correct.effort == "promote"
     if not (tools.counters or sanitizing):
         return correct
@@ -31,13 +32,13 @@ def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
         if sanitizing:
             found = _sanitized(correct, target)
     except NotRun as reason:
-        found = _warned(correct, f"Nsight Compute was ended, so nothing else was run: {reason}")
+        found = _warned(correct, f"Nsight Compute was killed, so no other tool was run: {reason}")
     seconds = {**found.seconds, "tools": round(time.monotonic() - begin, 4)}
     return found.model_copy(update={"seconds": seconds})
 
 
 def _counted(correct: Correct, target: Target) -> Correct:
-    """With counters in its profile. Raises NotRun where the tool had to be ended."""
+    """The evaluation with counters in its profile. Raises NotRun if the tool had to be killed."""
     if correct.profile is None:
         return correct
     try:
@@ -45,25 +46,25 @@ def _counted(correct: Correct, target: Target) -> Correct:
     except NotRun as reason:
         if reason.ended:
             raise
-        return _warned(correct, f"Nsight Compute gave no counters: {reason}")
+        return _warned(correct, f"Nsight Compute reported no counters: {reason}")
     profile = correct.profile.model_copy(update={"counters": counters})
     return correct.model_copy(update={"profile": profile})
 
 
 def _sanitized(correct: Correct, target: Target) -> Evaluation:
-    """Incorrect by the first check that finds something."""
+    """Incorrect if a check finds something. The first such check decides."""
     clean: list[str] = []
     for check in sanitizer.checks(target.language):
         try:
             findings = sanitizer.findings(target, check)
         except NotRun as reason:
-            correct = _warned(correct, f"compute-sanitizer's {check} tells nothing: {reason}")
+            correct = _warned(correct, f"compute-sanitizer's {check} gave no result: {reason}")
             if reason.ended:
                 break
             continue
         if findings:
             error = "\n".join(
-                [f"its results are right, and compute-sanitizer's {check} found:", *findings]
+                [f"its outputs are correct, but compute-sanitizer's {check} found:", *findings]
             )
             kept = {"seconds", "output", "warnings", "sandbox"}
             return Incorrect(error=error, **correct.model_dump(include=kept))

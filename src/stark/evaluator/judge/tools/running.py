@@ -1,9 +1,10 @@
 """Runs a candidate by itself under a tool, in a sandbox.
 
-The tool itself is only kept from the network and bounded: it talks to the program that it runs through sockets, and opens files all the
-time. So it works in a new folder of the judge's, where no candidate ever wrote: what lies in a working folder, a home or a
-folder for temporary files decides what tools and interpreters load. The program locks itself up before any of the candidate's code runs, as everywhere
-else (`candidate/under_tool.py`), and only then has the candidate's own folder and environment.
+The tool itself is only cut off from the network and limited in resources, because it opens many
+files and talks to its program through sockets. So it works in a new folder in which no candidate
+ever wrote: files in a working directory, home or temporary folder decide what tools and
+interpreters load. The program locks its sandbox before any of the candidate's code runs
+(`candidate/under_tool.py`), and only then enters the candidate's own folder and environment.
 """
 
 from __future__ import annotations
@@ -31,25 +32,27 @@ from stark.languages import language
 from stark.languages.tools import of_cuda
 
 TOOL_GB = 24.0
-"""Host memory of a tool beside the program's: a checker keeps notes on every byte of the device."""
+"""Gigabytes of host memory for a tool beside its program. A checker has notes on every byte."""
 
-SAID = 300
-MOST_LOG = 4 << 20
-"""Characters of a log that are read; a whole one has some ten thousand."""
+MAX_REASON_CHARS = 300
+"""Characters of a reason."""
+
+MAX_LOG_CHARS = 4 << 20
+"""Characters of a log that are read. Usual logs have some ten thousand."""
 
 
 class NotRun(Exception):
-    """A tool did not run to its end, or said nothing that decides; says why, as the end of a sentence."""
+    """A tool failed or was inconclusive. The message is the end of a sentence."""
 
     def __init__(self, reason: str, ended: bool = False) -> None:
         super().__init__(reason)
         self.ended = ended
-        """Whether it had to be ended: whatever comes next would likely be, too."""
+        """Whether the tool had to be killed. The next one would probably have to be, too."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A candidate that was found correct, and what it takes to run it once more."""
+    """A correct candidate and what is needed to run it again."""
 
     built: Built
     language: str
@@ -59,30 +62,30 @@ class Target:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a tool ended."""
+    """The outcome of a tool's run."""
 
     log: str
-    """What it wrote, without what the program printed."""
+    """The tool's own log, without the program's output."""
 
     printed: str
     code: int
 
     def why(self) -> str:
-        """Why the tool did not do its work, as far as that is told: the program's last error, or the tool's first one."""
-        told = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
-        lines = [line for line in told if line]
+        """Why the tool failed, as far as known: the program's last error or the tool's first."""
+        stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
+        lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]
         errors = [line for line in lines if "rror" in line][:1]
         raised = [line for line in printed if "rror" in line]
-        said = raised or errors or lines or printed or [f"it ended with code {self.code}"]
-        return printable(said[-1])[:SAID]
+        said = raised or errors or lines or printed or [f"it exited with code {self.code}"]
+        return printable(said[-1])[:MAX_REASON_CHARS]
 
 
 def found(tool: str) -> str:
-    """Where a tool lies. Raises NotRun."""
+    """The path of a tool. Raises NotRun if it is not installed."""
     path = of_cuda(tool)
     if path is None:
-        raise NotRun(f"there is no {tool} on PATH or in the CUDA toolkit")
+        raise NotRun(f"{tool} is neither on PATH nor in the CUDA toolkit")
     return path
 
 
@@ -93,9 +96,9 @@ def run_under(
     limit_s: float,
     variables: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run a candidate under the tool that `command` gives for a log file; `warm` calls precede the one that is marked.
+    """Run a candidate under the tool's command line, which `command` returns for a log file.
 
-    Raises NotRun.
+    `warm` calls precede the profiled one. Raises NotRun, also if it takes over `limit_s` seconds.
     """
     server = target.prepared.forkserver
     desk = Path(tempfile.mkdtemp(dir=server.folder))
@@ -112,20 +115,20 @@ def run_under(
             raise NotRun(failure.error, ended=True) from failure
         finally:
             printed = child.close()
-        return Ran(_read(log, target.built), _nameless(printed, target.built), code)
+        return Ran(_read(log, target.built), _without_paths(printed, target.built), code)
     finally:
-        remove(desk)  # the program wrote below it
+        remove(desk)  # candidates wrote below it, so a plain rmtree may fail
 
 
 def _read(log: Path, built: Built) -> str:
     if not log.exists():
         return ""
     with log.open(encoding="utf-8", errors="replace") as file:
-        return _nameless(file.read(MOST_LOG), built)
+        return _without_paths(file.read(MAX_LOG_CHARS), built)
 
 
-def _nameless(text: str, built: Built) -> str:
-    """Without where the build lies: no reader can do anything with that."""
+def _without_paths(text: str, built: Built) -> str:
+    """The text without the paths of the build, which mean nothing to readers."""
     return text.replace(f"{built.work}/", "").replace(f"{built.folder}/", "")
 
 

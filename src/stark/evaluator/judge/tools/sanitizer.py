@@ -1,7 +1,7 @@
-"""NVIDIA's compute-sanitizer: accesses out of bounds, races in shared memory and bad barriers that results happen not to show.
+"""compute-sanitizer: finds out-of-bounds accesses, shared-memory races and invalid barriers.
 
-Only what it finds in kernels of the candidate's own decides. What it finds in a library's, or says in a form that is not known here,
-is neither a fault nor a clean record.
+It catches errors that happen not to change the outputs. Only errors in the candidate's own kernels
+count. Errors in a library's kernels, or in an unknown format, make the check inconclusive.
 """
 
 from __future__ import annotations
@@ -13,29 +13,33 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stark.core.bottleneck import short_name
+from stark.core.bottleneck import kernel_name
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
 CHECKS = {"triton": ("memcheck",)}
 ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
-"""By language, in the order in which they run. Shared memory and barriers are Triton's own there, and honest kernels of it are known to be
-reported. `initcheck` is in none: PyTorch's own kernels read memory that nobody wrote."""
+"""The checks, in their order, by language. Triton manages shared memory and barriers itself, and
+its correct kernels are known to be reported by the other checks. `initcheck` is never run, because
+PyTorch's own kernels read uninitialized memory."""
 
 LIMIT_S = 180.0
-"""For each: kernels run up to a hundred times as long."""
+"""Seconds for each check. Kernels run up to a hundred times slower."""
 
 SHOWN, LONGEST, PRINTED = 3, 400, 50
+"""Findings to report, characters of each, and errors that the tool prints at most."""
+
 LONGEST_RECORD = 4_000
+"""Characters of one record that are parsed."""
 
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Every tensor is then an allocation of its own, whose end is known; cut from one large one, they border on each other."""
+"""Makes every tensor a separate allocation with a known end, instead of a part of a larger one."""
 
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: .*?(\d+) errors?\b", re.MULTILINE)
 _AT = re.compile(r"\bat (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<place>\S+:\d+))?")
 _AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel>.+)")
-"""As versions before 12.3 write it."""
+"""The format of versions before 12.3."""
 
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
 
@@ -49,8 +53,8 @@ class Finding(NamedTuple):
     detail: str
 
     def in_own(self, source: str) -> bool:
-        """Whether the kernel is the candidate's own: by its name, by where its line is, or since its source has it."""
-        name = re.split(r"\W+", short_name(self.kernel))[-1]
+        """Whether the kernel is the candidate's own, by its name, file or presence in `source`."""
+        name = re.split(r"\W+", kernel_name(self.kernel))[-1]
         lies_there = self.place is not None and self.place.startswith("candidate.py")
         return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
 
@@ -59,18 +63,18 @@ class Finding(NamedTuple):
 
 
 def checks(language: str) -> tuple[str, ...]:
-    """Those that tell something about a candidate in this language."""
+    """The checks that are meaningful for a candidate in this language."""
     return CHECKS.get(language, ALL_CHECKS)
 
 
 def findings(target: Target, check: str) -> list[str]:
-    """What one of the checks found in kernels of the candidate's own, most frequent first. Raises NotRun."""
+    """What one check found in the candidate's own kernels, most frequent first. Raises NotRun."""
     ran = run_under(partial(_command, check), target, warm=0, limit_s=LIMIT_S, variables=VARIABLES)
     return found_in(ran, target.built.source.read_text())
 
 
 def found_in(ran: Ran, source: str) -> list[str]:
-    """The findings in what the sanitizer wrote of this program. Raises NotRun where that does not decide."""
+    """The findings in the tool's output for this program. Raises NotRun if it is inconclusive."""
     counted = _SUMMARY.search(ran.log)
     if counted is None:
         raise NotRun(ran.why())
@@ -81,18 +85,19 @@ def found_in(ran: Ran, source: str) -> list[str]:
             own[str(finding)].append(finding.detail)
     if own:
         most = sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
-        return [_told(what, details) for what, details in most]
+        return [_summary(what, details) for what, details in most]
     if every:
-        raise NotRun(printable(f"it found something in a library's kernel: {every[0]}")[:LONGEST])
+        reason = f"it reported errors only in a library's kernel: {every[0]}"
+        raise NotRun(printable(reason)[:LONGEST])
     if ran.code != 0:
-        raise NotRun(f"the program failed under it: {ran.why()}")
+        raise NotRun(f"the program failed under the tool: {ran.why()}")
     if int(counted[1]) != 0:
-        raise NotRun(f"it counted {counted[1]} errors and named no kernel: {ran.why()}")
+        raise NotRun(f"it counted {counted[1]} errors without naming a kernel: {ran.why()}")
     return []
 
 
-def _told(what: str, details: list[str]) -> str:
-    """A finding with the first of its details, and how often it was met."""
+def _summary(what: str, details: list[str]) -> str:
+    """A finding with its first detail and its number of occurrences."""
     often = f" ({len(details)} times)" if len(details) > 1 else ""
     return printable(what + details[0])[:LONGEST] + often
 
@@ -112,7 +117,7 @@ def _command(check: str, log: Path) -> Sequence[str]:
 
 
 def _findings(log: str) -> Iterator[Finding]:
-    """Each record is a line, with others below that say where."""
+    """The parsed records. Each is a line followed by lines about the location."""
     for record in re.split(r"\n(?==+ \S)", log):
         lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
         text = " ".join(lines)
@@ -124,9 +129,9 @@ def _findings(log: str) -> Iterator[Finding]:
 
 
 def _detail(lines: list[str]) -> str:
-    """How far outside of its memory an access was, if that is told."""
+    """How far outside its allocation an access was, if reported."""
     far = next(filter(None, map(_FAR.match, lines)), None)
     if far is None:
         return ""
-    side = "behind the end" if far["side"] == "after" else "before the beginning"
-    return f", {far['bytes']} bytes {side} of its memory"
+    side = "past the end" if far["side"] == "after" else "before the start"
+    return f", {far['bytes']} bytes {side} of its allocation"

@@ -1,1 +1,1 @@
-"""Whether an output is right, and what is wrong with one that is not."""
+"""Checks outputs against the oracle and describes what is wrong with those that fail."""

@@ -1,7 +1,7 @@
-"""What is wrong with an output: how many elements, which ones, what stands there instead, the first and the worst.
+"""Describes a wrong output: which elements are wrong, what they contain, the first and the worst.
 
-Looked at only once an output has failed, in boxes, so that an output of gigabytes needs no second copy.
-Decides nothing: what counts as wrong is given.
+It runs only on outputs that failed, and works box by box, so that an output of gigabytes needs no
+second copy. It decides nothing: the caller's `Rule` defines what counts as wrong.
 """
 
 from __future__ import annotations
@@ -12,97 +12,103 @@ from dataclasses import dataclass, field
 
 import torch
 
-from stark.evaluator.judge.verify.likeness import NEARLY_ALL, Sample, likeness, precision
-from stark.evaluator.judge.verify.places import Index, index_of, region, run
+from stark.evaluator.judge.verify.patterns import NEARLY_ALL, Sample, precision, value_pattern
+from stark.evaluator.judge.verify.places import Index, flat_range, index_of, region
 
 CHUNK = 1 << 24
-"""Elements looked at together: their float64 copies take a few hundred megabytes."""
+"""Elements per box: their float64 copies take a few hundred megabytes."""
 
 SAMPLE = 4096
-"""Wrong elements that are looked at one by one."""
+"""Wrong elements whose values are examined."""
 
-ROUGH = 0.05
-"""An error below this in every element may come from a lower precision."""
+MAX_ROUNDING_ERROR = 0.05
+"""If every element's error is below this, a lower precision may explain it."""
 
 FEW = 8
-"""With fewer elements than this, what they have in common may be chance."""
+"""What fewer elements than this have in common may be chance."""
 
-
-SMALLEST = 1e-300
-"""The error of integers that differ by less than float64 can tell."""
+SMALLEST_ERROR = 1e-300
+"""The error of integers whose difference float64 cannot represent."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When an element is wrong: beyond `cap`, relative to its own size plus `scale`; without a cap, when it differs."""
+    """Defines wrong elements: their error relative to their size plus `scale` exceeds `cap`.
+
+    Without a cap, any difference is wrong.
+    """
 
     scale: float = 1.0
     cap: float | None = None
 
     def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-        """The size of each element's error: infinite where only one is a number, 0 where both are the same."""
+        """Return each element's error: 0 if equal or both NaN, infinite for other non-finite pairs."""
         same = (ours == theirs) | (ours.isnan() & theirs.isnan())
         theirs = theirs.double()
         apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))
         apart = apart.nan_to_num_(nan=math.inf, posinf=math.inf)
-        return apart.clamp_(min=SMALLEST).masked_fill_(same, 0.0)
+        return apart.clamp_(min=SMALLEST_ERROR).masked_fill_(same, 0.0)
 
 
 @dataclass
 class Survey:
-    """What one pass over an output found."""
+    """Statistics collected in one pass over an output."""
 
     shape: tuple[int, ...]
     per_axis: list[torch.Tensor]
-    """How many elements are wrong at each index of each axis."""
+    """Number of wrong elements at each index of each axis."""
 
     wrong: int = 0
     nan: int = 0
     infinite: int = 0
     first: int = -1
     last: int = -1
-    """Places in row-major order."""
+    """Flat row-major indices of the first and the last wrong element; -1 if none."""
 
     worst: int = -1
     largest: float = 0.0
-    """The place and the size of the largest error that is finite."""
+    """Flat index and size of the largest finite error."""
 
     sampled: list[torch.Tensor] = field(default_factory=list)
     signs: dict[str, list[int]] = field(
         default_factory=lambda: {"negative": [0, 0], "0": [0, 0], "positive": [0, 0]}
     )
-    """Per sign of the expected value: how many are wrong, and how many there are."""
+    """Per sign of the expected value: how many elements are wrong, and how many exist."""
 
     wrong_sizes: tuple[float, float] = (math.inf, 0.0)
     right_sizes: tuple[float, float] = (math.inf, 0.0)
-    """The smallest and the largest expected size among the wrong and among the right elements."""
+    """Smallest and largest absolute expected value among the wrong and among the right elements."""
 
     @property
     def count(self) -> int:
-        """Elements in all."""
+        """Number of elements in the output."""
         return math.prod(self.shape)
 
 
 def describe(
     result: torch.Tensor, oracle: torch.Tensor, rule: Rule, others: Mapping[str, torch.Tensor]
 ) -> list[str]:
-    """Where and how wrong, a line each, in order of use. `others` are tensors that may have been returned instead."""
+    """Describe where and how an output is wrong, one finding per line, the most useful first.
+
+    `others` maps names to tensors that may have been returned by mistake.
+    """
     shape = tuple(result.shape)
     result, oracle = result.detach().reshape(shape or (1,)), oracle.reshape(shape or (1,))
     survey = _survey(result, oracle, rule)
     everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
     if not survey.wrong:
-        return [f"no single element is far off; {precision(everywhere) or 'the error is spread'}"]
+        reason = precision(everywhere) or "the error is spread over the output"
+        return [f"no single element is far off; {reason}"]
     wrong = _sample(result, oracle, rule, _thinned(torch.cat(survey.sampled)))
     return [
-        f"wrong: {_where(survey)}",
-        *_what(survey, wrong, everywhere, others),
+        f"wrong: {_location(survey)}",
+        *_values(survey, wrong, everywhere, others),
         _examples(survey, result, oracle, shape),
     ]
 
 
 def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torch.Tensor) -> Sample:
-    """Those of the places where both are numbers."""
+    """Sample the given flat indices, except where either value is not finite."""
     index = torch.unravel_index(places, result.shape)
     numbers = result[index].isfinite() & oracle[index].isfinite()
     return Sample(result, oracle, places[numbers], rule.scale, rule.cap or 0.0)
@@ -128,7 +134,10 @@ def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
 
 
 def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[Index, slice]]:
-    """Boxes that cut a tensor into pieces of at most CHUNK elements, in row-major order: leading indices, and a slice."""
+    """Cut a tensor into boxes of at most CHUNK elements, in row-major order.
+
+    Each box is leading indices and a slice.
+    """
     axis = next(a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= CHUNK)
     step = max(CHUNK // max(math.prod(shape[axis + 1 :]), 1), 1)
     for outer in range(math.prod(shape[:axis])):
@@ -149,7 +158,7 @@ def _count(survey: Survey, lead: Index, span: slice, wrong: torch.Tensor, found:
 
 
 def _note_places(survey: Survey, error: torch.Tensor, wrong: torch.Tensor, begin: int) -> None:
-    """The first, the last and the worst wrong element, and a sample: the first few and some evenly spread."""
+    """Record the first, last and worst wrong element; sample the first few and an even spread."""
     places = wrong.flatten().nonzero().flatten()
     if survey.first < 0:
         survey.first = begin + int(places[0])
@@ -182,7 +191,7 @@ def _extremes(known: tuple[float, float], sizes: torch.Tensor) -> tuple[float, f
 
 
 def _spread(count: int, device: torch.device) -> torch.Tensor:
-    """Numbers below `count`, evenly spread, at most SAMPLE of them."""
+    """Return at most SAMPLE evenly spread numbers below `count`."""
     step = max(count // SAMPLE, 1)
     return torch.arange(0, count, step, device=device)[:SAMPLE]
 
@@ -191,8 +200,8 @@ def _thinned(places: torch.Tensor) -> torch.Tensor:
     return places[_spread(len(places), places.device)]
 
 
-def _where(survey: Survey) -> str:
-    """Which elements are wrong, by the simplest rule that fits."""
+def _location(survey: Survey) -> str:
+    """Say which elements are wrong, by the simplest rule that fits."""
     share = f"{survey.wrong:,} of {survey.count:,} elements"
     if survey.wrong == survey.count:
         return f"every element ({survey.count:,})"
@@ -200,18 +209,18 @@ def _where(survey: Survey) -> str:
     if found is not None and found.share == 1:
         return f"{found.words} ({share})"
     sampled = torch.cat(survey.sampled)
-    said = run(survey.first, survey.last, survey.wrong, survey.count, sampled)
-    if said is None and survey.wrong > NEARLY_ALL * survey.count:
-        said = "nearly every element"
-    said = said or _condition(survey)
-    if said is None and found is not None:
+    words = flat_range(survey.first, survey.last, survey.wrong, survey.count, sampled)
+    if words is None and survey.wrong > NEARLY_ALL * survey.count:
+        words = "nearly every element"
+    words = words or _value_condition(survey)
+    if words is None and found is not None:
         part = "nearly all" if found.share > NEARLY_ALL else f"{found.share:.0%}"
-        said = f"{part} of {found.words}"
-    return f"{said or 'all over the output'} ({share})"
+        words = f"{part} of {found.words}"
+    return f"{words or 'all over the output'} ({share})"
 
 
-def _condition(survey: Survey) -> str | None:
-    """Whether the expected value decides which elements are wrong."""
+def _value_condition(survey: Survey) -> str | None:
+    """Say which expected values are wrong, if their sign or size decides it."""
     if survey.wrong < FEW or survey.count - survey.wrong < FEW:
         return None
     for sign, (wrong, total) in survey.signs.items():
@@ -224,22 +233,22 @@ def _condition(survey: Survey) -> str | None:
     return None
 
 
-def _what(
+def _values(
     survey: Survey, wrong: Sample, everywhere: Sample, others: Mapping[str, torch.Tensor]
 ) -> list[str]:
-    """What stands in the wrong places."""
+    """Describe the values of the wrong elements."""
     lines = []
     if survey.nan:
         share = _share(survey.nan, survey.wrong)
-        lines.append(f"{share} NaN: never written, or made by the arithmetic")
+        lines.append(f"{share} NaN: never written, or produced by the arithmetic")
     if survey.infinite:
         lines.append(f"{_share(survey.infinite, survey.wrong)} infinite")
     if len(wrong.places) >= FEW:
-        like = likeness(wrong, others)
-        if like is None and survey.largest < ROUGH:
-            like = precision(everywhere)
-        if like is not None:
-            lines.append(like)
+        pattern = value_pattern(wrong, others)
+        if pattern is None and survey.largest < MAX_ROUNDING_ERROR:
+            pattern = precision(everywhere)
+        if pattern is not None:
+            lines.append(pattern)
     return lines
 
 
@@ -255,14 +264,15 @@ def _examples(
     places = [("first", survey.first)]
     if survey.worst not in (-1, survey.first):
         places.append(("worst", survey.worst))
-    said = []
+    words = []
     for name, place in places:
         at = index_of(place, survey.shape)
         wanted, got = oracle[at].item(), result[at].item()
-        said.append(
-            f"{name} at {list(at) if shape else '[]'}: expected {_number(wanted)}, got {_number(got)}"
+        words.append(
+            f"{name} at {list(at) if shape else '[]'}: "
+            f"expected {_number(wanted)}, got {_number(got)}"
         )
-    return "; ".join(said)
+    return "; ".join(words)
 
 
 def _number(value: float) -> str:

@@ -1,9 +1,10 @@
-"""How wrong an output is, and how wrong it may be.
+"""Compares an output with the float64 oracle and decides whether its error is acceptable.
 
-With e(x) the relative RMS error of x against a float64 oracle, an output passes when e is at most
-max(k * e(eager), floor of its type), its largest error is within a cap of the same kind, and NaN and Inf
-stand only where the oracle has them. So a candidate may be as inexact as the reference's own precision
-and no more. The form follows TorchDynamo's `same()`, with a cap because an RMS hides a single wrong element.
+Let e(x) be the relative RMS error of x against the oracle. An output passes if e is at most max(k *
+e(eager), the floor of its type), its largest error is within a similar cap, and NaN and Inf occur
+only where the oracle has them. A candidate may therefore be about as inexact as the reference, but
+no more. The rule follows TorchDynamo's `same()`; the cap is added because an RMS hides a single
+wrong element.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ import torch
 from stark.evaluator.judge.verify.mismatch import Rule, describe
 
 REFERENCE_FACTOR = 3.0
-"""k: how many times the reference's own error is allowed."""
+"""k: the allowed error as a multiple of the reference's own error."""
 
 LARGEST_FACTOR = 20.0
-"""How far above the allowed RMS error a single element may lie, in units of the output's RMS."""
+"""The allowed error of a single element as a multiple of the allowed RMS error."""
 
 FLOORS = {
     torch.float64: 1e-12,
@@ -28,45 +29,55 @@ FLOORS = {
     torch.float16: 1e-3,
     torch.bfloat16: 4e-3,
 }
-"""Relative RMS errors that are always allowed: several roundings of the type, far below the next lower type's, and below
-what weights of one byte with a scale for every 128 of them bring about (6.8e-3)."""
+"""Relative RMS errors that always pass: several roundings of the type.
+
+They are far below one rounding of the next lower type.
+
+All are below the error of one-byte weights with a scale per 128 values (6.8e-3).
+"""
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
-"""atol and rtol of KernelBench's allclose; 1e-4 for other types."""
+"""atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
-"""Elements compared at a time, so that float64 copies of huge outputs never exist whole; on a CPU they stay in its cache."""
+"""Elements compared at a time, which avoids whole float64 copies; a CPU's cache holds a piece."""
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Of one output tensor against the oracle."""
+    """Errors of one output tensor against the oracle."""
 
     relative_rms: float
     largest: float
-    """The largest |x - o| / (rms(o) + |o|): relative for large elements, to the output's scale for small ones.
+    """Largest |x - o| / (rms(o) + |o|), or an upper bound (see `measure`).
 
-    Or a bound of it: see `measure`.
+    It is relative to the element for large elements and to the output's scale for small ones.
     """
 
-    unlike: int
-    """Elements that are not finite where the oracle is, or otherwise than the oracle."""
+    nonfinite_mismatches: int
+    """Elements that differ where the output or the oracle is not finite.
+
+    For types that are compared exactly, all elements that differ.
+    """
 
 
 @dataclass(frozen=True)
 class ExpectedErrors:
-    """What is measured of an oracle and the reference's own answer; small, so it can be kept where they cannot."""
+    """Scale of an oracle and errors of the reference's own output.
+
+    These are kept even if the tensors are too large to keep.
+    """
 
     scale: float
-    """Root mean square of the oracle's finite elements; 1 where they are all zero."""
+    """Root mean square of the oracle, with non-finite elements as zero; 1 if that is zero."""
 
     eager: Errors
-    """Of the reference's own answer."""
+    """Errors of the reference's own output."""
 
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """What one output should be: the oracle, the reference's own answer, and that answer's own error."""
+    """What an output should be: the oracle, the reference's own output, and the errors of that."""
 
     oracle: torch.Tensor
     eager: torch.Tensor
@@ -74,46 +85,50 @@ class ExpectedTensor:
 
     @property
     def scale(self) -> float:
-        """The oracle's; see `ExpectedErrors`."""
+        """Root mean square of the oracle; see `ExpectedErrors.scale`."""
         return self.errors.scale
 
     @property
     def eager_errors(self) -> Errors:
-        """Of the reference's own answer."""
+        """Errors of the reference's own output."""
         return self.errors.eager
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict on one output tensor."""
+    """Result of comparing one output tensor with the oracle."""
 
     errors: Errors
     reference_errors: Errors
-    """Of the reference's own answer."""
+    """Errors of the reference's own output."""
 
     budget: float
-    """What the relative RMS error may be."""
+    """Largest allowed relative RMS error."""
 
     cap: float | None
-    """What a single element's error may be; None where every element must be equal."""
+    """Largest allowed error of a single element; None if every element must be equal."""
 
     allclose: bool
     passes: bool
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of real numbers that can be computed with: a complex one gets a last axis of two, its real and imaginary parts."""
+    """Return a real tensor that supports arithmetic.
+
+    A complex tensor gets a last axis of two, its real and imaginary parts; one-byte floats become
+    float32.
+    """
     if tensor.is_floating_point() and tensor.itemsize == 1:
-        return tensor.float()  # types of one byte have no arithmetic
+        return tensor.float()  # one-byte floats have no arithmetic
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def expect(
     oracle: torch.Tensor, eager: torch.Tensor, known: ExpectedErrors | None = None
 ) -> ExpectedTensor:
-    """What is needed to judge outputs against `oracle`, the reference itself being `eager`.
+    """Prepare to compare outputs with `oracle`; `eager` is the reference's own output.
 
-    `known` is what an earlier look at the same tensors found, which spares another.
+    `known` holds the errors measured earlier on the same tensors; they are not measured again.
     """
     oracle, eager = as_real(oracle), as_real(eager)
     if known is None:
@@ -136,35 +151,36 @@ def measure(
     result: torch.Tensor,
     oracle: torch.Tensor,
     scale: float,
-    harmless: float = 0.0,
-    hopeless: float = math.inf,
+    bound_below: float = 0.0,
+    stop_above: float = math.inf,
 ) -> Errors:
-    """The errors of an output, computed on its device in float64, in chunks.
+    """Measure the errors of an output in float64, chunk by chunk, on its device.
 
-    Where no element's error can be above `harmless`, the largest is a bound of it, which takes half the time. The rest is
-    not looked at once the RMS error is surely above `hopeless`.
+    If no element's error can exceed `bound_below`, `largest` is an upper bound instead of the exact
+    value, which takes half the time. Measuring stops once the RMS error certainly exceeds
+    `stop_above`; all errors are then too small.
     """
     count = max(result.numel(), 1)
     squared_error = largest = 0.0
-    unlike = 0
+    nonfinite_mismatches = 0
     for ours, theirs in pieces(result, oracle):
         theirs = theirs.double()
         difference = (ours if ours.is_floating_point() else ours.double()) - theirs
         squares = float(torch.dot(difference, difference))
-        if not math.isfinite(squares):  # only then does it pay to look for what is not finite
+        if not math.isfinite(squares):  # searching for non-finite elements pays only now
             odd = ~difference.isfinite()
-            unlike += int((odd & ~_same(ours, theirs)).sum())
+            nonfinite_mismatches += int((odd & ~_same(ours, theirs)).sum())
             difference.masked_fill_(odd, 0.0)
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
         squared_error += squares
-        bound = _largest(difference) / scale if harmless else math.inf
-        if not bound <= max(harmless, largest):
+        bound = _largest(difference) / scale if bound_below else math.inf
+        if not bound <= max(bound_below, largest):
             bound = _largest(difference.div_(theirs.abs().add_(scale)))
         largest = max(largest, bound)
-        if math.sqrt(squared_error / count) / scale > hopeless:
+        if math.sqrt(squared_error / count) / scale > stop_above:
             break
-    return Errors(math.sqrt(squared_error / count) / scale, largest, unlike)
+    return Errors(math.sqrt(squared_error / count) / scale, largest, nonfinite_mismatches)
 
 
 def error_budget(dtype: torch.dtype, reference: Errors) -> float:
@@ -174,20 +190,25 @@ def error_budget(dtype: torch.dtype, reference: Errors) -> float:
 
 
 def compare(result: torch.Tensor, expected: ExpectedTensor, briefly: bool = False) -> Comparison:
-    """Judge one output tensor of a call. `briefly` looks at it until it cannot pass any more; then its errors are too small."""
+    """Compare one output tensor with what is expected.
+
+    With `briefly`, the comparison stops once the output cannot pass; its errors are then too small.
+    """
     result = as_real(result)
     if not result.is_floating_point():
         return _compare_exactly(result, expected.eager)
     allowed = expected.eager_errors
     budget = error_budget(result.dtype, allowed)
     cap = max(REFERENCE_FACTOR * allowed.largest, LARGEST_FACTOR * budget)
-    hopeless = budget if briefly else math.inf
-    errors = measure(result, expected.oracle, expected.scale, cap, hopeless)
-    # Written so that a NaN fails. Where the reference itself overflows, so may the candidate.
+    stop_above = budget if briefly else math.inf
+    errors = measure(result, expected.oracle, expected.scale, cap, stop_above)
+    # A NaN fails every `<=`. The candidate may overflow in as many elements as the reference does.
     passes = (
-        errors.unlike <= allowed.unlike and errors.relative_rms <= budget and errors.largest <= cap
+        errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
+        and errors.relative_rms <= budget
+        and errors.largest <= cap
     )
-    if not passes and not briefly:  # then it is said how large the largest is
+    if not passes and not briefly:  # the report needs the exact largest error
         errors = measure(result, expected.oracle, expected.scale)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = (passes or not briefly) and all(
@@ -210,24 +231,24 @@ def fault(
     found: Comparison,
     others: Mapping[str, torch.Tensor],
 ) -> str:
-    """Where and how wrong an output that did not pass is, in a few lines.
+    """Describe in a few lines where and how an output that failed is wrong.
 
-    `others` are tensors by name that may have been returned instead, such as the inputs.
+    `others` maps names to tensors that may have been returned by mistake, such as the inputs.
     """
     oracle = expected.eager if found.cap is None else expected.oracle
     lines = describe(as_real(result), oracle, Rule(expected.scale, found.cap), others)
     errors, cap = found.errors, found.cap
-    # Of NaN and infinity there is no error to tell.
+    # NaN and infinity have no meaningful error to report.
     if cap is not None and (errors.relative_rms > found.budget or errors.largest > cap):
         lines.append(
             f"relative RMS error {errors.relative_rms:.3g}, allowed {found.budget:.3g}; "
-            f"largest error of an element {errors.largest:.3g}, allowed {cap:.3g}"
+            f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
     return f"{name}: " + "\n".join(lines)
 
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
-    """`torch.allclose` with NaN equal to NaN, several times faster where it holds without one."""
+    """Like `torch.allclose` with `equal_nan`, but several times faster for most close tensors."""
     if theirs.dtype in (torch.float16, torch.bfloat16):
         ours, theirs = ours.float(), theirs.float()
     if _largest(ours - theirs) <= tolerance:  # false for NaN
@@ -239,7 +260,7 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
 
 
 def _largest(values: torch.Tensor) -> float:
-    """The largest absolute value; NaN if there is one."""
+    """Return the largest absolute value, or NaN if there is one."""
     least, most = values.aminmax()
     return max(float(most), -float(least))
 
@@ -249,12 +270,12 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 
 
 def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Float64 pieces of tensors of one size, made one at a time."""
+    """Yield matching pieces of tensors of equal size, converted to float64 one at a time."""
     return (tuple(piece.double() for piece in pieces) for pieces in pieces(*tensors))
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Pieces of tensors of one size, as they are."""
+    """Yield matching pieces of tensors of equal size, without conversion."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     size = CHUNKS[flat[0].device.type]
     for begin in range(0, flat[0].numel(), size):

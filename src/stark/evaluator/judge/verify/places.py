@@ -1,4 +1,4 @@
-"""Sets of places in a tensor, in words: a block of rows, every fourth column, the last thousand elements."""
+"""Describes sets of elements in words, such as a block of rows or every fourth column."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ import torch
 Index = tuple[int, ...]
 
 PERIODS = tuple(1 << power for power in range(1, 11))
-"""Periods that tiles, warps and vector loads have."""
+"""Typical periods of tiles, warps and vector loads."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """A box of indices that holds all chosen elements."""
+    """A box of indices that contains all chosen elements."""
 
     words: str
     share: float
-    """How much of the box is chosen."""
+    """Fraction of the box that is chosen."""
 
 
 def region(per_axis: list[torch.Tensor], shape: tuple[int, ...], count: int) -> Region | None:
-    """The box that `count` chosen elements fill or lie in, axis by axis; None if that is nearly the whole tensor.
+    """Describe the box that contains `count` chosen elements; None if that is most of the tensor.
 
-    `per_axis` has how many are chosen at each index of each axis.
+    `per_axis` counts the chosen elements at each index of each axis.
     """
     chosen = [found.nonzero().flatten().cpu() for found in per_axis]
     filled = count == math.prod(map(len, chosen))
-    inside, said = 1, []
+    inside, words_per_axis = 1, []
     for axis, (indices, extent) in enumerate(zip(chosen, shape, strict=True)):
         name = _axis_name(axis, len(shape))
         words = _indices(indices, extent, name) if len(indices) < extent else None
         if words is None and filled and len(indices) < extent:
             words = f"{len(indices)} of {extent} {name}s"
         if words is not None:
-            said.append(words)
+            words_per_axis.append(words)
         inside *= extent if words is None else len(indices)
-    if not said or (not filled and 2 * inside > math.prod(shape)):
+    if not words_per_axis or (not filled and 2 * inside > math.prod(shape)):
         return None
-    return Region(" in ".join(reversed(said)), count / inside)
+    return Region(" in ".join(reversed(words_per_axis)), count / inside)
 
 
-def run(first: int, last: int, count: int, size: int, some: torch.Tensor) -> str | None:
-    """Whether `count` places from `first` to `last` follow each other in row-major order, at a fixed step; None if not.
+def flat_range(first: int, last: int, count: int, size: int, some: torch.Tensor) -> str | None:
+    """Describe `count` flat indices from `first` to `last` with a fixed step; None if it varies.
 
-    `some` are some of these places, the first few among them.
+    `some` is a sample of these indices that includes the first few.
     """
     if count < 3:
         return None
@@ -63,7 +63,7 @@ def run(first: int, last: int, count: int, size: int, some: torch.Tensor) -> str
 
 
 def index_of(place: int, shape: tuple[int, ...]) -> Index:
-    """The index of a place in row-major order."""
+    """Convert a flat row-major index to one index per axis."""
     index = []
     for extent in reversed(shape):
         index.append(place % extent)
@@ -72,7 +72,7 @@ def index_of(place: int, shape: tuple[int, ...]) -> Index:
 
 
 def _indices(chosen: torch.Tensor, extent: int, name: str) -> str | None:
-    """Some indices of one axis in words, or None if they follow no rule."""
+    """Describe the chosen indices of one axis, or return None if they follow no rule."""
     first, last, count = int(chosen[0]), int(chosen[-1]), len(chosen)
     if count == 1:
         return f"{name} {first}{', the last' if last == extent - 1 else ''} of {extent}"
@@ -87,15 +87,17 @@ def _indices(chosen: torch.Tensor, extent: int, name: str) -> str | None:
 
 
 def _periodic(chosen: torch.Tensor, extent: int, name: str) -> str | None:
-    """Whether the indices are those of certain places in every tile."""
+    """Describe indices that repeat the same positions in every tile, or return None."""
     for period in PERIODS:
-        rests = (chosen % period).unique()
-        if 2 * period > extent or len(rests) == period:
+        remainders = (chosen % period).unique()
+        if 2 * period > extent or len(remainders) == period:
             continue
-        if len(chosen) == int(torch.isin(torch.arange(extent) % period, rests).sum()):
-            a, b = int(rests[0]), int(rests[-1])
-            together = b - a + 1 == len(rests)
-            which = f"{a} to {b}" if together and b > a else ", ".join(map(str, rests.tolist()))
+        if len(chosen) == int(torch.isin(torch.arange(extent) % period, remainders).sum()):
+            a, b = int(remainders[0]), int(remainders[-1])
+            contiguous = b - a + 1 == len(remainders)
+            which = (
+                f"{a} to {b}" if contiguous and b > a else ", ".join(map(str, remainders.tolist()))
+            )
             return f"{name}s whose index modulo {period} is {which}, of {extent}"
     return None
 

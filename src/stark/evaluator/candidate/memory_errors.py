@@ -1,4 +1,4 @@
-"""Which errors say that memory did not suffice, a host's or a device's."""
+"""Recognizes errors that mean the host or the device ran out of memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _WORDS = (
 )
 
 
-def is_shortage(error: BaseException) -> bool:
-    """Whether it is one of these, by its type or its words."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error's type or text says that memory ran out."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     text = str(error)

@@ -1,6 +1,6 @@
-"""A child of the forkserver: waits in namespaces of its own for a request, takes its place and serves a `Runner`.
+"""A child of the forkserver: waits in its own namespaces for a request, then serves a `Runner`.
 
-Waiting ahead hides most of what a sandbox costs: two forks and the namespaces.
+Forking it ahead hides most of the sandbox's cost, which is two forks and the namespaces.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from stark.evaluator.candidate.sandbox.layers import Layer
 from stark.evaluator.candidate.wire import Channel, Message
 
 FAILURES = (OSError, RuntimeError, ValueError)
-"""What a layer raises that cannot be put in place."""
+"""Exceptions of a layer that cannot be applied."""
 
 
 def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> None:
-    """Wait for the one request, then run until the judge hangs up; ends with the process `parent`."""
+    """Wait for the one request, then serve until the judge hangs up. Ends when `parent` does."""
     confinement = Confinement(layers)
     failure: Exception | None = None
     try:
         confinement.prepare(parent)
     except FAILURES as error:
-        failure = error  # said when there is someone to say it to
+        failure = error  # reported on the child's channel, which comes with the request
     request, (control, output, *arena) = requests.receive_with_descriptors()
     requests.close()
     for descriptor in (control, output, *arena):
-        os.set_inheritable(descriptor, False)  # what the program starts must not hold them open
+        os.set_inheritable(descriptor, False)  # programs started from here must not keep them open
     channel = Channel.from_descriptor(control)
     try:
         if failure is not None:
@@ -46,11 +46,11 @@ def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> N
         try:
             confinement.become(request["command"])
         except FAILURES as error:
-            os.write(output, f"Error: the tool cannot be started: {error}\n".encode())
+            os.write(output, f"Error: cannot start the tool: {error}\n".encode())
             raise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)  # a child that is killed flushes nothing
+            stream.reconfigure(line_buffering=True)  # a killed child does not flush its buffers
     Runner(channel, arena[0] if arena else None, confinement.lock).serve()
 
 

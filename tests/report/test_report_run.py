@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+from report_samples import RUN, reference, text_of
+from rich.console import Console
+
+from stark.core.node import Node
+from stark.report.document import run_document
+from stark.report.run import run_text
+from stark.report.view import RunView
+from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
+
+GROUPED = (working(1, latency_ms=0.500), working(2, latency_ms=0.499), working(3, latency_ms=0.9))
+
+
+def view(*nodes: Node, **more: object) -> RunView:
+    return RunView(RUN, reference(), nodes, (), **more)  # type: ignore[arg-type]
+
+
+def unsure(node: Node) -> Node:
+    """The same with an interval of about ten percent on either side."""
+    found = node.evaluation
+    assert found.status == "correct"
+    candidate = found.candidate.model_copy(update={"resolution_ms": found.latency_ms / 10})
+    return node.model_copy(update={"evaluation": found.model_copy(update={"candidate": candidate})})
+
+
+def test_what_cannot_be_told_apart_is_shown_as_one_group() -> None:
+    said = text_of(run_text(view(*map(unsure, GROUPED)), 200))
+
+    assert "★ 2: fastest by measured speedup" in said
+    assert "= 1 cannot be told apart from it: their 95 % intervals overlap" in said
+    rows = [line.split()[:2] for line in said.splitlines() if line.strip()[:1] in "★= "]
+    assert ["★", "2"] in rows and ["=", "1"] in rows
+
+
+def test_a_single_leader_needs_no_group() -> None:
+    said = text_of(run_text(view(working(1), working(2, latency_ms=0.25)), 200))
+
+    assert "★ 2: fastest by measured speedup" in said
+    assert "told apart" not in said
+
+
+def test_the_star_goes_to_what_the_final_check_found_fastest() -> None:
+    checks = {2: failure("incorrect"), 1: correct(0.5)}
+    checked = view(working(1), working(2, latency_ms=0.25), promotions=checks)
+
+    said = text_of(run_text(checked, 200))
+
+    assert "★ 1: fastest in the final check" in said
+    assert "final check of attempt 2: incorrect" in said
+    assert checked.winner == checked.best == working(1)
+
+
+def test_the_best_of_the_search_is_no_winner_before_a_final_check() -> None:
+    searched = view(working(1), failing(2))
+
+    assert working(1) == searched.best
+    assert searched.winner is None
+    document = run_document(searched)
+    assert (1, (1,), False) == (document["best"], document["group"], document["confirmed"])
+
+
+def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:
+    said = text_of(run_text(view(working(1, latency_ms=0.005), working(2)), 200))
+
+    assert "1: faster than the memory roofline: data stays in a cache, or the measurement" in said
+
+
+def test_a_noisy_interval_is_not_printed() -> None:
+    found = correct(0.5)
+    candidate = found.candidate.model_copy(update={"resolution_ms": 500.0})
+    noisy = working(1).model_copy(
+        update={"evaluation": found.model_copy(update={"candidate": candidate})}
+    )
+
+    assert "2.00x, too noisy" in text_of(run_text(view(noisy), 200))
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
+    nodes = [working(id, latency_ms=EAGER_MS / 123.45) for id in range(1, 40)]
+    console = Console(width=columns, markup=False)
+    with console.capture() as capture:
+        console.print(run_text(view(*nodes), columns))
+
+    lines = capture.get().splitlines()
+    assert all(len(line.rstrip()) <= columns for line in lines)
+    table = lines[lines.index(next(line for line in lines if "vs eager" in line)) + 1]
+    assert ["123.45x", "[123.45,", "123.45]", "123%"] == table.split()[4:8]
+
+
+def test_a_chain_of_repairs_is_one_failure_debugged() -> None:
+    repairs = failing(2, parent=1, action="debug"), working(3, parent=2, action="debug")
+
+    said = text_of(run_text(view(failing(1), *repairs, failing(4)), 200))
+
+    assert "4 attempts: 1 correct, 3 incorrect; 1 failure debugged, 1 repaired" in said
