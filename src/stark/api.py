@@ -20,6 +20,7 @@ from stark.bench.report import Report, make_report
 from stark.bench.running import BenchEvent, BenchSession, OnBenchEvent, to_do
 from stark.bench.suite import Suite, folders
 from stark.configuration import (
+    ROLE_MODELS,
     configure,
     limits_and_tools,
     new_run,
@@ -174,7 +175,7 @@ async def aresume(
         StoreError: The store cannot be used, or another process works on the run.
         ModelError, MachineError: As in `aoptimize`.
     """
-    unpriced = bool(options.pop("unpriced", False))
+    unpriced = bool(options.pop("unpriced", False)) or (within is None and _keeps_prices(options))
     with Store.open(store, create=False) as opened:
         stored = opened.run(run_id)
         run = reconfigured(stored, options)
@@ -397,7 +398,7 @@ async def resume_bench(
 
     `options` change those of every such run, such as `model`; the others are those of `abench`.
     """
-    unpriced = bool(options.pop("unpriced", False))
+    unpriced = bool(options.pop("unpriced", False)) or _keeps_prices({**options, **(total or {})})
     if "in_each" in options:
         options["parallel"] = options.pop("in_each")
     with Store.open(store, create=False) as opened:
@@ -496,6 +497,11 @@ def _live(run: Run, unpriced: bool, within: Ledger | None) -> LiveReplies:
     if limited or (within is not None and within.limits_dollars):
         _check_prices(replies, unpriced)
     return replies
+
+
+def _keeps_prices(changes: Mapping[str, Any]) -> bool:
+    """Whether the models, their prices and the dollar limit stay as they were accepted at the beginning."""
+    return not {"dollars", "price", "model", *ROLE_MODELS} & set(changes)
 
 
 def _check_prices(replies: LiveReplies, unpriced: bool) -> None:

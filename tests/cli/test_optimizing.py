@@ -139,6 +139,8 @@ def test_unknown_prices_may_be_accepted(stark: Stark, executor: FakeExecutor) ->
 
     assert 0 == ended.code
     assert "price unknown" in ended.out and "ended: 3 attempts made" in ended.out
+    assert 0 == stark("resume", "--attempts", "4").code, "they stay accepted"
+    assert 2 == stark("resume", "--dollars", "1").code, "not for another limit"
 
 
 def test_the_estimate_comes_before_anything_else_happens(
