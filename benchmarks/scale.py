@@ -21,11 +21,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from stark.bench.files import write_report
-from stark.bench.grid import enter, lay_out
-from stark.bench.report import make_report
-from stark.bench.running import BenchEvent, BenchSession, Left
-from stark.bench.suite import Member, Suite
+from stark.benches.files import write_report
+from stark.benches.grid import enter, lay_out
+from stark.benches.report import make_report
+from stark.benches.running import BenchEvent, BenchSession, Left
+from stark.benches.suite import Member, Suite
 from stark.configuration import configure
 from stark.core.bench import Bench
 from stark.core.call import Message, Reply

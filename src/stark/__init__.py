@@ -14,14 +14,11 @@ it. Names are imported when they are first used, so `import stark` is instant an
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stark.api import (
-        abench,
         aevaluate,
         aoptimize,
         aresume,
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
         resume,
         runs,
     )
+    from stark.benches.entry import abench
     from stark.core.errors import (
         MachineError,
         ModelError,
@@ -48,9 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "stark.api": (
-        "abench aevaluate aoptimize aresume bench evaluate load_run optimize resume runs"
-    ),
+    "stark.api": ("aevaluate aoptimize aresume bench evaluate load_run optimize resume runs"),
+    "stark.benches.entry": "abench",
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",
@@ -98,19 +95,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """The module `stark`, whose function `bench` has the name of a package inside, which an import would bind instead."""
-
-    @property
-    def bench(self) -> Any:
-        """The function, even after `import stark.bench.running`."""
-        return __getattr__("bench")
-
-    @bench.setter
-    def bench(self, package: ModuleType) -> None:
-        """Ignore the package, which `from stark.bench.running import …` finds anyway."""
-
-
-sys.modules[__name__].__class__ = _Package

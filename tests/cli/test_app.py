@@ -7,9 +7,9 @@ import sys
 import pytest
 from cli_samples import Stark
 
-from stark.api import STORE
 from stark.cli.options import flag
 from stark.options import RunOptions
+from stark.store import STORE
 
 HEAVY = ("torch", "sqlalchemy", "pydantic_ai", "rich.live", "asyncio")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from stark.bench.running import InRun, Left, Opened, Progress
+from stark.benches.running import InRun, Left, Opened, Progress
 from stark.cli.bench_live import BenchLines, BenchScreen, open_bench_progress
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Evaluation

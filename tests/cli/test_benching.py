@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 from cli_samples import Stark
 
-from stark.api import STORE
-from stark.bench.preset import paper
+from stark.benches.preset import paper
 from stark.cli.bench import parse_numbers
 from stark.core.errors import ProblemError, UsageError
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import language
-from stark.store import Store
+from stark.store import STORE, Store
 from stark.testing.executor import FakeExecutor
 
 MODEL = """#!/bin/sh

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from cli_samples import OPTIMIZE, Stark, verdict
 
-from stark.api import STORE
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
-from stark.store import Store
+from stark.store import STORE, Store
 from stark.testing.executor import FakeExecutor
 from stark.testing.nodes import CPU, ROOFLINE, correct
 

@@ -21,9 +21,9 @@ from stark.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from stark.bench.report import Report
-    from stark.bench.running import BenchEvent, OnBenchEvent
-    from stark.bench.suite import Suite
+    from stark.benches.report import Report
+    from stark.benches.running import BenchEvent, OnBenchEvent
+    from stark.benches.suite import Suite
     from stark.cli.settings import Settings
 
 bench = Commands(
@@ -128,7 +128,7 @@ def run(
     options: dict[str, Any],
 ) -> None:
     """Run every problem with every strategy (--strategy A,B,… compares A with the others)."""
-    from stark.api import abench
+    from stark.benches.entry import abench
     from stark.cli.settings import load_settings
     from stark.configuration import without_unused_models
     from stark.strategies import split_strategies
@@ -178,7 +178,7 @@ def resume(
     options: dict[str, Any],
 ) -> None:
     """Go on with bench NAME: its unfinished runs, and those whose problems were refused."""
-    from stark.api import resume_bench
+    from stark.benches.entry import resume_bench
     from stark.cli.settings import load_settings
 
     settings = load_settings(None, store)
@@ -208,7 +208,7 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Print and write the report of bench NAME as it stands."""
-    from stark.bench.report import make_report
+    from stark.benches.report import make_report
     from stark.cli.settings import load_settings
     from stark.store import Store
 
@@ -221,8 +221,8 @@ def report(
 @bench.command("list")
 def list_benches(store: StoreOption = None, json: JsonOption = False) -> None:
     """List the benches, the newest first."""
-    from stark.bench.running import unfinished
-    from stark.bench.tables import head
+    from stark.benches.running import unfinished
+    from stark.benches.tables import head
     from stark.cli import consoles
     from stark.cli.settings import load_settings
     from stark.store import Store
@@ -256,7 +256,7 @@ def _with_preset(
         return options, level or "1", 1
     if preset != "paper":
         raise UsageError(f"there is no preset {preset!r}; use `paper`")
-    from stark.bench.preset import paper
+    from stark.benches.preset import paper
 
     found = paper()
     levels = level or ",".join(map(str, found.levels))
@@ -270,8 +270,8 @@ def _with_preset(
 
 
 def _suite(paths: list[Path], kernelbench: Path | None, levels: str, numbers: str | None) -> Suite:
-    from stark.bench.suite import folders
-    from stark.bench.suite import kernelbench as of_kernelbench
+    from stark.benches.suite import folders
+    from stark.benches.suite import kernelbench as of_kernelbench
     from stark.core.errors import UsageError
 
     if paths:
@@ -311,7 +311,7 @@ def _work(
     as_json: bool,
 ) -> int:
     """Work until all runs have ended or a limit is reached, then report; 0 if every run has a usable end."""
-    from stark.bench.running import Opened
+    from stark.benches.running import Opened
     from stark.cli import consoles
     from stark.cli.bench_live import open_bench_progress
     from stark.cli.interrupt import run_interruptibly
@@ -367,9 +367,9 @@ def _show(made: Report, folder: Path, as_json: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from stark.bench.document import report_document
-    from stark.bench.files import write_report
-    from stark.bench.tables import head, sheets
+    from stark.benches.document import report_document
+    from stark.benches.files import write_report
+    from stark.benches.tables import head, sheets
     from stark.cli import consoles
 
     write_report(made, folder)
@@ -400,8 +400,7 @@ def _report_folder(settings: Settings, made: Report) -> Path:
 
 def _go_on(name: str, settings: Settings) -> str:
     """The command that goes on with a bench of this store."""
-    from stark.api import STORE
-    from stark.store import without_password
+    from stark.store import STORE, without_password
 
     where = "" if settings.store == STORE else f" --store {without_password(settings.store)}"
     return f"`stark bench resume {name}{where}` goes on"

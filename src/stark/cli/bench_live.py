@@ -16,8 +16,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.bench.running import BenchEvent, InRun, Left, Opened, Progress
-from stark.bench.tables import head
+from stark.benches.running import BenchEvent, InRun, Left, Opened, Progress
+from stark.benches.tables import head
 from stark.cli.consoles import can_redraw
 from stark.cli.live import STEP_WORDS, budget_row
 from stark.cli.redrawn import Redrawn, spinning

@@ -22,11 +22,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from stark.api import STORE
 from stark.cli.options import flag
 from stark.core.errors import UsageError
 from stark.core.usage import Price
 from stark.options import RunOptions, said, written_price
+from stark.store import STORE
 
 FILE = "stark.toml"
 PREFIX = "STARK_"

@@ -34,6 +34,9 @@ from stark.store.group import Group
 from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
 from stark.store.schema import SCHEMA, Base, SchemaRow
 
+DEFAULT = "sqlite:///.stark/stark.db"
+"""The default store: a file in the working folder."""
+
 BUSY_TIMEOUT_S = 30.0
 """How long a writer waits for another process's transaction; STARK's own take milliseconds."""
 

@@ -15,12 +15,12 @@ import bench_samples as samples
 import pytest
 from bench_samples import attempt, kernel, result
 
-from stark.bench.files import write_report
-from stark.bench.metrics import geomean
-from stark.bench.plots import plots
-from stark.bench.report import Report, make_report
-from stark.bench.results import Result
-from stark.bench.tables import markdown, sheets
+from stark.benches.files import write_report
+from stark.benches.metrics import geomean
+from stark.benches.plots import plots
+from stark.benches.report import Report, make_report
+from stark.benches.results import Result
+from stark.benches.tables import markdown, sheets
 from stark.core.bench import Bench
 from stark.core.call import spent_by_role
 from stark.core.errors import UsageError

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from stark.bench.compare import MIN_PROBLEMS, Difference
-from stark.bench.metrics import FAST_PS, REFERENCES, Against, Summary
-from stark.bench.report import Report
+from stark.benches.compare import MIN_PROBLEMS, Difference
+from stark.benches.metrics import FAST_PS, REFERENCES, Against, Summary
+from stark.benches.report import Report
 from stark.core.bench import Bench
 from stark.core.usage import BYTES_PER_TOKEN
 from stark.explain.numbers import counted

@@ -13,8 +13,8 @@ from functools import lru_cache
 from operator import itemgetter
 from statistics import fmean
 
-from stark.bench.metrics import FAILED
-from stark.bench.results import Result
+from stark.benches.metrics import FAILED
+from stark.benches.results import Result
 from stark.core.base import Frozen
 
 RESAMPLES = 2000

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import bench_samples as samples
 import pytest
 
-from stark.bench.grid import lay_out
-from stark.bench.suite import Suite, folders
+from stark.benches.grid import lay_out
+from stark.benches.suite import Suite, folders
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.usage import Budget

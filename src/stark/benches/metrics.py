@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from stark.bench.results import Result
+from stark.benches.results import Result
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
 from stark.core.standing import rank_key

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stark.bench.suite import folders, kernelbench
+from stark.benches.suite import folders, kernelbench
 from stark.core.errors import ProblemError, UsageError
 
 PROBLEM = """

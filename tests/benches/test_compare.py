@@ -5,8 +5,8 @@ import random
 import pytest
 from bench_samples import attempt, kernel, result
 
-from stark.bench.compare import Difference, compare
-from stark.bench.results import Result
+from stark.benches.compare import Difference, compare
+from stark.benches.results import Result
 
 
 def of(strategy: str, speedups: dict[str, float | None], seed: int = 1) -> list[Result]:

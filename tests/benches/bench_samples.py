@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stark.bench.document import report_document
-from stark.bench.grid import enter, lay_out
-from stark.bench.report import Report, make_report
-from stark.bench.results import Result
-from stark.bench.running import BenchEvent, BenchSession, InRun, Left, Opened, Progress
-from stark.bench.suite import folders
+from stark.benches.document import report_document
+from stark.benches.grid import enter, lay_out
+from stark.benches.report import Report, make_report
+from stark.benches.results import Result
+from stark.benches.running import BenchEvent, BenchSession, InRun, Left, Opened, Progress
+from stark.benches.suite import folders
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from stark.bench.results import ALL_LEVELS
+from stark.benches.results import ALL_LEVELS
 from stark.core.errors import UsageError
 from stark.core.problem import Problem
 from stark.problems import load_all, load_level

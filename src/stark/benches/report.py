@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stark.bench.compare import Difference, compare
-from stark.bench.metrics import Summary, best_by_attempt, summarize
-from stark.bench.results import (
+from stark.benches.compare import Difference, compare
+from stark.benches.metrics import Summary, best_by_attempt, summarize
+from stark.benches.results import (
     Result,
     by_level,
     by_strategy,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from stark.bench.preset import paper
+from stark.benches.preset import paper
 from stark.strategies import STRATEGIES, strategy
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from stark.bench.document import report_document, role_rows, run_row, summary_rows, to_csv
-from stark.bench.plots import plots
-from stark.bench.report import Report
-from stark.bench.tables import markdown
+from stark.benches.document import report_document, role_rows, run_row, summary_rows, to_csv
+from stark.benches.plots import plots
+from stark.benches.report import Report
+from stark.benches.tables import markdown
 from stark.core.errors import UsageError
 
 

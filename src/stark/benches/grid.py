@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from stark import __version__
-from stark.bench.suite import Member, Suite
+from stark.benches.suite import Member, Suite
 from stark.core.base import digest
 from stark.core.bench import Bench, Cell
 from stark.core.errors import UsageError

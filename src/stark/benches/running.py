@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from stark.bench.shared import SharedExecutor
+from stark.benches.shared import SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import Held, ModelUnreachable, ProblemError
 from stark.core.run import Ended

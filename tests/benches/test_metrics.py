@@ -7,7 +7,7 @@ import math
 import pytest
 from bench_samples import attempt, kernel, result, speedup
 
-from stark.bench import metrics
+from stark.benches import metrics
 from stark.core.usage import Spent
 
 HALF = {"plan": Spent(calls=3, input_tokens=100, output_tokens=20, dollars=0.5)}

@@ -10,8 +10,8 @@ from typing import Any
 import bench_samples as samples
 import pytest
 
-from stark.bench.report import make_report
-from stark.bench.running import unfinished
+from stark.benches.report import make_report
+from stark.benches.running import unfinished
 from stark.core.bench import Bench
 from stark.core.call import Message, Reply
 from stark.core.candidate import Candidate

@@ -10,9 +10,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from stark.bench.metrics import Spread, Summary
-from stark.bench.report import Report
-from stark.bench.results import Result
+from stark.benches.metrics import Spread, Summary
+from stark.benches.report import Report
+from stark.benches.results import Result
 from stark.core.usage import Spent
 
 Row = dict[str, Any]

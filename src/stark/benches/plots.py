@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stark.bench.metrics import fast_p_curve
-from stark.bench.report import Report
-from stark.bench.results import Result, by_level, by_strategy
+from stark.benches.metrics import fast_p_curve
+from stark.benches.report import Report
+from stark.benches.results import Result, by_level, by_strategy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

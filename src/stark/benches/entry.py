@@ -1,0 +1,171 @@
+"""A bench from the request to its report: laid out or resumed, worked on, reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from stark.benches.grid import enter, lay_out
+from stark.benches.report import Report, make_report
+from stark.benches.running import BenchEvent, BenchSession, OnBenchEvent, to_do
+from stark.benches.suite import Suite, folders
+from stark.configuration import configure, reconfigured, without_unused_models
+from stark.core.bench import Bench
+from stark.core.errors import UsageError
+from stark.core.usage import Budget
+from stark.correspondence import LiveReplies, ModelPool
+from stark.evaluator.executors import Executor, open_executor
+from stark.loop import check_compiler
+from stark.options import checked_options
+from stark.sessions import check_prices, keeps_prices
+from stark.store import STORE, Store
+
+
+def _unwatched(event: BenchEvent) -> None:
+    """The handler of a bench that nobody watches."""
+
+
+async def abench(
+    problems: Suite | Sequence[str | Path],
+    *,
+    strategies: Sequence[str] = ("stark",),
+    seeds: int = 1,
+    name: str | None = None,
+    total: Mapping[str, float] | None = None,
+    parallel: int = 4,
+    model_slots: int | None = None,
+    store: str = STORE,
+    judge: Executor | None = None,
+    on_event: OnBenchEvent = _unwatched,
+    **options: Any,
+) -> Report:
+    """Compare strategies on many problems; what `bench` waits for.
+
+    Args:
+        problems: A `Suite`, or folders and files of problems.
+        strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
+        seeds: Runs of each problem and strategy, with seeds 1, 2, …
+        name: Of the bench; by default made from what it consists of.
+        total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
+        parallel: Runs worked on at once.
+        model_slots: Questions to models at once; no limit by default.
+        store: As in `aoptimize`.
+        judge: As in `aoptimize`.
+        on_event: Called with every `stark.benches.running.BenchEvent`.
+        options: Options of `aoptimize` for every run, except that `in_each` is the number of its attempts in flight.
+
+    Returns:
+        The report: `summaries` by level and strategy, `differences` between strategies, and `results` of all runs.
+
+    Raises:
+        UsageError: An option or a problem cannot be used, or another bench has the name.
+        ModelError: A model refuses every question, or all models are unreachable; call again to go on.
+        MachineError: There is no judge, or the store cannot be written.
+    """
+    suite = problems if isinstance(problems, Suite) else folders([Path(one) for one in problems])
+    options["parallel"] = options.pop("in_each", 1)
+    if not strategies:
+        raise UsageError("a bench needs at least one strategy")
+    used = without_unused_models(options, strategies)
+    if unused := [name for name in options if name not in used]:
+        raise UsageError(
+            f"no strategy of the bench has the role of {' and '.join(unused)}, so leave out its model"
+        )
+    configs = {
+        one: configure(
+            checked_options(without_unused_models(options, [one]) | {"strategy": one, "seed": 1})
+        )
+        for one in strategies
+    }
+    laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
+    laid_out = laid_out.model_copy(update={"budget": changed_budget(laid_out.budget, total or {})})
+    check_compiler(its_runs[0])  # all have one language and one start
+    pool = ModelPool(model_slots)
+    for run in its_runs[: len(configs)]:
+        LiveReplies(run.config.models, pool)  # a missing key is reported before anything is stored
+    unpriced = bool(options.get("unpriced", False))
+    with Store.open(store) as opened:
+        entered = enter(opened, laid_out, its_runs)
+        return await _bench_worked(entered, opened, parallel, pool, unpriced, on_event, judge)
+
+
+async def resume_bench(
+    name: str = "last",
+    *,
+    total: Mapping[str, float] | None = None,
+    parallel: int = 4,
+    model_slots: int | None = None,
+    store: str = STORE,
+    judge: Executor | None = None,
+    on_event: OnBenchEvent = _unwatched,
+    **options: Any,
+) -> Report:
+    """Go on with a bench: its unfinished runs, and again those whose problems were refused.
+
+    `options` change those of every such run, such as `model`; the others are those of `abench`.
+    """
+    unpriced = bool(options.pop("unpriced", False)) or keeps_prices({**options, **(total or {})})
+    if "in_each" in options:
+        options["parallel"] = options.pop("in_each")
+    with Store.open(store, create=False) as opened:
+        found = opened.bench(name)
+        found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
+        opened.set_bench_budget(found.name, found.budget)
+        if options:
+            for cell in to_do(opened, found):
+                with opened.exclusive(cell.run_id):
+                    opened.reconfigure(reconfigured(opened.run(cell.run_id), options))
+        return await _bench_worked(
+            found, opened, parallel, ModelPool(model_slots), unpriced, on_event, judge
+        )
+
+
+async def _bench_worked(
+    bench: Bench,
+    store: Store,
+    parallel: int,
+    pool: ModelPool,
+    unpriced: bool,
+    on_event: OnBenchEvent,
+    judge: Executor | None,
+) -> Report:
+    """Work on a bench whose runs are stored."""
+    waiting = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
+    some = [store.run(run_id) for run_id in waiting.values()]
+    for run in some:
+        replies = LiveReplies(run.config.models, pool)
+        if bench.budget.dollars or run.config.budget.dollars:
+            check_prices(replies, unpriced)
+    first = some[0].config  # all runs are judged alike
+    executor = (
+        open_executor(first.executor, first.limits, first.tools)
+        if judge is None
+        else _LeftOpen(judge)
+    )
+    await BenchSession(bench, store, executor, pool, on_event, parallel).work()
+    return make_report(store, bench)
+
+
+class _LeftOpen:
+    """A judge that is shared with others, so that a bench does not close it."""
+
+    def __init__(self, judge: Executor) -> None:
+        self.describe, self.evaluate, self.compiled = judge.describe, judge.evaluate, judge.compiled
+
+    async def close(self) -> None:
+        """The caller closes the judge."""
+
+
+def changed_budget(budget: Budget, changes: Mapping[str, float | None]) -> Budget:
+    """The budget with the given limits changed. Raises UsageError for a wrong one."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    try:
+        return Budget(**budget.model_dump() | given)
+    except ValidationError as error:
+        name = error.errors()[0]["loc"][0]
+        raise UsageError(
+            f"the limit on {name} of the whole bench should be greater than 0"
+        ) from error
