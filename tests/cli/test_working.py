@@ -32,7 +32,7 @@ def test_a_worker_without_work_ends(stark: Stark, monkeypatch: pytest.MonkeyPatc
     ended = stark("worker", "queue", "--once")
 
     assert 0 == ended.code
-    assert "answered 0 requests; nothing waits" in ended.out
+    assert "answered 0 requests; no request is waiting" in ended.out
     assert ["started", "closed"] == judges.seen
 
 
