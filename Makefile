@@ -1,5 +1,5 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
-.PHONY: demo test exploits check bench setup clean
+.PHONY: demo test test-fast exploits check bench setup clean
 
 setup:
 	@scripts/setup
@@ -9,6 +9,9 @@ demo: setup  ## optimize an example with recorded replies; builds, checks and ti
 
 test: setup  ## all tests that this machine can run
 	.venv/bin/python -m pytest
+
+test-fast: setup  ## tests that start no judge and take at most about two seconds each
+	.venv/bin/python -m pytest -m "not slow and not gpu"
 
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py

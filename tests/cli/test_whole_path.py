@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from cli_samples import BETTER, GOOD, Stark, candidate_source
 
 from stark.languages import language
@@ -13,6 +14,7 @@ from stark.languages import language
 SMALL = language("cpp").example.problem.source.replace("ROWS = 4096", "ROWS = 256")
 
 
+@pytest.mark.slow
 def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Path) -> None:
     (workplace / "problem.py").write_text(SMALL)
     wrong = candidate_source(BETTER).replace("*= scale", "*= 2 * scale")
@@ -34,6 +36,7 @@ def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Pa
     assert "relative RMS difference to the reference" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
     folder = workplace / "small"
     folder.mkdir()

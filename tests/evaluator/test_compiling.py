@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import Executor
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def problem(forward: str, init: str = "pass", arguments: str = "x") -> Problem:
@@ -34,11 +32,9 @@ def problem(forward: str, init: str = "pass", arguments: str = "x") -> Problem:
     )
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(Limits(timing_budget_s=0.1))
 
 
 async def test_what_it_generates_is_a_candidate_that_holds(executor: Executor) -> None:
@@ -70,19 +66,9 @@ async def test_what_it_generates_is_a_candidate_that_holds(executor: Executor) -
     ("refused", "reason"),
     [
         (problem("return x @ x.T", arguments="x, rest"), "compiles no C\\+\\+"),
-        (
-            problem(
-                "y = x.sin()\n        torch._dynamo.graph_break()\n        return y.cos()",
-                arguments="x, rest",
-            ),
-            "splits forward into 2 graphs",
-        ),
-        (
-            problem("return x * torch.tensor([[1.0, 2.0, 4.0]] * 8)", arguments="x, rest"),
-            "constant tensors",
-        ),
+        (problem("return x", arguments="x, rest"), "forward contains nothing to compile"),
     ],
-    ids=["no kernel", "two graphs", "constants"],
+    ids=["no kernel", "no operation"],
 )
 async def test_what_is_no_candidate_is_refused_with_the_reason(
     executor: Executor, refused: Problem, reason: str

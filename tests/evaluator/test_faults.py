@@ -3,71 +3,87 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from stark.core.evaluation import Correct, TimedOut
-from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.storm import LIMITS
+from stark.core.evaluation import Correct, Evaluation, TimedOut
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
+from support.storm import LIMITS
 
 pytest.importorskip("torch")
 
 SLACK_S = 8.0
 """Over the deadline itself: the first candidate prepares the problem, and killing takes its time."""
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", LIMITS)
-    await judge.describe(PROBLEM)
-    yield judge
-    await judge.close()
+BRIEF = LIMITS.model_copy(update={"verify_s": 2.5})
+"""For candidates that are to reach their deadline."""
+
+Judge = Callable[[str], Awaitable[Evaluation]]
+
+
+@pytest.fixture(scope="module")
+def judge(judge_within: JudgeWithin) -> Judge:
+    """Judges each fault once for all tests of this file."""
+    found: dict[str, Evaluation] = {}
+
+    async def judged(name: str) -> Evaluation:
+        source, status = FAULTS[name]
+        if name not in found:
+            executor = judge_within(BRIEF if status == "timed_out" else LIMITS)
+            found[name] = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
+        return found[name]
+
+    return judged
 
 
 @pytest.mark.parametrize("name", FAULTS)
 async def test_every_fault_gets_its_status_and_the_next_candidate_is_judged(
-    executor: Executor, name: str
+    judge: Judge, judge_within: JudgeWithin, name: str
 ) -> None:
-    source, status = FAULTS[name]
     begin = time.monotonic()
 
-    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
+    evaluation = await judge(name)
 
     took = time.monotonic() - begin
-    assert status == evaluation.status, evaluation
+    assert FAULTS[name][1] == evaluation.status, evaluation
     assert took < LIMITS.verify_s + SLACK_S
-    honest = await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
-    assert isinstance(honest, Correct)
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+    assert isinstance(await judge_within(LIMITS).evaluate(PROBLEM, honest), Correct)
 
 
-async def test_a_timeout_says_which_phase_and_limit(executor: Executor) -> None:
-    endless = as_candidate("cpp", FAULTS["loops forever"][0])
-
-    evaluation = await executor.evaluate(PROBLEM, endless)
+@pytest.mark.parametrize(
+    ("name", "phase", "limit_s"),
+    [
+        ("loops forever on import", "build", BRIEF.build_s),
+        ("loops forever", "verify", BRIEF.verify_s),
+    ],
+)
+async def test_a_timeout_says_which_phase_and_limit(
+    judge: Judge, name: str, phase: str, limit_s: float
+) -> None:
+    evaluation = await judge(name)
 
     assert isinstance(evaluation, TimedOut)
-    assert "verify" == evaluation.phase
-    assert LIMITS.verify_s == pytest.approx(evaluation.limit_s, abs=1)
+    assert phase == evaluation.phase
+    assert limit_s == pytest.approx(evaluation.limit_s, abs=1)
 
 
-async def test_printed_output_is_kept_in_part(executor: Executor) -> None:
-    loud = as_candidate("cpp", FAULTS["prints 100 MB"][0])
-
-    evaluation = await executor.evaluate(PROBLEM, loud)
+async def test_printed_output_is_kept_in_part(judge: Judge) -> None:
+    evaluation = await judge("prints 100 MB")
 
     assert "bytes left out" in evaluation.output
     assert len(evaluation.output) < 2 * LIMITS.output_kb * 1024
 
 
-async def test_a_process_left_behind_is_killed(executor: Executor) -> None:
-    await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["leaves a process behind"][0]))
-    await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
+async def test_a_process_left_behind_is_killed(judge: Judge) -> None:
+    await judge("leaves a process behind")
+    await judge("honest")
 
     assert b"sleep\x00777\x00" not in command_lines()
 
@@ -78,13 +94,15 @@ def command_lines() -> list[bytes]:
     return [path.read_bytes() for path in listed if path.exists()]
 
 
-async def test_calls_that_are_each_in_time_may_not_be_slow_together(executor: Executor) -> None:
+async def test_calls_that_are_each_in_time_may_not_be_slow_together(
+    judge_within: JudgeWithin,
+) -> None:
     source = FAULTS["honest"][0].replace(
-        "        return torch", "        import time; time.sleep(1)\n        return torch"
+        "        return torch", "        import time; time.sleep(0.5)\n        return torch"
     )
 
-    evaluation = await executor.evaluate(PROBLEM, as_candidate("cpp", source))
+    evaluation = await judge_within(BRIEF).evaluate(PROBLEM, as_candidate("cpp", source))
 
     assert isinstance(evaluation, TimedOut), evaluation
     assert "verify" == evaluation.phase
-    assert LIMITS.verify_s == pytest.approx(evaluation.limit_s, abs=1)
+    assert BRIEF.verify_s == pytest.approx(evaluation.limit_s, abs=1)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import BuildFailed, Correct, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import Executor
 from stark.languages import language
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HONEST = FAULTS["honest"][0]
 
@@ -35,13 +32,9 @@ def problem(body: str, inputs: str = "[torch.randn(8, 8)]", init: str = "pass") 
     )
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    os.environ["STARK_TEST_API_KEY"] = "a secret"
-    judge = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    yield judge
-    await judge.close()
-    del os.environ["STARK_TEST_API_KEY"]
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(Limits(timing_budget_s=0.1))
 
 
 async def test_the_reference_is_described(executor: Executor) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import BuildFailed, Correct, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from stark.evaluator.executors import Executor
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def problem(
@@ -49,11 +47,9 @@ def copied(asked: Problem, old: str = "", new: str = "") -> Candidate:
     return as_candidate("cpp", source.replace(old, new) if old else source)
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", Limits(timing_budget_s=0.05))
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(Limits(timing_budget_s=0.05))
 
 
 CHANGING = problem("x.mul_(2); return x + y", "[torch.randn(8, 8), torch.randn(8, 8)]", "x, y")

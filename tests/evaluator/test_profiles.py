@@ -13,20 +13,19 @@ from stark.core.problem import Problem
 from stark.core.profile import OUTSIDE
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LIMITS = Limits(timing_budget_s=0.1)
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", LIMITS)
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(LIMITS)
 
 
 async def judged(executor: Executor, source: str) -> Correct:
@@ -141,7 +140,7 @@ MANY_SMALL = STREAM.replace("1 << 27", "1024").replace(
 )
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def on_device() -> AsyncIterator[Executor]:
     judge = open_executor("local:cuda:0", LIMITS)
     yield judge

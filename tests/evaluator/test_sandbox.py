@@ -18,11 +18,11 @@ from stark.core.evaluation import BuildFailed, Correct, Crashed, Evaluation
 from stark.core.judging import Limits
 from stark.evaluator.candidate.sandbox.layers import LAYERS, offered
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 HERE = {layer for layer, why_not in offered().items() if why_not is None}
 
@@ -156,15 +156,19 @@ async def test_gaps_are_said_before_anything_runs(prison: Prison) -> None:
 
 async def test_a_daemon_ends_with_its_candidate(prison: Prison) -> None:
     daemon = (
+        "reading, writing = os.pipe()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    if os.fork() == 0:\n"
+        "        os.write(writing, b'attacked')\n"
         "        os.execvp('sleep', ['sleep', '4242'])\n"
         "    os._exit(0)\n"
+        "print(os.read(reading, 8), flush=True)\n"
     )
 
-    await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=daemon)))
+    evaluation = await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=daemon)))
 
+    assert "attacked" in evaluation.output, evaluation
     assert [] == [line for line in command_lines() if line == b"sleep\x004242\x00"]
 
 
@@ -174,21 +178,28 @@ async def test_processes_that_fork_faster_than_they_are_found_end_with_their_can
     if not prison.layers & {"processes", "seccomp"}:
         pytest.skip("nothing keeps a process in its group, and this one would be left for good")
     chain = (
+        "import itertools\n"
+        "reading, writing = os.pipe()\n"
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
-        "    while True:\n"
+        "    for generation in itertools.count():\n"
+        "        if generation == 20:\n"
+        "            os.write(writing, b'attacked')\n"
         "        if os.fork():\n"
         "            os._exit(0)\n"
+        "print(os.read(reading, 8), flush=True)\n"
     )
 
-    await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=chain)))
+    evaluation = await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=chain)))
 
+    assert "attacked" in evaluation.output, evaluation
     assert min(started_in(0.2) for _ in range(5)) < 10  # the chain is good for a hundred
 
 
 async def test_its_keeper_cannot_be_turned_against_the_judge(prison: Prison) -> None:
     attack = (
         "import signal\n"
+        "print('attacked', flush=True)\n"
         "for number in (signal.SIGSTOP, signal.SIGKILL):\n"
         "    try:\n"
         "        os.kill(os.getppid(), number)\n"
@@ -196,8 +207,9 @@ async def test_its_keeper_cannot_be_turned_against_the_judge(prison: Prison) -> 
         "        pass\n"
     )
 
-    await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=attack)))
+    evaluation = await prison.judge.evaluate(PROBLEM, as_candidate("cpp", module(imports=attack)))
 
+    assert "attacked" in evaluation.output, evaluation
     assert "correct" == (await prison.judge.evaluate(PROBLEM, HONEST)).status
 
 

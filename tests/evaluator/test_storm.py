@@ -8,20 +8,21 @@ import pytest
 
 from stark.evaluator.executors import open_executor
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.storm import LIMITS, storm
+from support.storm import LIMITS, storm
 
 pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 async def test_every_candidate_gets_its_own_status_and_nothing_grows() -> None:
     executor = open_executor("local:cpu", LIMITS)
     assert isinstance(executor, StdioExecutor)
 
-    found = await storm(executor, "cpp", 24, kills=2, in_flight=6, chance=random.Random(5))
+    found = await storm(executor, "cpp", 12, kills=2, in_flight=4, chance=random.Random(5))
     await executor.close()
 
     assert [] == found.wrong
-    assert 24 + 5 == sum(found.verdicts.values())
+    assert 12 + 5 == sum(found.verdicts.values())
     assert 2 == found.kills
     assert len(set(found.processes)) == 1
     assert found.resident_mb[-1] < found.resident_mb[0] + 100

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 
 from stark.core.evaluation import Correct, Incorrect, Rejected
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import PROBLEM, as_candidate
+from stark.evaluator.executors import Executor
+from support.candidates import PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def problem(result: str, inputs: str = "[torch.rand(64, 64)]") -> Problem:
@@ -35,11 +33,9 @@ def answering(asked: Problem, result: str, own: str) -> str:
     return source.replace(f"return {result}\n", f"return {own}\n", 1)
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", Limits(timing_budget_s=0.2))
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(Limits(timing_budget_s=0.2))
 
 
 @pytest.mark.parametrize(

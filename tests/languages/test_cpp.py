@@ -35,6 +35,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing()))
 def test_the_guides_example_builds_and_matches_eager(tmp_path: Path):
     for name, source in zip(("problem", "candidate"), CPP.example, strict=True):

@@ -21,6 +21,7 @@ exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[1], "exec"), {"__na
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CUDA.missing() is not None, reason=str(CUDA.missing()))
 def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path: Path):
     candidate = tmp_path / "candidate.py"

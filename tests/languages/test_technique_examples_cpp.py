@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 import technique_samples as samples
 
 from stark.core.evaluation import Correct
 from stark.core.judging import Limits
-from stark.evaluator.executors import Executor, open_executor
+from stark.evaluator.executors import Executor
 from stark.languages import LANGUAGES
 from stark.languages.technique import Technique
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 
@@ -20,15 +18,13 @@ CPP = LANGUAGES["cpp"]
 
 pytestmark = [
     pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing())),
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
 ]
 
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def executor() -> AsyncIterator[Executor]:
-    judge = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    yield judge
-    await judge.close()
+@pytest.fixture(scope="module")
+def executor(judge_within: JudgeWithin) -> Executor:
+    return judge_within(Limits(timing_budget_s=0.1))
 
 
 @pytest.mark.parametrize("technique", CPP.techniques, ids=lambda technique: technique.name)

@@ -62,6 +62,7 @@ tvm_ffi.cpp.build_inline("all", cuda_sources="\\n".join(includes + bodies), func
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
     """The slowest test of this package: nvcc takes about ten seconds."""
     paths = []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from contextlib import suppress
@@ -10,16 +11,27 @@ from pathlib import Path
 import pytest
 
 from stark.core.errors import JudgeUnavailable, UsageError
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Crashed
 from stark.core.judging import Limits
-from stark.evaluator.executors import open_executor, open_judges
-from stark.evaluator.executors.stdio import StdioExecutor
+from stark.evaluator.executors import open_executor
+from stark.evaluator.executors.stdio import TRIES_ALONE, StdioExecutor
 from stark.evaluator.judge.building.cache import locks_below
 from stark.evaluator.judge.lock import DeviceLock
-from stark.evaluator.protocol import PROTOCOL, Evaluate, Evaluated, Notice
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from stark.evaluator.protocol import PROTOCOL, Notice
+from support import FAKE_JUDGE
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.judge import ENDS_THE_JUDGE
+from support.sharing import JudgeWithin
+
+HONEST = as_candidate("cpp", FAULTS["honest"][0])
 
 
+def fake_judge(folder: Path) -> list[str]:
+    """The command of a judge that imports no torch and starts at once."""
+    return [sys.executable, FAKE_JUDGE, str(folder / "notes")]
+
+
+@pytest.mark.slow
 async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
     pytest.importorskip("torch")
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
@@ -37,34 +49,30 @@ async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
     await executor.close()
 
 
-async def test_a_judge_behind_any_command() -> None:
-    pytest.importorskip("torch")
-    line = f"sh -c 'echo Welcome to the cluster; exec {sys.executable} -m stark.evaluator.judge --device cpu'"
-    executor = open_executor(f"command:{line}", Limits(timing_budget_s=0.1))
+async def test_a_judge_behind_any_command(tmp_path: Path) -> None:
+    line = f"sh -c 'echo Welcome to the cluster; exec {shlex.join(fake_judge(tmp_path))}'"
+    executor = open_executor(f"command:{line}")
 
-    found = await executor.evaluate(PROBLEM, as_candidate("cpp", FAULTS["honest"][0]))
+    found = await executor.evaluate(PROBLEM, HONEST)
 
     assert "correct" == found.status
     await executor.close()
 
 
-async def test_a_request_is_answered_within_the_limits_that_it_came_with() -> None:
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_request_is_answered_within_the_limits_that_it_came_with(
+    judge_within: JudgeWithin,
+) -> None:
     pytest.importorskip("torch")
-    judges = open_judges("local:cpu")
     talkative = as_candidate("cpp", FAULTS["honest"][0] + "\nprint('said' * 1000)\n")
     kept: list[int] = []
 
     for output_kb in (1, 64):
-        limits = Limits(timing_budget_s=0.1, output_kb=output_kb)
-        answer = await judges.answer(
-            Evaluate(id="", problem=PROBLEM, candidate=talkative, limits=limits)
-        )
-        assert isinstance(answer, Evaluated)
-        kept.append(len(answer.evaluation.output))
+        executor = judge_within(Limits(timing_budget_s=0.1, output_kb=output_kb))
+        kept.append(len((await executor.evaluate(PROBLEM, talkative)).output))
 
     short, whole = kept
     assert short < 2000 < 4000 <= whole
-    await judges.close()
 
 
 async def test_a_judge_that_cannot_start_says_why() -> None:
@@ -97,10 +105,8 @@ async def test_only_a_judge_of_this_machine_sends_to_the_doctor() -> None:
     await executor.close()
 
 
-async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others() -> None:
-    pytest.importorskip("torch")
-    healthy = [sys.executable, "-m", "stark.evaluator.judge", "--device", "cpu"]
-    executor = StdioExecutor([["sh", "-c", "exit 7"], healthy], Limits(timing_budget_s=0.1))
+async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others(tmp_path: Path) -> None:
+    executor = StdioExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
 
     reference = await executor.describe(PROBLEM)
 
@@ -108,10 +114,8 @@ async def test_a_judge_that_cannot_start_leaves_the_work_to_the_others() -> None
     await executor.close()
 
 
-async def test_judges_are_started_ahead_while_one_of_them_can_be() -> None:
-    pytest.importorskip("torch")
-    healthy = [sys.executable, "-m", "stark.evaluator.judge", "--device", "cpu"]
-    executor = StdioExecutor([["sh", "-c", "exit 7"], healthy])
+async def test_judges_are_started_ahead_while_one_of_them_can_be(tmp_path: Path) -> None:
+    executor = StdioExecutor([["sh", "-c", "exit 7"], fake_judge(tmp_path)])
 
     await executor.start()
 
@@ -125,7 +129,7 @@ async def test_judges_are_started_ahead_while_one_of_them_can_be() -> None:
 
 
 async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
-    executor = StdioExecutor([["sh", "-c", "sleep 2; exit 7"]])
+    executor = StdioExecutor([["sh", "-c", "sleep 0.5; exit 7"]])
     waiting = asyncio.create_task(executor.describe(PROBLEM))
     await asyncio.sleep(0.1)
 
@@ -162,7 +166,7 @@ async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.Monkey
 
 async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> None:
     notice = Notice(text="waiting for another judge on cpu").model_dump_json()
-    judge = f"{sys.executable} -m stark.testing.judge {tmp_path / 'notes'}"
+    judge = shlex.join(fake_judge(tmp_path))
     told: list[str] = []
     executor = StdioExecutor([["sh", "-c", f"echo '{notice}'; exec {judge}"]])
     executor.on_notice = told.append
@@ -175,6 +179,7 @@ async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> N
     assert [*first, ""] == told  # a judge that ended waits for nothing
 
 
+@pytest.mark.slow
 async def test_a_judge_says_that_it_waits_for_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +248,7 @@ def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
         open_executor(notation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_judge_leaves_nothing_behind(
     killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -293,22 +299,38 @@ class ModelNew(nn.Module):
 """
 
 
-async def test_a_candidate_that_ends_every_judge_is_told_from_its_neighbours(
+@pytest.mark.slow
+async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "network,processes,landlock,seccomp")
+    monkeypatch.setattr("stark.evaluator.executors.stdio.TRIES_ALONE", 1)
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    honest = as_candidate("cpp", FAULTS["honest"][0])
 
-    killer, neighbour, another = await asyncio.gather(
+    killer, neighbour = await asyncio.gather(
         executor.evaluate(PROBLEM, as_candidate("cpp", KILLER)),
-        executor.evaluate(PROBLEM, honest),
-        executor.evaluate(PROBLEM, as_candidate("cpp", KILLER + "# another")),
+        executor.evaluate(PROBLEM, HONEST),
     )
-
-    for found in (killer, another):
-        assert "crashed" == found.status
-        assert "Without this candidate it works." in str(found)
-    assert "correct" == neighbour.status
     await executor.close()
+
+    assert "crashed" == killer.status
+    assert "Without this candidate it works." in str(killer)
+    assert "correct" == neighbour.status
+
+
+@pytest.mark.slow
+async def test_every_candidate_that_ends_its_judge_is_tried_alone(tmp_path: Path) -> None:
+    executor = StdioExecutor([fake_judge(tmp_path)])
+    killers = [as_candidate("cpp", f"{ENDS_THE_JUDGE} {number}") for number in range(2)]
+
+    first, neighbour, second = await asyncio.gather(
+        *(executor.evaluate(PROBLEM, sent) for sent in (killers[0], HONEST, killers[1]))
+    )
+    await executor.close()
+
+    for found in (first, second):
+        assert isinstance(found, Crashed), found
+        assert f"the judge died {TRIES_ALONE} times over the same request" in found.error
+        assert "Without this candidate it works." in found.error
+    assert "correct" == neighbour.status

@@ -25,9 +25,11 @@ class Queue:
             with self.lock.turn(problem):
                 self.order.append(name)
 
-        self.threads.append(threading.Thread(target=work))
+        self.threads.append(threading.Thread(target=work, daemon=True))
         self.threads[-1].start()
+        deadline = time.monotonic() + 10
         while len(self.lock._waiting) < len(self.threads):
+            assert time.monotonic() < deadline, f"{name} does not wait"
             time.sleep(0.001)
 
     def join(self) -> list[str]:

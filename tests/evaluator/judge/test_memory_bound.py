@@ -76,6 +76,7 @@ server.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "rows", "most"),
     [

@@ -27,7 +27,7 @@ def started(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
         ("banana", "'banana' is not a device; use cpu, or cuda:0 for the first GPU"),
         ("cuda:first", "'cuda:first' is not a device; use cpu, or cuda:0 for the first GPU"),
         ("mps", "'mps' is not a device; use cpu, or cuda:0 for the first GPU"),
-        ("cuda:99", "cuda:99 does not exist: "),
+        pytest.param("cuda:99", "cuda:99 does not exist: ", marks=pytest.mark.slow),
     ],
 )
 def test_a_device_that_there_is_not_is_told_in_a_sentence(device: str, said: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -21,11 +22,13 @@ from stark.evaluator.judge.building.cache import (
     most_gb,
 )
 
+DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
+
 
 def main() -> None:
     """Take over the streams, start the forkserver while torch is imported, and answer requests."""
     options = _options()
-    _check_settings(options.cache)
+    _check_settings(options.cache, options.device)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library or a reference prints must not mix with the answers
@@ -73,8 +76,10 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _check_settings(cache: Path) -> None:
-    """Exit with a message if the cache folder or the sandbox setting is invalid."""
+def _check_settings(cache: Path, device: str) -> None:
+    """Exit with a message if an option or setting is invalid. Runs before torch is imported."""
+    if not DEVICES.fullmatch(device):
+        sys.exit(f"{device!r} is not a device; use cpu, or cuda:0 for the first GPU")
     try:
         make_folder(cache)
         left_out()
@@ -95,8 +100,6 @@ def _device(name: str):  # type: ignore[no-untyped-def]
     if name == "auto":
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
     kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or not (index.isdecimal() or name == kind):
-        sys.exit(f"{name!r} is not a device; use cpu, or cuda:0 for the first GPU")
     if kind == "cpu":
         return torch.device("cpu")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

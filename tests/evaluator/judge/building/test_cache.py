@@ -117,6 +117,7 @@ for _ in range(150):
 """
 
 
+@pytest.mark.slow
 def test_judges_that_share_a_folder_never_lose_what_they_use(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WORKER, str(tmp_path)]
     workers = [

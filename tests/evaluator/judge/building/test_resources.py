@@ -95,6 +95,7 @@ def forkserver() -> Iterator[Forkserver]:
     server.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(language("cuda").missing() is not None, reason="no CUDA toolkit")
 def test_a_build_by_nvcc_tells_them_and_a_later_one_still_knows(
     forkserver: Forkserver, tmp_path: Path

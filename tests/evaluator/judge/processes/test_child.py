@@ -93,6 +93,7 @@ def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) 
     assert "the process died by signal SIGTERM" == says(forkserver, tmp_path, dies)
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_while_nobody_waits_for_an_answer(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_memory_is_bounded_while_nobody_waits_for_an_answer(
     assert "out_of_memory" == ended.value.kind
 
 
+@pytest.mark.slow
 def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Path) -> None:
     grows = (
         "import os, time\n"

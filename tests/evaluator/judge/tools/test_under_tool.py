@@ -17,8 +17,8 @@ from stark.evaluator.judge.building.builds import Built  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.processes.forkserver import Forkserver  # noqa: E402
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under  # noqa: E402
-from stark.testing.candidates import PROBLEM  # noqa: E402
 from stark.testing.nodes import CPU  # noqa: E402
+from support.candidates import PROBLEM  # noqa: E402
 
 PROGRAM = """
 import json
@@ -101,6 +101,7 @@ def _built(folder: Path, prepared: PreparedReference, then: str = "pass") -> Bui
     return built
 
 
+@pytest.mark.slow
 def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
     assert not (tmp_path / "beside").exists()
 
 
+@pytest.mark.slow
 def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_files(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_
     assert "work" == told["home"], "the folder of its build, whose path is left out of what is told"
 
 
+@pytest.mark.slow
 def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(
     prepared: PreparedReference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_nothing_that_a_candidate_left_in_its_folder_is_loaded_before_the_lock(
     assert 0 == done.code and "loaded before the lock" not in done.printed, done
 
 
+@pytest.mark.slow
 def test_a_tool_that_cannot_be_started_is_told(prepared: PreparedReference, tmp_path: Path) -> None:
     target = Target(_built(tmp_path, prepared), "cpp", prepared, Limits())
 
@@ -163,12 +167,13 @@ def test_the_reason_is_the_programs_last_error_or_the_tools_first() -> None:
     assert "bye" == Ran("== bye\n", "hello\n", 1).why()
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_ended_and_one_that_raises_says_why(
     prepared: PreparedReference, tmp_path: Path
 ) -> None:
     (tmp_path / "one").mkdir()
-    with pytest.raises(NotRun, match="it did not end within 8 s"):
-        ran(prepared, tmp_path / "one", "import time; time.sleep(600)", limit_s=8)
+    with pytest.raises(NotRun, match="it did not end within 4 s"):
+        ran(prepared, tmp_path / "one", "import time; time.sleep(600)", limit_s=4)
     (tmp_path / "two").mkdir()
     done = ran(prepared, tmp_path / "two", "raise ValueError('no such size')")
 

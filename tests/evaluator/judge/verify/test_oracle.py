@@ -47,6 +47,13 @@ def test_a_reference_that_is_itself_inexact_allows_as_much() -> None:
     assert passes(tf32_like, oracle, tf32_like)
 
 
+@pytest.mark.parametrize(("times", "passed"), [(2.9, True), (3.1, False)])
+def test_three_times_the_references_error_is_allowed(times: float, passed: bool) -> None:
+    oracle, noise = normal(64, 64), 1e-3 * normal(64, 64, seed=1)
+
+    assert passed == passes((oracle + times * noise).float(), oracle, (oracle + noise).float())
+
+
 def test_a_single_wrong_element_fails_and_is_named() -> None:
     oracle = normal(100, 100)
     wrong = oracle.float()

@@ -1,14 +1,16 @@
-"""A judge without torch and without a device: answers like a real one, keeps problems ready, notes what it prepares.
+"""A fake judge that needs no torch and no device, but keeps problems ready and serves requests like a real one.
 
-    python -m stark.testing.judge NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
+    python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
 
-Every candidate is correct. NOTES gets a line with the problem's name for each preparation.
+Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
+problem's name to NOTES.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import threading
@@ -25,6 +27,7 @@ from stark.evaluator.protocol import (
     Compile,
     Describe,
     Described,
+    Evaluate,
     Evaluated,
     Hello,
     NotCompiled,
@@ -35,19 +38,22 @@ from stark.testing.nodes import DEVICE, EAGER_MS, correct
 
 THREADS = 64
 
+ENDS_THE_JUDGE = "# ends the judge"
+"""In a candidate's source: judging it ends this process, as a candidate that kills its judge would."""
+
 
 class Small:
-    """A prepared problem that takes no room."""
+    """A prepared problem that needs no memory."""
 
     held_bytes = room_bytes = 0.0
     short_of_memory = False
 
     def close(self) -> None:
-        """Nothing was held."""
+        """Do nothing."""
 
 
 class FakeJudge:
-    """One invented device. Takes requests from standard input as the real judge does."""
+    """Has one made-up device, and reads requests from standard input as the real judge does."""
 
     def __init__(
         self, notes: Path, preparing_s: float, judging_s: float, keeping: int, locks: Path
@@ -58,7 +64,7 @@ class FakeJudge:
         self._saying = threading.Lock()
 
     def serve(self) -> None:
-        """Answer until the executor closes its end."""
+        """Answer until the executor closes standard input."""
         self._say(Hello(device=DEVICE, versions={}))
         with ThreadPoolExecutor(THREADS) as pool:
             for line in sys.stdin.buffer:
@@ -71,6 +77,8 @@ class FakeJudge:
         with self._device.turn(request.problem.digest):
             self._shelf.take(request.problem, lambda: self._prepare(request.problem))
             time.sleep(self._judging_s)
+        if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
+            os._exit(1)
         if isinstance(request, Describe):
             reference = asyncio.run(FakeExecutor().describe(request.problem))
             self._say(Described(id=request.id, reference=reference))
