@@ -176,7 +176,8 @@ def test_an_interruption_says_how_to_go_on(
 
     monkeypatch.setattr(executor, "evaluate", interrupted)
 
-    ended = stark(*bench, "--name", "mine", "--store", "sqlite:///elsewhere.db")
+    one = ("--runs", "1")  # since a second signal would end the process at once
+    ended = stark(*bench, *one, "--name", "mine", "--store", "sqlite:///elsewhere.db")
 
     assert 130 == ended.code
     assert "`stark bench resume mine --store sqlite:///elsewhere.db` goes on" in ended.err
