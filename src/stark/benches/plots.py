@@ -49,11 +49,13 @@ def plots(report: Report) -> dict[str, bytes] | None:
 
 def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
     """Geometric mean speedup against eager after each attempt; runs without a correct kernel count as 1."""
+    from matplotlib.ticker import MaxNLocator
+
     for strategy in by_strategy(results):
         course = [1.0, *report.courses[level, strategy]]
         axes.plot(range(len(course)), course, color=_colour(report, strategy), label=strategy)
     axes.set_yscale("log", base=2**0.5)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:.3g}x")
     axes.set(
         title=f"Best speedup by attempt, as measured by the search, {level}",
