@@ -1,7 +1,7 @@
-"""torch.compile and the candidate made of what it generates, called in turns in one process, on a CPU.
+"""Times torch.compile against the candidate made from its generated code, alternately in one CPU process.
 
-Nothing is judged here. Of two processes on a busy machine one may be slower throughout; two callables in one process share
-whatever happens to it, so small differences can be told: what torch.compile does around its kernels on every call, above all.
+Nothing is judged. Two callables in one process share its disturbances, so small differences show, mainly the work
+that torch.compile does around its kernels on every call.
 
     python benchmarks/compiler_start.py --sources FOLDER PROBLEM...
     python benchmarks/compiler_pairs.py FOLDER PROBLEM...

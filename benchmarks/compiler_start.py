@@ -1,7 +1,7 @@
-"""Does the first attempt of `--start compiler` start where torch.compile ends?
+"""Compares the first attempt of `--start compiler` with torch.compile.
 
-Has each problem compiled and judged as that attempt is, with everything (`promote`), and prints how its time compares
-with that of `torch.compile`, measured in turns with it: a ratio of 1 is the same time.
+Each problem's candidate gets the final check (effort `promote`), which times it side by side with `torch.compile`.
+A ratio of 1 means the same time.
 
     python benchmarks/compiler_start.py examples/*.py
     python benchmarks/compiler_start.py --executor local:cuda:0 --language triton PROBLEM...
@@ -27,8 +27,10 @@ def main() -> None:
     parser.add_argument("problems", nargs="+", metavar="PROBLEM")
     parser.add_argument("--executor", default="local:cpu")
     parser.add_argument("--language", default="cpp")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of timing for each reference")
-    parser.add_argument("--sources", type=Path, help="a folder to write the candidates to")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="timing budget for each reference"
+    )
+    parser.add_argument("--sources", type=Path, help="write the candidates to this folder")
     options = parser.parse_args()
     if options.sources is not None:
         options.sources.mkdir(parents=True, exist_ok=True)

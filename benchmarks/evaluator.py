@@ -1,16 +1,18 @@
-"""The same candidates through KernelBench's own evaluation and through this judge, in one run on one device.
+"""Evaluates the same candidates with KernelBench's own evaluation and with STARK's judge on one device.
 
     python benchmarks/evaluator.py --kernelbench PATH/TO/KernelBench --json evaluator.json --minutes 9
 
-Ours runs twice, each time with nothing built before: all candidates asked for at once, as a search or `stark evaluate`
-asks, and one after the other. Then KernelBench's `eval_kernel_against_ref` takes them one after the other, each in a process
-of its own, as its `scripts/eval_from_generations.py` runs it (`versus/theirs.py` says how). Imports and starts are counted
-for neither; making a problem ready and building are counted for both. When the minutes are over the tables are printed,
-and the same command with the same file goes on where it stopped. Large inputs are those over 1 GiB; `--large`, with a file
-of its own, compares their candidates alone. `--passes none` prints the tables of the file. It takes an H200 about 17 minutes in all, most of them KernelBench's.
+The judge runs twice with an empty build cache: once with all candidates requested at once, as a search does, and once
+one after the other. KernelBench's `eval_kernel_against_ref` then evaluates them one after the other, each in its own
+process, as its `scripts/eval_from_generations.py` does (see `versus/theirs.py`). Imports and process starts are excluded
+for both; preparing a problem and building are included for both.
 
-On a CPU ours judges C++ candidates of smaller problems; KernelBench needs CUDA.
-Exits 1 if ours gave another verdict than expected, or the two disagree on whether a candidate is correct.
+After `--minutes` the tables are printed; the same command with the same file continues. `--large` compares only
+problems with inputs over 1 GiB; give it its own file. `--passes none` prints the tables of the file. All passes take
+about 17 minutes on an H200, mostly for KernelBench.
+
+On a CPU only the judge runs, on C++ candidates for smaller problems, because KernelBench needs CUDA. Exits with 1 if
+the judge's verdict differs from the expected one, or the two disagree on whether a candidate is correct.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ PASSES = ("together", "alone", "theirs")
 
 
 def main() -> int:
-    """Judge what is missing and print all tables."""
+    """Evaluate candidates that have no verdict yet, then print all tables."""
     options = _options()
     deadline = time.monotonic() + 60 * options.minutes
     chosen = [case for case in cases(options.device) if fnmatch(str(case), f"*{options.only}*")]
@@ -78,7 +80,7 @@ def _pass(
 
 
 def input_bytes(problem: Problem) -> int:
-    """What `get_inputs` returns, in bytes, found without making it."""
+    """The size of `get_inputs()` in bytes, computed without allocating it."""
     names: dict[str, Any] = {"__name__": "problem"}
     with torch.device("meta"):
         exec(compile(problem.source, problem.name, "exec"), names)
@@ -87,7 +89,7 @@ def input_bytes(problem: Problem) -> int:
 
 
 def machine(device: str) -> str:
-    """The device and the versions, in a line."""
+    """The device and the versions, as one line."""
     python = f"Python {platform.python_version()}, torch {torch.__version__}"
     today = datetime.date.today().isoformat()
     if device == "cpu":
@@ -112,9 +114,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kernelbench", type=Path, required=True, help="a checkout")
     parser.add_argument("--device", default="cuda:0", help="cuda:0 (default), or cpu")
     parser.add_argument(
-        "--json", type=Path, help="where findings are kept; an old file is gone on with"
+        "--json", type=Path, help="file for the findings; an existing file is continued"
     )
-    parser.add_argument("--minutes", type=float, default=60.0, help="after which nothing is begun")
+    parser.add_argument("--minutes", type=float, default=60.0, help="start nothing after this time")
     parser.add_argument("--only", default="", metavar="PATTERN", help="such as `level2*triton`")
     parser.add_argument("--large", action="store_true", help="only problems with large inputs")
     parser.add_argument("--effort", choices=("search", "promote"), default="search")

@@ -14,7 +14,7 @@ import time
 
 from stark.evaluator.executors import open_executor
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.storm import LIMITS, Storm, storm
+from support.storm import LIMITS, Storm, storm
 
 
 def main() -> int:

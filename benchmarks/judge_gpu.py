@@ -1,10 +1,9 @@
-"""The judge on a GPU: statuses, timing and cost for honest, slow, wrong and hostile candidates.
+"""Checks the judge on a GPU: status, timing and cost of honest, slow, wrong and hostile candidates.
 
     python benchmarks/judge_gpu.py --kernelbench PATH/TO/KernelBench [--json FILE]
 
-Three KernelBench problems (one of each level) x three ways to write a kernel x correct, slow and wrong; every
-fault of `stark.testing.candidates`, each followed by an honest candidate.
-Exits 1 if any status is not the expected one.
+Judges three KernelBench problems (one per level) with three ways to write a kernel, each correct, slow and wrong; then
+every fault of `support.candidates`, each followed by an honest candidate. Exits with 1 if any status is unexpected.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.problems import load
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 PROBLEMS = ("level1/19", "level2/12", "level3/1")
 ROUTES = ("triton", "cuda", "load_inline")
@@ -33,7 +32,7 @@ VARIANTS = ("correct", "slow", "wrong")
 
 
 class Table:
-    """Rows as they come, and whether every status was the expected one."""
+    """The rows so far, printed as they arrive."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, object]] = []
@@ -98,7 +97,7 @@ async def kernels(executor: Executor, table: Table, checkout: Path) -> None:
                 await one
             else:
                 waiting.append(one)
-        await asyncio.gather(*waiting)  # builds run side by side, the device does one at a time
+        await asyncio.gather(*waiting)  # builds overlap; the device runs one candidate at a time
 
 
 async def faults(executor: Executor, table: Table) -> None:

@@ -1,16 +1,17 @@
-"""How far measured times and ratios can be trusted: the judge on identical programs, and beside the usual methods.
+"""Measures how far times and ratios can be trusted: the judge on identical programs, and compared with usual methods.
 
     python benchmarks/measuring.py --device cpu --minutes 40                       # writes docs/measuring/cpu.*
     python benchmarks/measuring.py --device cuda:0 --name h200 --kernelbench PATH --minutes 9 --into FOLDER --document none
-    python benchmarks/measuring.py --parts none --name h200                        # draws docs/measuring/h200.json again
+    python benchmarks/measuring.py --parts none --name h200                        # redraws docs/measuring/h200.json
 
-`identical`: the judge times a program against itself, again and again at each size; a win is an interval above 1, and there
-should be none. `methods`: the same programs by `triton.testing.do_bench`, KernelBench's `cuda_event` (with --kernelbench)
-and ours, with a quiet device and with a neighbour that uses it in bursts; on a CPU by `torch.utils.benchmark`, the
-mean of 100 calls and ours. Each part takes half of the minutes, or less when its repeats are done.
+`identical`: the judge times a program against itself repeatedly at each size. A win is an interval above 1, and none is
+expected. `methods`: times the same programs with `triton.testing.do_bench`, KernelBench's `cuda_event` (with
+--kernelbench) and the judge, on a quiet device and beside a process that uses the device in bursts. On a CPU the
+methods are `torch.utils.benchmark`, the mean of 100 calls and the judge. Each part takes at most half of the minutes.
 
-Writes NAME.json after every row, then NAME-*.csv, NAME-*.svg, and the tables between the marks of the document. With
-`--more` it adds to the rows that NAME.json has of the same machine. Sizes are powers of two of float32 elements; `28x8` goes over 2^28 eight times.
+Writes NAME.json after every row, then NAME-*.csv, NAME-*.svg, and the tables between the marks of the document.
+`--more` adds to the rows of the same machine in NAME.json. Sizes are powers of two of float32 elements; `28x8` processes
+2^28 elements eight times.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from clocks.programs import COMPARED, SIZES, sizes
 
 from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import PROBLEM
+from support.candidates import PROBLEM
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
-    """Measure, then draw."""
+    """Measure, then write tables and pictures."""
     options = _options()
     options.into.mkdir(parents=True, exist_ok=True)
     path = options.into / f"{options.name}.json"
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def command(arguments: list[str]) -> str:
-    """How to measure the same elsewhere: the command without this machine's own paths."""
+    """The command that repeats the measurement, without this machine's paths."""
     parts = [
         half for part in arguments for half in (part.split("=", 1) if part[:2] == "--" else [part])
     ]
@@ -73,7 +74,7 @@ async def _measure(options: argparse.Namespace, parts: list[str], findings: Find
         machine = await _machine(executor, options.device)
         if findings.machine not in ("", machine):
             sys.exit(
-                f"{findings.path} is of {findings.machine}; here is {machine}: leave out --more"
+                f"{findings.path} was measured on {findings.machine}, not on {machine}; omit --more"
             )
         findings.machine = machine
         findings.command = "; ".join(filter(None, [findings.command, command(sys.argv[1:])]))
@@ -103,7 +104,7 @@ async def _measure(options: argparse.Namespace, parts: list[str], findings: Find
 
 
 async def _machine(executor: Executor, device: str) -> str:
-    """The device and the versions as the judge found them, in a line."""
+    """The device and the versions that the judge reports, as one line."""
     found = await executor.describe(PROBLEM)
     name = _processor() if device == "cpu" else found.device.name
     versions = [f"{key} {value}" for key, value in found.versions.items() if key != "driver"]
@@ -111,7 +112,7 @@ async def _machine(executor: Executor, device: str) -> str:
 
 
 def _processor() -> str:
-    """The CPU's own name where the system tells it."""
+    """The name of the CPU, or its architecture if the system does not report it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -119,7 +120,7 @@ def _processor() -> str:
 
 
 def draw(findings: Findings, document: Path | None) -> None:
-    """Tables to the terminal, and with the pictures to where they belong."""
+    """Print the tables, and write them and the pictures to their files."""
     findings.write_csv()
     for name, picture in pictures.pictures(findings).items():
         findings.path.with_name(name).write_text(picture)
@@ -141,22 +142,24 @@ def draw(findings: Findings, document: Path | None) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--name", default="", help="of the files (default: cpu, or cuda)")
+    parser.add_argument("--name", default="", help="name of the files (default: cpu or cuda)")
     parser.add_argument(
         "--parts", type=lambda text: text.split(","), default=["identical", "methods"]
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
     parser.add_argument("--sizes", type=sizes, help="for `identical`, such as 14,22,24x7")
-    parser.add_argument("--repeats", type=int, default=60, help="of each size, at most")
+    parser.add_argument("--repeats", type=int, default=60, help="windows per size, at most")
     parser.add_argument(
-        "--seconds", type=float, default=2.0, help="the judge's budget for a window"
+        "--seconds", type=float, default=2.0, help="the judge's timing budget per window"
     )
     parser.add_argument("--compared", type=sizes, help="sizes for `methods`")
-    parser.add_argument("--runs", type=int, default=10, help="of each method, at most")
+    parser.add_argument("--runs", type=int, default=10, help="runs per method, at most")
     parser.add_argument("--kernelbench", type=Path, help="a checkout, for its cuda_event")
     parser.add_argument("--into", type=Path, default=DOCS / "measuring")
-    parser.add_argument("--document", default=str(DOCS / "measuring.md"), help="or none")
-    parser.add_argument("--more", action="store_true", help="add to what NAME.json has")
+    parser.add_argument(
+        "--document", default=str(DOCS / "measuring.md"), help="document for the tables, or none"
+    )
+    parser.add_argument("--more", action="store_true", help="add to the rows in NAME.json")
     options = parser.parse_args()
     kind = "cpu" if options.device == "cpu" else "cuda"
     options.name = options.name or kind

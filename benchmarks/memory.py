@@ -1,9 +1,9 @@
-"""How much memory a judge and all its children hold at once, in units of a problem's inputs and outputs. On a CPU.
+"""Measures the peak memory of a judge and all its children on a CPU, relative to a problem's inputs or outputs.
 
     python benchmarks/memory.py [--megabytes 160]
 
-Three problems too large for anything to be kept between candidates: one with as many inputs as outputs, one that sums up
-its inputs, one that makes its outputs of almost nothing. Counted is what is not shared, and what is shared once.
+Uses three problems that are too large to keep anything between candidates: one with as many inputs as outputs, one that
+reduces its inputs, and one that expands a small input. Shared memory counts once (PSS).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors.local import local
-from stark.testing.candidates import as_candidate
+from support.candidates import as_candidate
 
 SOURCE = """
 import torch
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 async def _peak(problem: Problem) -> tuple[str, float]:
-    """The status of the reference as its own candidate, and the most that was held beyond an idle judge, in MiB."""
+    """The status of the reference as its own candidate, and the peak memory beyond an idle judge in MiB."""
     executor = local("cpu", Limits(timing_budget_s=0.5))
     small = problem.model_copy(update={"source": SOURCE.format(body="x", rows=1)})
     await executor.describe(small)
@@ -77,7 +77,7 @@ async def _peak(problem: Problem) -> tuple[str, float]:
 
 
 class _Watch:
-    """Looks at a process and its descendants all the time."""
+    """Samples the memory of a process and its descendants continuously."""
 
     def __init__(self, root: int) -> None:
         self._root, self._most, self._stopped = root, 0.0, threading.Event()

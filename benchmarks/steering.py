@@ -18,7 +18,8 @@ from pathlib import Path
 
 from stark.core.problem import Problem
 from stark.evaluator.executors import stdio
-from stark.testing.candidates import FAULTS, as_candidate
+from support import FAKE_JUDGE
+from support.candidates import FAULTS, as_candidate
 
 CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
 SIZES = ((1, 2), (2, 2), (4, 1), (4, 2), (8, 1), (8, 4))
@@ -53,7 +54,7 @@ async def _searches(
     options = [] if weight else ["--overtaking", "0", "--keeping", "1"]
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
-        base = [sys.executable, "-m", "stark.testing.judge", *options]
+        base = [sys.executable, FAKE_JUDGE, *options]
         executor = stdio.StdioExecutor([[*base, f"{folder}/{n}"] for n in range(judges)])
 
         async def search(problem: Problem) -> None:

@@ -1,4 +1,4 @@
-"""How many bytes a token has in the recorded prompts and replies: what `BYTES_PER_TOKEN` rests on.
+"""Measures bytes per token in the recorded prompts and replies, the basis of `BYTES_PER_TOKEN`.
 
     python benchmarks/tokens.py [--claude claude.json]
 
@@ -20,8 +20,12 @@ import tiktoken
 from stark.core.usage import BYTES_PER_TOKEN
 from stark.recording import read_recording
 
-RECORDINGS = Path(__file__).parents[1] / "examples" / "recordings"
-WRITTEN_BY_NOBODY = ("scripted", "planted bugs")
+_ROOT = Path(__file__).parents[1]
+RECORDINGS = (
+    *sorted((_ROOT / "src" / "stark" / "demo").glob("*.json.gz")),
+    *sorted((_ROOT / "examples" / "recordings").glob("*.json")),
+)
+NO_MODEL = ("scripted", "planted bugs")
 
 
 def main() -> int:
@@ -39,7 +43,7 @@ def main() -> int:
             counts = [len(encoding.encode(text, disallowed_special=())) for text in some]
             each = [size / count for size, count in zip(sizes, counts, strict=True)]
             print(
-                f"{name:12} {len(some):3} {kind:8} {sum(sizes) / sum(counts):.2f} bytes a token in all, "
+                f"{name:12} {len(some):3} {kind:8} {sum(sizes) / sum(counts):.2f} bytes per token overall, "
                 f"{min(each):.2f} to {max(each):.2f}, median {median(each):.2f}"
             )
     longest = max(len(text.encode()) for text in texts["prompts"])
@@ -48,17 +52,15 @@ def main() -> int:
 
 
 def _texts() -> dict[str, list[str]]:
-    calls = [
-        call for path in sorted(RECORDINGS.glob("*.json")) for call in read_recording(path).calls
-    ]
+    calls = [call for path in RECORDINGS for call in read_recording(path).calls]
     return {
         "prompts": ["".join(message.text for message in call.messages) for call in calls],
-        "replies": [call.reply.text for call in calls if call.reply.model not in WRITTEN_BY_NOBODY],
+        "replies": [call.reply.text for call in calls if call.reply.model not in NO_MODEL],
     }
 
 
 def _claude(path: Path) -> tiktoken.Encoding:
-    """Ranks are written as runs: a mark, the first rank, then the tokens in base64."""
+    """Read the tokenizer. Each line has a mark, the first rank, and tokens in base64."""
     known = json.loads(path.read_text("utf-8"))
     ranks: dict[bytes, int] = {}
     for line in known["bpe_ranks"].split("\n"):

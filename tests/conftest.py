@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from stark.evaluator.executors import open_judges
-from stark.testing.executor import JudgeWithin, SharingExecutor
+from support.sharing import JudgeWithin, SharingExecutor
 
 SHARED_JUDGE = "judge_within"
 

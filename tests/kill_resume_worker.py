@@ -1,8 +1,9 @@
 """Processes to stop: each line `URL PARALLEL ATTEMPTS REPLY_S` on stdin starts one that works on the run of a store.
 
 They are forked one after the other, since importing everything anew would take a second each. A process prints `pid N`,
-`asked ATTEMPT TURN` before each question to a model, and `finished ATTEMPT`; then follows `ended STATUS`, negative for a
-signal. Questions and judgements take a few milliseconds, so that a kill finds some of each in flight.
+`asked ATTEMPT TURN` before each question to a model, `finished ATTEMPT`, and `draining` when it waits for replies; then
+follows `ended STATUS`, negative for a signal. Questions and judgements take a few milliseconds, so that a kill finds some
+of each in flight.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import sys
 
 import loop_samples as samples
-from stark.events import AttemptFinished, Event
+from stark.events import AttemptFinished, Draining, Event
 from stark.loop import work_on
 from stark.store import Store
 from stark.testing.executor import FakeExecutor
@@ -38,6 +39,8 @@ def work(url: str, parallel: int, attempts: int, reply_s: float) -> None:
     def tell(event: Event) -> None:
         if isinstance(event, AttemptFinished):
             say(f"finished {event.node.id}")
+        elif isinstance(event, Draining):
+            say("draining")
 
     run = samples.run("team-only" if parallel > 4 else "stark", attempts, parallel=parallel)
     replies = samples.Arranged(before, dollars=None, price=samples.PRICE, delay_s=reply_s)
@@ -58,6 +61,8 @@ def child(url: str, parallel: str, attempts: str, reply_s: str) -> int:
 
 
 def main() -> None:
+    with Store.open("sqlite://") as store:  # what is set up once is not set up by each child
+        asyncio.run(samples.work(store, samples.run(attempts=2)))
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

@@ -23,7 +23,7 @@ from stark.core.errors import (
 )
 from stark.core.node import Selection
 from stark.core.run import RoleModel
-from stark.core.usage import Budget, Cost, Spent
+from stark.core.usage import Budget, Cost, Spent, Usage
 from stark.correspondence import Desk, LiveReplies, ModelPool, plain
 from stark.events import Charged, Draining, Event, Stepped
 from stark.ledger import Ledger, LimitReached
@@ -142,6 +142,18 @@ def test_without_a_price_only_tokens_are_reserved() -> None:
     replies, _ = samples.scripted(max_output_tokens=100)
 
     assert Cost(tokens=105, dollars=0.0) == replies.at_most("code", QUESTION, False)
+
+
+async def test_a_price_holds_for_a_model_that_reports_no_tokens() -> None:
+    class Silent(ScriptedModel):
+        async def ask(self, *args: Any, **options: Any) -> Reply:
+            return Reply(text="x" * 300, model=self.name)
+
+    replies = samples.replies_of({"code": Silent([], price=samples.PRICE)})
+
+    usage = (await replies.reply(1, 0, "code", QUESTION, False)).usage
+
+    assert Usage(dollars=(5 * 3 + 100 * 15) / 1e6) == usage
 
 
 async def test_whatever_a_model_leaves_in_a_reply_it_can_be_parsed_sent_on_and_written() -> None:
@@ -301,12 +313,18 @@ async def test_at_the_limit_the_questions_that_wait_are_not_sent(store: Store) -
 # When the run stops.
 
 
+async def sent() -> None:
+    """Let the questions that are being asked be sent."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def stopped(
     office: Office, attempts: int, times: int = 1, pause_s: float = 0.0
 ) -> list[BaseException | Reply]:
     """What became of questions that were cancelled, perhaps repeatedly, after they were sent."""
     asking = [asyncio.create_task(office.ask(attempt)) for attempt in range(1, attempts + 1)]
-    await asyncio.sleep(0.005)
+    await sent()
     assert attempts == len(office.model.asked)
     for _ in range(times):
         for task in asking:
@@ -316,7 +334,7 @@ async def stopped(
 
 
 async def test_questions_in_flight_are_awaited_stored_and_charged(store: Store) -> None:
-    office = Office(store, delay_s=0.05)
+    office = Office(store, delay_s=0.1)
 
     replies = await stopped(office, 8)
 
@@ -373,9 +391,9 @@ async def test_a_reply_that_was_stored_is_not_lost_too(store: Store) -> None:
 
 
 async def test_a_question_that_waits_for_its_turn_is_neither_sent_nor_stored(store: Store) -> None:
-    office = Office(store, slots=1, delay_s=0.05)
+    office = Office(store, slots=1, delay_s=0.1)
     asking = [asyncio.create_task(office.ask(attempt)) for attempt in (1, 2)]
-    await asyncio.sleep(0.005)
+    await sent()
     for task in asking:
         task.cancel()
     await asyncio.gather(*asking, return_exceptions=True)

@@ -107,7 +107,7 @@ def at_the_roofline(_: Candidate) -> Evaluation:
     return correct(1.03 * ROOFLINE.floor_ms)
 
 
-async def test_a_run_ends_when_it_is_told_to_stop_by_itself(store: Store) -> None:
+async def test_a_run_with_stop_auto_ends_once_it_converged(store: Store) -> None:
     run = samples.run(stop="auto")
 
     worked = await samples.work(store, run, FakeExecutor(at_the_roofline))
@@ -116,7 +116,7 @@ async def test_a_run_ends_when_it_is_told_to_stop_by_itself(store: Store) -> Non
     assert 1 == len(worked.tree.nodes)
 
 
-async def test_a_run_uses_its_budget_unless_told_otherwise(store: Store) -> None:
+async def test_a_run_uses_its_budget_by_default(store: Store) -> None:
     worked = await samples.work(store, samples.run(attempts=4), FakeExecutor(at_the_roofline))
 
     assert ("4 attempts made", 4) == (worked.reason, len(worked.tree.nodes))

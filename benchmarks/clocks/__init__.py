@@ -1,1 +1,1 @@
-"""How far measured times and ratios can be trusted: ours, and those of the usual methods."""
+"""Measures how far the times and ratios of the judge and of the usual methods can be trusted."""

@@ -1,4 +1,4 @@
-"""Identical programs before the judge, again and again: how often it claims that one is faster."""
+"""Has the judge time identical programs repeatedly, to count how often it claims that one is faster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def measure(
     deadline: float,
     findings: Findings,
 ) -> None:
-    """Size after size, `repeats` times over or until the time is up."""
+    """Measure every size up to `repeats` times, until the deadline."""
     left = list(chosen)
     for _ in range(repeats):
         for size in list(left):
@@ -43,7 +43,7 @@ async def measure(
 
 
 async def judged(executor: Executor, device: str, size: Size, findings: Findings) -> Correct | None:
-    """The program against itself in one window; None, and a note, where that failed."""
+    """Judge the program against itself once; records a failure and returns None if that fails."""
     try:
         found = await executor.evaluate(size.problem, size.candidate(device))
     except StarkError as error:
@@ -56,7 +56,7 @@ async def judged(executor: Executor, device: str, size: Size, findings: Findings
 
 
 def alike(size: str, found: Correct) -> Alike:
-    """A window as a row."""
+    """The row for one window."""
     reported = found.speedup_vs()
     exact = speedup("eager", _exact(found.references["eager"]), _exact(found.candidate))
     return Alike(
@@ -73,7 +73,7 @@ def alike(size: str, found: Correct) -> Alike:
 
 
 def compared(size: str, busy: bool, found: Correct) -> Compared:
-    """The same as a row of the comparison of methods."""
+    """The window as a row of the comparison of methods."""
     return Compared(
         method="judge",
         size=size,

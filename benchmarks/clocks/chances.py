@@ -1,4 +1,4 @@
-"""How sure a counted share is, and how far repeated measurements lie apart."""
+"""Computes confidence intervals of proportions, and the spread of repeated measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from statistics import median
 
 
 def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of Clopper and Pearson for a share of which `hits` of `count` were seen."""
+    """The Clopper-Pearson interval of a proportion with `hits` of `count`."""
     tail = (1 - level) / 2
     low = 0.0 if hits == 0 else _root(lambda p: 1 - _at_most(hits - 1, count, p) - tail)
     high = 1.0 if hits == count else _root(lambda p: tail - _at_most(hits, count, p))
@@ -16,7 +16,7 @@ def binomial_interval(hits: int, count: int, level: float = 0.95) -> tuple[float
 
 
 def spread(values: Sequence[float]) -> float:
-    """The whole range, relative to the median."""
+    """The range relative to the median."""
     return (max(values) - min(values)) / median(values)
 
 
@@ -25,7 +25,7 @@ def _at_most(hits: int, count: int, share: float) -> float:
 
 
 def _root(rising: Callable[[float], float]) -> float:
-    """Where a rising function of a share crosses zero."""
+    """The root in [0, 1] of an increasing function."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What was measured, row by row, kept in a file after every one, so that tables and plots can be drawn anywhere later."""
+"""Stores measurements in a file after every row, for tables and plots later."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class Alike:
     low: float
     high: float
     exact_low: float
-    """The lower end without the widening by what identical programs differ."""
+    """The lower end before it is widened by the difference found between identical programs."""
 
     exact_high: float
     rounds: int
     device_s: float
-    """How long the window took, in which the device is nobody else's."""
+    """How long the window occupied the device."""
 
     @property
     def half_width(self) -> float:
-        """Of the interval as it is reported, relative."""
+        """Relative half-width of the reported interval."""
         return (self.high - self.low) / (2 * self.ratio)
 
     @property
     def exact_half_width(self) -> float:
-        """Of the interval without the widening."""
+        """Relative half-width of the interval before widening."""
         return (self.exact_high - self.exact_low) / (2 * self.ratio)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What one method made of a program and the same program again, in one run."""
+    """One method's times of a program and an identical copy in one run."""
 
     method: str
     size: str
     busy: bool
-    """Whether a neighbour process used the device in bursts."""
+    """Whether another process used the device in bursts."""
 
     reference_ms: float
     candidate_ms: float
     ratio: float
     won: bool | None = None
-    """Whether the method claims that the second is faster; None for those that claim nothing."""
+    """Whether the method claims that the copy is faster; None for methods that make no claim."""
 
 
 @dataclass
 class Findings:
-    """Everything of one machine."""
+    """All measurements on one machine."""
 
     path: Path
     machine: str = ""
@@ -63,10 +63,10 @@ class Findings:
     alike: list[Alike] = field(default_factory=list)
     compared: list[Compared] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    """What could not be measured, a sentence each."""
+    """What could not be measured, one sentence each."""
 
     def fail(self, sentence: str) -> None:
-        """Print and keep a failure; the rest goes on."""
+        """Print and store a failure."""
         print(f"failed: {sentence}", flush=True)
         self.failures.append(sentence)
         self.save()
@@ -79,7 +79,7 @@ class Findings:
         part.rename(self.path)
 
     def write_csv(self) -> None:
-        """The rows as tables beside the file, for whoever wants to draw their own."""
+        """Write the rows as CSV files beside the JSON file."""
         for name, kind, rows in (
             ("identical", Alike, self.alike),
             ("methods", Compared, self.compared),
@@ -94,7 +94,7 @@ class Findings:
 
 
 def read(path: Path) -> Findings:
-    """What an earlier run left."""
+    """The findings in a file."""
     kept = json.loads(path.read_text())
     kept["alike"] = [Alike(**row) for row in kept["alike"]]
     kept["compared"] = [Compared(**row) for row in kept["compared"]]

@@ -1,7 +1,7 @@
-"""The usual methods and ours on a program and the same program again, with and without a busy neighbour.
+"""Compares the judge with the usual methods on identical programs, with and without a busy neighbour process.
 
-A run of theirs is a new process that times both programs at every size, one after the other, as those methods do. A
-run of ours is a new candidate's process; the reference's stays.
+A run of the usual methods is a new process that times both programs one after the other, as those methods do. A run of
+the judge starts a new process for the candidate and keeps the reference's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def measure(
     findings: Findings,
     kernelbench: Path | None,
 ) -> None:
-    """`runs` times with a quiet and with a busy device, or until the time is up."""
+    """Measure up to `runs` times on a quiet and on a busy device, until the deadline."""
     for run in range(runs):
         for busy in (False, True):
             if time.monotonic() > deadline:
@@ -73,7 +73,7 @@ async def _one_run(
 def others(
     device: str, chosen: Sequence[Size], busy: bool, kernelbench: Path | None, findings: Findings
 ) -> list[Compared]:
-    """One run of every other method in a process of its own; what failed is noted."""
+    """Run every other method once in a new process, and record failures."""
     asked = {
         "device": device,
         "programs": {str(size): size.problem.source for size in chosen},
@@ -83,32 +83,32 @@ def others(
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_LIMIT_S)
     except subprocess.TimeoutExpired:
-        findings.fail(f"the other methods did not end within {RUN_LIMIT_S:g} s")
+        findings.fail(f"the other methods did not finish within {RUN_LIMIT_S:g} s")
         return []
     rows = []
     for line in done.stdout.splitlines():
         if not line.startswith("{"):
             continue
-        told = json.loads(line)
-        if "failed" in told:
-            findings.fail(f"{told['method']} at {told['size']}: {told['failed']}")
+        row = json.loads(line)
+        if "failed" in row:
+            findings.fail(f"{row['method']} at {row['size']}: {row['failed']}")
             continue
-        ratio = told["reference_ms"] / told["candidate_ms"]
-        rows.append(Compared(busy=busy, ratio=ratio, **told))
+        ratio = row["reference_ms"] / row["candidate_ms"]
+        rows.append(Compared(busy=busy, ratio=ratio, **row))
     if done.returncode:
-        findings.fail(f"the other methods ended with {done.returncode}: {done.stderr[-300:]}")
+        findings.fail(f"the other methods exited with {done.returncode}: {done.stderr[-300:]}")
     return rows
 
 
 @contextlib.contextmanager
 def neighbour(device: str) -> Iterator[None]:
-    """A process that uses the device in bursts, at work before anything is timed. Raises MachineError."""
+    """Start a process that uses the device in bursts, and wait until it runs. Raises MachineError."""
     command = [sys.executable, "-P", str(HERE / "neighbour.py"), device]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             if process.stdout.readline() != "at work\n":
-                raise MachineError("the neighbour process ended before it was at work")
+                raise MachineError("the neighbour process ended before it started its work")
             yield
         finally:
             process.kill()

@@ -1,6 +1,6 @@
-"""Uses a device in bursts until it is killed: `neighbour.py cuda:0`. Says `at work` when it has begun.
+"""Uses a device in bursts until it is killed: `neighbour.py cuda:0`. Prints `at work` once it runs.
 
-Bursts and pauses take 50 to 500 ms each, by chance with a fixed seed. On a CPU it is one thread.
+Bursts and pauses take 50 to 500 ms each, at random with a fixed seed. On a CPU it uses one thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def work(matrix: torch.Tensor) -> None:
-    """A matrix product, waited for."""
+    """Compute a matrix product and wait for it."""
     float((matrix @ matrix)[0, 0])
 
 

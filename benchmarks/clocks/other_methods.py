@@ -1,9 +1,9 @@
-"""Times programs by the usual methods, each against the same program again: `other_methods.py JSON`.
+"""Times programs and identical copies with the usual methods: `other_methods.py JSON`.
 
 Prints one JSON object per program and method. On a GPU the methods are `triton.testing.do_bench` (its median) and
-KernelBench's `cuda_event` (its mean of 100, from the `timing.py` of a checkout). On a CPU, where neither runs, they are
-`torch.utils.benchmark` (its median) and the mean of 100 calls by the wall clock after 3, which is KernelBench's
-method without a device.
+KernelBench's `cuda_event` (its mean of 100, from the `timing.py` of a checkout). Neither runs on a CPU, where the
+methods are `torch.utils.benchmark` (its median) and the mean of 100 wall-clock times after 3 warm-up calls, which is
+KernelBench's method without a device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 Program = Callable[[], Any]
 Method = Callable[[Program], float]
-"""Milliseconds of one call."""
+"""Returns the milliseconds of one call."""
 
 
 def main() -> None:
@@ -34,18 +34,16 @@ def main() -> None:
     for size, source in asked["programs"].items():
         reference, candidate = programs(source, device)
         for name, method in methods.items():
-            told: dict[str, object] = {"method": name, "size": size}
+            row: dict[str, object] = {"method": name, "size": size}
             try:
-                told |= {"reference_ms": method(reference), "candidate_ms": method(candidate)}
-            except (
-                Exception
-            ) as error:  # the boundary: one method's failure is told, the others go on
-                told["failed"] = f"{type(error).__name__}: {error}"[:300]
-            print(json.dumps(told), flush=True)
+                row |= {"reference_ms": method(reference), "candidate_ms": method(candidate)}
+            except Exception as error:  # one method's failure is reported; the others continue
+                row["failed"] = f"{type(error).__name__}: {error}"[:300]
+            print(json.dumps(row), flush=True)
 
 
 def programs(source: str, device: torch.device) -> tuple[Program, Program]:
-    """The program twice, on the same inputs."""
+    """Two copies of the program with the same inputs."""
     names: dict[str, Any] = {"__name__": "problem"}
     exec(compile(source, "problem", "exec"), names)
     with device:
@@ -55,7 +53,7 @@ def programs(source: str, device: torch.device) -> tuple[Program, Program]:
 
 
 def on_a_gpu(device: torch.device, kernelbench: str | None) -> dict[str, Method]:
-    """The methods that others use there; KernelBench's only where there is a checkout."""
+    """The methods for a GPU; KernelBench's only with a checkout."""
     from triton.testing import do_bench
 
     torch.cuda.set_device(device)
@@ -77,12 +75,12 @@ def on_a_gpu(device: torch.device, kernelbench: str | None) -> dict[str, Method]
 
 
 def on_a_cpu() -> dict[str, Method]:
-    """What people use there."""
+    """The methods for a CPU."""
     return {"torch.utils.benchmark": torch_benchmark, "mean of 100": mean_of_100}
 
 
 def torch_benchmark(program: Program) -> float:
-    """The median of PyTorch's own timer."""
+    """The median of PyTorch's benchmark timer."""
     from torch.utils.benchmark import Timer
 
     timer = Timer("program()", globals={"program": program}, num_threads=torch.get_num_threads())
@@ -90,7 +88,7 @@ def torch_benchmark(program: Program) -> float:
 
 
 def mean_of_100(program: Program) -> float:
-    """The mean of 100 calls, each by the wall clock, after three."""
+    """The mean wall-clock time of 100 calls after three warm-up calls."""
     for _ in range(3):
         program()
     taken = []
@@ -103,7 +101,7 @@ def mean_of_100(program: Program) -> float:
 
 @cache
 def imported(path: Path) -> Any:
-    """A module from its file, without its package."""
+    """Import a module from its file, without its package."""
     specification = importlib.util.spec_from_file_location("kernelbench_timing", path)
     assert specification is not None and specification.loader is not None
     module = importlib.util.module_from_spec(specification)

@@ -1,4 +1,4 @@
-"""Findings as SVG pictures."""
+"""Draws findings as SVG pictures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GREY = "#6b7280"
 
 
 def pictures(findings: Findings) -> dict[str, str]:
-    """All that can be drawn, by file name."""
+    """All pictures that the findings allow, by file name."""
     name = findings.path.stem
     drawn = {}
     if findings.alike:
@@ -26,7 +26,7 @@ def pictures(findings: Findings) -> dict[str, str]:
 
 
 def ratios(findings: Findings) -> str:
-    """Each window's ratio of two identical programs."""
+    """The ratio of two identical programs in each window."""
     x = decades("ms a call", [row.latency_ms for row in findings.alike])
     y = around_one("ratio of identical programs", [row.ratio for row in findings.alike])
     picture = Picture("The judge on identical programs", x, y)
@@ -41,7 +41,7 @@ def ratios(findings: Findings) -> str:
 
 
 def widths(findings: Findings) -> str:
-    """How wide the interval is, by how long the work is."""
+    """The interval's width over the duration of the work."""
     by_size = [
         [row for row in findings.alike if row.size == size]
         for size in dict.fromkeys(row.size for row in findings.alike)
@@ -66,7 +66,7 @@ def widths(findings: Findings) -> str:
 
 
 def methods(findings: Findings) -> str:
-    """Every run's ratio of identical programs, by method and with and without a neighbour."""
+    """The ratio of identical programs in each run, by method and neighbour."""
     order = {name: place for place, name in enumerate(_size_names(findings))}
     keys = sorted(
         {(row.size, row.method, row.busy) for row in findings.compared},
@@ -97,7 +97,7 @@ def methods(findings: Findings) -> str:
 
 
 def decades(label: str, values: Sequence[float]) -> Axis:
-    """A logarithmic axis that holds these values, with a tick at each power of ten."""
+    """A logarithmic axis that covers these values, with ticks at powers of ten."""
     held = [max(value, 1e-6) for value in values]
     first, last = math.floor(math.log10(min(held))), math.ceil(math.log10(max(held)))
     last = max(last, first + 1)
@@ -106,7 +106,7 @@ def decades(label: str, values: Sequence[float]) -> Axis:
 
 
 def around_one(label: str, values: Sequence[float]) -> Axis:
-    """An axis that holds these values and 1: with 1 in its middle, or logarithmic where they lie far apart."""
+    """An axis that covers these values, centred at 1, or logarithmic if they span more than a factor of two."""
     if max(values) > 2 or min(values) < 0.5:
         return powers(label, values)
     reach = max(0.001, 1.05 * max(abs(value - 1) for value in values))

@@ -1,4 +1,4 @@
-"""The program that is timed against itself, at sizes from microseconds to tens of milliseconds."""
+"""Defines the program that is timed against itself, at sizes from microseconds to tens of milliseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stark.core.candidate import Candidate
 from stark.core.problem import Problem
-from stark.testing.candidates import as_candidate
+from support.candidates import as_candidate
 
 PROGRAM = """
 import torch
@@ -33,15 +33,15 @@ SIZES = {
     "cpu": "10,14,18,20,22,24,24x7",
     "cuda": "12,18,20,22,24,26,28,28x8,28x100",
 }
-"""What is timed by default, on each kind of device."""
+"""Default sizes on each kind of device."""
 
 COMPARED = {"cpu": "16,20,24", "cuda": "16,22,26,28"}
-"""At which sizes the methods are compared by default."""
+"""Default sizes for comparing methods."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How much work: `22` is 2^22 float32 elements once, `28x8` is 2^28 of them eight times over."""
+    """An amount of work: `22` processes 2^22 float32 elements once, `28x8` processes 2^28 eight times."""
 
     power: int
     passes: int = 1
@@ -51,7 +51,7 @@ class Size:
 
     @property
     def words(self) -> str:
-        """The same for a table."""
+        """The size as a table shows it."""
         return f"2^{self.power}" + (f", {self.passes} times" if self.passes > 1 else "")
 
     @property
@@ -69,7 +69,7 @@ class Size:
 
 
 def sizes(text: str) -> list[Size]:
-    """From `22,28x8`. Raises ValueError."""
+    """Parse sizes such as `22,28x8`. Raises ValueError."""
     found = []
     for part in text.split(","):
         power, _, passes = part.partition("x")

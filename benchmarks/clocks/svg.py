@@ -1,4 +1,4 @@
-"""Pictures of lines and dots in a frame with axes, as SVG text. Knows no report."""
+"""Draws lines and dots in a frame with axes, as SVG text."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from html import escape
 from typing import NamedTuple
 
 COLOURS = ("#0b6e99", "#d9730d", "#4d7c0f", "#a21caf", "#b91c1c", "#6b7280", "#0f766e", "#854d0e")
-"""Of series, in order; they differ in brightness as well as in hue."""
+"""Colours of series, in order. They differ in brightness as well as in hue."""
 
 LEFT, TOP, RIGHT, BOTTOM = 70, 40, 20, 50
 LEGEND_LINE = 18
 LETTER = 7
-"""About the width of a character at the size used here."""
+"""Approximate width of a character in pixels."""
 
 
 class Axis(NamedTuple):
-    """One axis: what it shows, from where to where, and at which values it has ticks."""
+    """An axis with its label, range and ticks."""
 
     label: str
     low: float
@@ -26,7 +26,7 @@ class Axis(NamedTuple):
     logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value lies, from 0 to 1; beyond the ends it lies at them."""
+        """The position of a value from 0 to 1; values beyond the ends are clipped."""
         low, high, value = (self._scaled(each) for each in (self.low, self.high, value))
         return min(1.0, max(0.0, (value - low) / (high - low)))
 
@@ -35,7 +35,7 @@ class Axis(NamedTuple):
 
 
 def powers(label: str, values: Sequence[float], base: float = 2.0) -> Axis:
-    """A logarithmic axis of speedups that holds these values and 1, with a tick at each power."""
+    """A logarithmic axis of speedups that covers these values and 1, with ticks at powers of `base`."""
     exponents = [math.log(value, base) for value in (*values, 1.0) if value > 0]
     first, last = math.floor(min(exponents)), math.ceil(max(exponents))
     last = max(last, first + 1)
@@ -45,7 +45,7 @@ def powers(label: str, values: Sequence[float], base: float = 2.0) -> Axis:
 
 
 class Picture:
-    """A frame with two axes, and what is drawn into it."""
+    """A frame with two axes and its contents."""
 
     def __init__(
         self, title: str, x: Axis, y: Axis, width: int = 720, height: int = 420, left: int = LEFT
@@ -57,7 +57,7 @@ class Picture:
         self._axes()
 
     def line(self, name: str, colour: str, points: Sequence[tuple[float, float]]) -> None:
-        """A line through points, with a name in the legend."""
+        """Draw a line through points, with a name in the legend."""
         path = " ".join(f"{self._across(x):.1f},{self._down(y):.1f}" for x, y in points)
         self._parts.append(
             f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
@@ -65,34 +65,26 @@ class Picture:
         self.name(name, colour)
 
     def dot(self, x: float, y: float, colour: str, title: str) -> None:
-        """A dot, whose title shows under the pointer."""
+        """Draw a dot with a tooltip."""
         at = f'cx="{self._across(x):.1f}" cy="{self._down(y):.1f}"'
         self._parts.append(
             f'<circle {at} r="4" fill="{colour}" fill-opacity="0.75"><title>{escape(title)}</title></circle>'
         )
 
-    def bar(self, x: float, y: float, title: str) -> None:
-        """A short upright mark in black."""
-        across, down = self._across(x), self._down(y)
-        self._parts.append(
-            f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{down - 5:.1f}" y2="{down + 5:.1f}" '
-            f'stroke="#111" stroke-width="2"><title>{escape(title)}</title></line>'
-        )
-
     def upright(self, x: float) -> None:
-        """A dashed line over the whole height."""
+        """Draw a dashed vertical line over the whole height."""
         across = self._across(x)
         self._parts.append(
             f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{self._height - BOTTOM}" class="mark"/>'
         )
 
     def name(self, name: str, colour: str) -> None:
-        """A line of the legend."""
+        """Add an entry to the legend."""
         if (name, colour) not in self._names:
             self._names.append((name, colour))
 
     def text(self) -> str:
-        """The picture as an SVG document."""
+        """Return the picture as an SVG document."""
         longest = max((len(name) for name, _ in self._names), default=0)
         width = self._width + (longest * LETTER + 30 if longest else 0)
         legend = [

@@ -1,4 +1,4 @@
-"""Findings as Markdown, and where in a document they belong."""
+"""Writes findings as Markdown tables, and inserts them into a document."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from clocks.findings import Alike, Compared, Findings
 from clocks.programs import sizes
 
 LONG_MS = 0.1
-"""Work longer than this is what the interval's width is promised for."""
+"""The stated interval width applies to work longer than this."""
 
 ABSURD = 10.0
-"""A relative half-width that says nothing any more."""
+"""A relative half-width above which nothing was measured."""
 
 
 def identical(findings: Findings) -> str:
-    """The judge on identical programs."""
+    """The table of the judge on identical programs."""
     lines = [
         _origin(findings),
         "",
@@ -33,7 +33,7 @@ def identical(findings: Findings) -> str:
 
 
 def methods(findings: Findings) -> str:
-    """The usual methods and ours beside each other."""
+    """The table that compares the methods."""
     lines = [
         _origin(findings),
         "",
@@ -48,17 +48,17 @@ def methods(findings: Findings) -> str:
 
 
 def placed(document: str, name: str, text: str) -> str:
-    """The document with `text` between the marks of `name`. Raises ValueError where it has none."""
+    """The document with `text` between the marks of `name`. Raises ValueError if it has none."""
     pattern = re.compile(
         rf"(<!-- measured: {re.escape(name)} -->\n).*?(<!-- end: {re.escape(name)} -->)", re.DOTALL
     )
     if pattern.search(document) is None:
-        raise ValueError(f"there is no `<!-- measured: {name} -->` in the document")
+        raise ValueError(f"the document has no `<!-- measured: {name} -->`")
     return pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", document)
 
 
 def _picture(findings: Findings, what: str) -> str:
-    """A link, as the document beside the folder of findings has it."""
+    """A link to a picture, relative to the document."""
     return f"![{what}](measuring/{findings.path.stem}-{what}.svg)"
 
 
@@ -82,12 +82,12 @@ def _identical_cells(size: str, rows: Sequence[Alike]) -> list[str]:
 
 
 def _width(half_width: float) -> str:
-    """The judge makes an interval absurdly wide where a reference was always disturbed."""
+    """Format a half-width. The judge reports a huge one if the reference was disturbed in every round."""
     return f"{half_width:.2%}" if half_width < ABSURD else "not measurable"
 
 
 def _counted(rows: Sequence[Alike]) -> Iterator[str]:
-    """The shares that decide, a line each."""
+    """The main proportions, one line each."""
     if not rows:
         return
     yield f"- false wins: {_share(sum(row.low > 1 for row in rows), len(rows))}"
@@ -127,7 +127,7 @@ def _method_cells(size: str, method: str, rows: Sequence[Compared]) -> list[str]
 
 
 def _by_size(rows: Sequence[Alike] | Sequence[Compared]) -> Iterator[tuple[str, list]]:  # type: ignore[type-arg]
-    """Rows of each size under its words, the smallest first."""
+    """The rows of each size, smallest size first."""
     names = {row.size for row in rows}
     order = sorted((sizes(name)[0] for name in names), key=lambda size: (size.power, size.passes))
     for size in order:

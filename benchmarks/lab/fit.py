@@ -20,13 +20,14 @@ from stark.core.node import ROOT, Node
 from stark.core.standing import vs_eager
 from stark.recording import read_recording
 
-RECORDINGS: dict[str, tuple[str, ...]] = {
-    "recorded": ("gated_causal_conv.triton", "layernorm_gelu_residual.triton"),
-    "noisy": ("gated_causal_conv.cpp", "layernorm_gelu_residual.cpp"),
-}
-"""By landscape, the recordings in `examples/recordings` that it is fitted to."""
+_ROOT = Path(__file__).resolve().parents[2]
+_DEMO, _EXAMPLES = _ROOT / "src" / "stark" / "demo", _ROOT / "examples" / "recordings"
 
-_FOLDER = Path(__file__).resolve().parents[2] / "examples" / "recordings"
+RECORDINGS: dict[str, tuple[Path, ...]] = {
+    "recorded": (_DEMO / "triton.json.gz", _EXAMPLES / "layernorm_gelu_residual.triton.json"),
+    "noisy": (_DEMO / "cpp.json.gz", _EXAMPLES / "layernorm_gelu_residual.cpp.json"),
+}
+"""By landscape, the recordings that it is fitted to."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Figures:
 def recorded(landscape: str) -> Figures:
     """The figures of the recordings that this landscape is fitted to."""
     runs = []
-    for name in RECORDINGS[landscape]:
-        nodes = read_recording(_FOLDER / f"{name}.json").nodes
+    for path in RECORDINGS[landscape]:
+        nodes = read_recording(path).nodes
         runs.append((median(_ceilings(nodes)), nodes))
     return _figures(runs)
 

@@ -1,6 +1,6 @@
 """The landscapes of the lab, what each stands for, and where its rates come from.
 
-Two are fitted to the runs in `examples/recordings` (`fit.py` compares them). The others each exaggerate one
+Two are fitted to recorded runs (`fit.py` names and compares them). The others each exaggerate one
 difficulty. In the last one every world draws its own rates, so no policy can be tuned to it.
 
 Failure rates are published ones. The recorded runs have next to no failures (none in 40 attempts, by one strong

@@ -1,1 +1,1 @@
-"""The same candidates through KernelBench's own evaluation and through this judge, side by side."""
+"""Evaluates the same candidates with KernelBench's own evaluation and with STARK's judge."""

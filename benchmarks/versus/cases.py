@@ -1,7 +1,7 @@
-"""The candidates: for KernelBench problems, by several routes, correct, slow, wrong and failing in several ways.
+"""Defines the candidates: correct, slow, wrong and failing kernels for KernelBench problems, written in several ways.
 
-All are made of the kernels in `benchmarks/kernels/`. They were written to test evaluators, not to win: most do one
-elementwise step behind the library's own matrix product. Knows no evaluator.
+They are made from the kernels in `benchmarks/kernels/` and test evaluators; they are not meant to be fast. Most
+compute one elementwise step after the library's matrix product.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ STATUS = {
     "raising": "crashed",
     "crashing": "crashed",
 }
-"""What a candidate is, and how it must be judged."""
+"""The expected status of each variant."""
 
 _EDITS = {
     ("triton", "unlaunchable"): ("tl.load(x", "tl.lode(x"),
@@ -118,7 +118,7 @@ _EDITS = {
     ("cpp", "unbuildable"): ("const int64_t step", "const int64 step"),
     ("cpp", "crashing"): ("to[i] =", "to[i + (1LL << 42)] ="),
 }
-"""What in a route's kernel is changed to break it so."""
+"""The text to replace in a route's kernel, to make a variant that fails."""
 
 _ADDITIONS = {
     "unparsable": "\nclass ModelNew(:\n    pass\n",
@@ -136,7 +136,7 @@ SMALLER = {
     "level2/12": "batch_size, in_features, out_features = 64, 256, 256",
     "level3/1": "batch_size, input_size, layer_sizes, output_size = 16, 256, [256, 256], 128",
 }
-"""Sizes that a CPU can take."""
+"""Smaller sizes, for a CPU."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Case:
     """One candidate for one KernelBench problem."""
 
     spec: str
-    """The problem, as `level1/19`."""
+    """The problem, such as `level1/19`."""
 
     route: str
     variant: str
@@ -159,26 +159,26 @@ class Case:
 
     @property
     def expected(self) -> str:
-        """The status that it must get here."""
+        """The status that the judge must give."""
         return STATUS[self.variant]
 
     @property
     def candidate(self) -> Candidate:
-        """Its source."""
+        """The candidate."""
         gelu = "gelu" in MODELS[self.spec]
         kernel = (KERNELS / f"{self.route}{'_gelu' if gelu else ''}.py").read_text()
         before, after = _EDITS.get((self.route, self.variant), ("", ""))
         offered = f'"{self.variant}":' in kernel
         added = _ADDITIONS.get(self.variant, "")
         if not (offered or added or (before and before in kernel)):
-            raise ValueError(f"{self}: there is no such kernel, and nothing in it to break so")
+            raise ValueError(f"{self}: the kernel has no such variant, and no edit makes one")
         kernel = kernel.replace(before, after) if before else kernel
         source = kernel.replace("VARIANT", self.variant if offered else "correct")
         source += MODELS[self.spec] + added
         return Candidate(language=ROUTES[self.route], source=source)
 
     def problem(self, checkout: Path, device: str) -> Problem:
-        """The problem; on a CPU at a smaller size."""
+        """The problem, at a smaller size on a CPU."""
         problem = load(self.spec, checkout)
         if device == "cpu":
             smaller = f"{problem.source}\n\n{SMALLER[self.spec]}\n"
@@ -219,9 +219,9 @@ level3/1   cpp  correct crashing
 
 
 def cases(device: str) -> list[Case]:
-    """All candidates for a device, in the order in which they are judged: every kind comes early.
+    """All candidates for a device, in the order of evaluation; every kind comes early.
 
-    For some problems a correct one is not the first, so that its time is seen without making the problem ready.
+    For some problems a correct candidate is not the first, so its time excludes preparing the problem.
     """
     lines = (_ON_A_CPU if device == "cpu" else _ON_A_GPU).strip().splitlines()
     return [

@@ -1,6 +1,6 @@
 """Runs `eval_kernel_against_ref` of a KernelBench checkout once: `kernelbench_child.py ASKED.json`.
 
-Writes `answer.json` beside the request. What is caught around the call is caught as their own script does it.
+Writes `answer.json` beside the request, and catches the same exceptions as KernelBench's own script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 UNUSED = ("openai", "litellm", "dotenv", "tqdm", "requests")
-"""What their modules import and never use to evaluate: clients of language models, progress bars, settings."""
+"""Modules that KernelBench imports but does not use to evaluate."""
 
 PRELOADED = {
     "triton": ("triton", "triton.language"),
@@ -30,7 +30,7 @@ PRELOADED = {
 }
 
 ARCHITECTURES = {8: "Ampere", 9: "Hopper", 10: "Blackwell", 12: "Blackwell"}
-"""Their names of GPUs, by the major number of the compute capability."""
+"""KernelBench's names of GPU architectures, by major compute capability."""
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     torch.zeros(1, device=device)
     major, minor = torch.cuda.get_device_capability(device)
     set_gpu_arch(["Ada" if (major, minor) == (8, 9) else ARCHITECTURES[major]])
-    # tvm-ffi asks nvidia-smi otherwise, which not every machine has.
+    # Otherwise tvm-ffi calls nvidia-smi, which some machines lack.
     os.environ["TVM_FFI_CUDA_ARCH_LIST"] = f"{major}.{minor}{'a' if major >= 9 else ''}"
     begin = time.monotonic()
     compiled, correct, errors, said = _evaluated(evaluation, asked, device)
@@ -63,12 +63,12 @@ def main() -> None:
 
 
 def absent() -> list[str]:
-    """Which of the modules that they import without using them are not installed."""
+    """The unused modules that are not installed."""
     return [name for name in UNUSED if importlib.util.find_spec(name) is None]
 
 
 def imported() -> tuple[Any, Callable[[list[str]], None]]:
-    """Their evaluation module, and the function that sets the architecture to build for."""
+    """KernelBench's evaluation module, and its function that sets the target architecture."""
     missing = absent()
     for name in missing:
         sys.modules[name] = _Absent(name)
@@ -82,7 +82,7 @@ def imported() -> tuple[Any, Callable[[list[str]], None]]:
 def _evaluated(
     evaluation: Any, asked: dict[str, Any], device: torch.device
 ) -> tuple[bool, bool, list[str], str]:
-    """Whether it compiled and was correct, which errors were noted, and the end of the first."""
+    """Whether the candidate compiled and was correct, the names of its errors, and the end of the first."""
     try:
         found = evaluation.eval_kernel_against_ref(
             original_model_src=asked["problem"],
@@ -101,15 +101,20 @@ def _evaluated(
         kind = "cuda_error" if "CUDA error" in str(error) else "other_error"
         return False, False, [kind], "".join(traceback.format_exception(error))[-1000:]
     if found is None:
-        return False, False, ["lock_error"], "it found a lock file and asks to be called again"
+        return (
+            False,
+            False,
+            ["lock_error"],
+            "KernelBench found a lock file and must be called again",
+        )
     errors = [name for name in found.metadata if "error" in name or "issue" in name]
-    told = [str(found.metadata[name]) for name in errors if not name.endswith("_name")]
-    said = told[0] if told else f"{found.runtime} ms"
+    messages = [str(found.metadata[name]) for name in errors if not name.endswith("_name")]
+    said = messages[0] if messages else f"{found.runtime} ms"
     return bool(found.compiled), bool(found.correctness), errors, said[-1000:]
 
 
 class _Absent(types.ModuleType):
-    """In the place of a module that is not installed; whatever is taken from it fails when it is used."""
+    """Stands in for a module that is not installed. Its functions fail when called."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("__"):
@@ -117,7 +122,7 @@ class _Absent(types.ModuleType):
 
         def missing(*_: object, **__: object) -> object:
             if (self.__name__, name) == ("dotenv", "load_dotenv"):
-                return False  # called at import, where there is no file to read either
+                return False  # called at import
             raise ImportError(f"{self.__name__} is not installed here, and {name} was used")
 
         return missing

@@ -1,6 +1,6 @@
-"""The candidates through this judge: one after the other, and all at once.
+"""Evaluates the candidates with STARK's judge, one after the other and all at once.
 
-Each pass has a judge of its own, which has started before the clock does, and finds nothing built.
+Each pass has a new judge with an empty build cache, started before the clock.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.explain.evaluation import evidence
-from stark.testing.candidates import PROBLEM
+from support.candidates import PROBLEM
 from versus.cases import Case
 from versus.results import FAILED, Finding, Results
 
 LONG_BUILD = "load_inline"
-"""The route whose builds take half a minute: they are asked for before everything else."""
+"""The route whose builds take half a minute; these are requested first."""
 
 
 async def together(
@@ -33,7 +33,7 @@ async def together(
     problems: Mapping[str, Problem],
     effort: Effort,
 ) -> None:
-    """Ask for all at once, unless an earlier run did; the time of the whole is what counts."""
+    """Evaluate all at once and measure the total time, unless an earlier run has done so."""
     if not results.missing("together", cases):
         return
 
@@ -60,7 +60,7 @@ async def alone(
     effort: Effort,
     deadline: float,
 ) -> None:
-    """Ask for those that have no verdict yet, one after the other, a problem's together, until the time is up."""
+    """Evaluate candidates without a verdict one after the other, grouped by problem, until the deadline."""
     left = results.missing("alone", cases)
     if not left:
         return
@@ -68,7 +68,7 @@ async def alone(
         before = None
         for case in sorted(left, key=lambda case: case.spec):
             if time.monotonic() > deadline:
-                print("the time was up before ours had judged all one by one", flush=True)
+                print("time is up before the judge has evaluated all candidates", flush=True)
                 return
             first = case.spec != before
             finding = await _one(executor, case, problems[case.spec], effort, first)
@@ -77,7 +77,7 @@ async def alone(
 
 
 class _FreshJudge:
-    """A judge that has started, with an empty folder for builds."""
+    """A started judge with an empty build cache."""
 
     def __init__(self, device: str, results: Results) -> None:
         self._device, self._results = device, results
@@ -87,7 +87,7 @@ class _FreshJudge:
 
     async def __aenter__(self) -> Executor:
         begin = time.monotonic()
-        # A command instead of `local`, because the folder for builds is no part of its notation.
+        # A command instead of `local`, because only a command can set the build folder.
         line = f"env STARK_CACHE={self._cache.name} {shlex.quote(sys.executable)} -m stark.evaluator.judge --device {self._device}"
         self._executor = open_executor(f"command:{line}")
         try:
@@ -95,9 +95,7 @@ class _FreshJudge:
         except BaseException:
             await self.__aexit__()
             raise
-        self._results.note(
-            f"ours: the judge's own start, once, took {time.monotonic() - begin:.1f} s"
-        )
+        self._results.note(f"ours: starting the judge once took {time.monotonic() - begin:.1f} s")
         return self._executor
 
     async def __aexit__(self, *_: object) -> None:
@@ -106,9 +104,9 @@ class _FreshJudge:
 
 
 def schedule(cases: Sequence[Case]) -> tuple[list[Case], list[list[Case]]]:
-    """Long builds, to be asked for first, and the others by problem, those with long builds last.
+    """The candidates with long builds, requested first, and batches of the others by problem.
 
-    The judge keeps one problem ready at a time, so a problem's candidates come together.
+    Problems with long builds come last. A judge prepares few problems at a time, so candidates are grouped by problem.
     """
     ahead = [case for case in cases if case.route == LONG_BUILD]
     late = {case.spec for case in ahead}
@@ -129,7 +127,7 @@ async def _one(
 
 
 def finding_of(found: Evaluation, seconds: float, first: bool) -> Finding:
-    """An evaluation as a row has it."""
+    """The finding for an evaluation."""
     beyond_s = seconds - sum(found.seconds.values())
     said = evidence(found)[-1000:]
     return Finding(found.status, seconds, said, beyond_s=beyond_s, first=first)

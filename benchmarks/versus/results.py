@@ -1,4 +1,4 @@
-"""What was found of each candidate by each evaluator, kept in a file after every one, so that a run can go on later."""
+"""Stores each evaluator's finding on each candidate, saved after every one so that a run can continue."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from pathlib import Path
 from versus.cases import Case
 
 FAILED = "evaluator failed"
-"""The verdict where the evaluator itself gave none; such a row is tried again by the next run."""
+"""The verdict if the evaluator itself failed; the next run tries again."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One evaluator's verdict on one candidate, and what it took."""
+    """One evaluator's verdict on one candidate, with the time it took."""
 
     verdict: str
-    """A status as ours are called, or `evaluator failed`."""
+    """A status of STARK, or `evaluator failed`."""
 
     seconds: float
-    """Wall time from the question to the answer, imports and the device's start not counted."""
+    """Wall time from request to answer, without imports and starting the device."""
 
     said: str = ""
-    """The end of what it said, for whoever wonders."""
+    """The end of the evaluator's output."""
 
     process_s: float | None = None
-    """Theirs: the whole life of the candidate's process, imports included."""
+    """KernelBench: the whole duration of the candidate's process, with imports."""
 
     beyond_s: float | None = None
-    """Ours: what of `seconds` was neither its build nor its run."""
+    """Judge: the part of `seconds` that is neither build nor run."""
 
     first: bool = False
-    """Ours: whether the problem had to be made ready for it."""
+    """Judge: whether the problem was prepared for this candidate."""
 
 
 @dataclass
 class Results:
-    """All findings of a machine, by pass and candidate."""
+    """All findings on one machine, by pass and candidate."""
 
     path: Path | None = None
     machine: str = ""
     large: dict[str, bool] = field(default_factory=dict)
-    """Of each problem, whether its inputs are large."""
+    """Whether each problem's inputs are large."""
 
     alone: dict[str, Finding] = field(default_factory=dict)
     together: dict[str, Finding] = field(default_factory=dict)
     theirs: dict[str, Finding] = field(default_factory=dict)
     together_s: float | None = None
-    """Wall time of all candidates asked for at once."""
+    """Wall time of the pass with all candidates at once."""
 
     notes: list[str] = field(default_factory=list)
 
@@ -59,14 +59,14 @@ class Results:
         return found
 
     def missing(self, kind: str, cases: Sequence[Case]) -> list[Case]:
-        """The candidates that a pass has no verdict on yet."""
+        """The candidates without a verdict in this pass."""
         found = self.judged(kind)
         return [
             case for case in cases if str(case) not in found or found[str(case)].verdict == FAILED
         ]
 
     def add(self, kind: str, case: Case, finding: Finding) -> None:
-        """Keep a finding, print it, and write all."""
+        """Add and print a finding, and save the file."""
         self.judged(kind)[str(case)] = finding
         expected = "" if finding.verdict == case.expected else f"  (expected {case.expected})"
         said = f"  {finding.said[-300:]!r}" if expected and finding.said else ""
@@ -77,14 +77,14 @@ class Results:
         self.save()
 
     def note(self, sentence: str) -> None:
-        """Print a sentence that belongs beside the figures, and keep it."""
+        """Print a remark about the figures and store it."""
         if sentence not in self.notes:
             self.notes.append(sentence)
             print(f"note: {sentence}", flush=True)
             self.save()
 
     def save(self) -> None:
-        """Write the file, if there is to be one."""
+        """Write the file, if a path was given."""
         if self.path is not None:
             kept = {name: value for name, value in asdict(self).items() if name != "path"}
             part = self.path.with_suffix(".part")
@@ -93,7 +93,7 @@ class Results:
 
 
 def read(path: Path | None) -> Results:
-    """What an earlier run left in a file, or nothing yet."""
+    """The results in a file, empty if there is none."""
     if path is None or not path.exists():
         return Results(path)
     kept = json.loads(path.read_text())

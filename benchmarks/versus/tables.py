@@ -1,6 +1,6 @@
-"""The two evaluators' findings beside each other: each candidate, totals by group, and the figures that are asked for.
+"""Writes tables that compare the two evaluators: by candidate, by group, and a summary.
 
-Only candidates that both have judged are compared. Sums are of seconds as `versus.results` defines them.
+Only candidates that both have evaluated are compared. Sums are of `Finding.seconds`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from versus.cases import Case
 from versus.results import FAILED, Finding, Results
 
 LARGE_BYTES = 1 << 30
-"""Inputs of a problem that together exceed this are large."""
+"""A problem's inputs are large if together they exceed this."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One candidate that both evaluators have judged."""
+    """One candidate with both evaluators' findings."""
 
     case: Case
     ours: Finding
@@ -26,17 +26,17 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        """How many times longer theirs took."""
+        """How many times longer KernelBench took."""
         return self.theirs.seconds / self.ours.seconds
 
     @property
     def agree(self) -> bool:
-        """Whether both say that it is correct, or both that it is not; ways to fail are told apart differently."""
+        """Whether both call it correct or both do not. They classify failures differently, so those are not compared."""
         return (self.ours.verdict == "correct") == (self.theirs.verdict == "correct")
 
 
 def pairs(results: Results, cases: Sequence[Case]) -> list[Pair]:
-    """All candidates that both have judged, one at a time."""
+    """The candidates that both have evaluated one at a time."""
     return [
         Pair(case, results.alone[str(case)], results.theirs[str(case)])
         for case in cases
@@ -57,13 +57,13 @@ def report(results: Results, cases: Sequence[Case]) -> str:
 
 
 def summary(results: Results, cases: Sequence[Case]) -> Iterator[str]:
-    """The figures that decide, a line each."""
+    """The main figures, one line each."""
     compared = pairs(results, cases)
     yield f"- {len(compared)} of {len(cases)} candidates judged by both"
     if compared:
         yield f"- one at a time: {_total(compared)}"
         whole_s = sum(pair.theirs.process_s or 0.0 for pair in compared)
-        yield f"- with imports and starts, counted in no ratio, the whole processes of theirs took {whole_s:.1f} s"
+        yield f"- including imports and starts, which no ratio counts, KernelBench's processes took {whole_s:.1f} s"
     yield from _all_at_once(results, cases)
     large = [pair for pair in compared if results.large.get(pair.case.spec)]
     if large:
@@ -82,7 +82,7 @@ def _all_at_once(results: Results, cases: Sequence[Case]) -> Iterator[str]:
         return
     said = f"- ours, all {len(results.together)} at once: {results.together_s:.1f} s"
     if results.missing("theirs", cases) or set(results.together) != set(map(str, cases)):
-        yield f"{said}; no ratio before KernelBench has judged all of them"
+        yield f"{said}; no ratio until KernelBench has evaluated all of them"
         return
     theirs_s = sum(results.theirs[str(case)].seconds for case in cases)
     yield f"{said}, theirs {theirs_s:.1f} s: {theirs_s / results.together_s:.1f} times"
@@ -97,15 +97,15 @@ def _unexpected(results: Results, cases: Sequence[Case]) -> Iterator[str]:
             if str(case) in found and found[str(case)].verdict != case.expected
         ]
         if wrong:
-            yield f"- {kind}, other verdicts than expected: {'; '.join(wrong)}"
+            yield f"- {kind}, unexpected verdicts: {'; '.join(wrong)}"
 
 
 def _ours_alone(results: Results, cases: Sequence[Case]) -> Iterator[str]:
-    """Ours by itself: a simple correct candidate, and what passes between two of a problem."""
+    """Figures of the judge alone: simple correct candidates, and the overhead between two candidates of a problem."""
     judged = [(case, results.alone[str(case)]) for case in cases if str(case) in results.alone]
     simple = [
         f"{case.spec} {found.seconds:.2f} s"
-        + (" with the problem made ready" if found.first else "")
+        + (" including preparing the problem" if found.first else "")
         for case, found in judged
         if (case.level, case.route, case.variant, found.verdict)
         == ("level 1", "triton", "correct", "correct")
@@ -117,8 +117,8 @@ def _ours_alone(results: Results, cases: Sequence[Case]) -> Iterator[str]:
     ]
     if between:
         yield (
-            f"- between two candidates of one problem, beyond build and run: median {median(between):.2f} s, "
-            f"most {max(between):.2f} s ({len(between)} candidates)"
+            f"- between two candidates of one problem, besides build and run: median {median(between):.2f} s, "
+            f"maximum {max(between):.2f} s ({len(between)} candidates)"
         )
 
 

@@ -1,9 +1,9 @@
-"""The candidates through KernelBench's own `eval_kernel_against_ref`, each in a process of its own.
+"""Evaluates the candidates with KernelBench's own `eval_kernel_against_ref`, each in a separate process.
 
-Asked as its `scripts/eval_from_generations.py` asks: a new process and a new build folder for each candidate, 5 correctness
-trials, 100 timed ones by device events, 180 seconds. Where a choice had to be made it is the one that makes theirs faster:
-imports, the CUDA context and the start of the process are not counted, the libraries that a route needs are imported before
-the clock starts, and a process that dies is noticed at once (their pool waits for the limit).
+Follows its `scripts/eval_from_generations.py`: a new process and build folder for each candidate, 5 correctness trials,
+100 trials timed by device events, and a limit of 180 seconds. Every choice favours KernelBench: imports, the CUDA context
+and the process's start are not counted, a route's libraries are imported before the clock starts, and a dead process is
+noticed at once (KernelBench's own pool waits for the limit).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from versus.kernelbench_child import absent
 from versus.results import FAILED, Finding, Results
 
 LIMIT_S = 180.0
-"""Their default."""
+"""KernelBench's default."""
 
 CHILD = Path(__file__).with_name("kernelbench_child.py")
 
@@ -43,11 +43,11 @@ def judge(
     deadline: float,
     ask: Ask | None = None,
 ) -> None:
-    """Ask for every candidate that has no verdict yet, until all have one or the time is up."""
+    """Evaluate the candidates without a verdict until the deadline."""
     if absent():
         results.note(
-            f"theirs: {', '.join(absent())} not installed; KernelBench imports them and does not use them to evaluate, "
-            "so something that fails when used stood in for each"
+            f"theirs: {', '.join(absent())} not installed; KernelBench imports them without using them to evaluate, "
+            "so stubs that fail when used replaced them"
         )
     for case in results.missing("theirs", cases):
         left_s = deadline - time.monotonic()
@@ -55,7 +55,7 @@ def judge(
         if left_s > 0:
             found = (ask or evaluate)(checkout, device, case, problems[case.spec], left_s)
         if found is None:
-            print("the time was up before KernelBench had judged all", flush=True)
+            print("time is up before KernelBench has evaluated all candidates", flush=True)
             return
         results.add("theirs", case, found)
 
@@ -63,7 +63,7 @@ def judge(
 def evaluate(
     checkout: Path, device: str, case: Case, problem: Problem, left_s: float
 ) -> Finding | None:
-    """Their verdict on one candidate; None where the time was up before their own limit."""
+    """KernelBench's finding on one candidate; None if the deadline came before its own limit."""
     with tempfile.TemporaryDirectory(prefix="kernelbench-", ignore_cleanup_errors=True) as folder:
         answer = Path(folder, "answer.json")
         asked = Path(folder, "asked.json")
@@ -96,7 +96,7 @@ def evaluate(
 
 
 def verdict(found: Mapping[str, object]) -> str:
-    """Their result in our words. They call what died of a CUDA error not compiled; here it crashed."""
+    """KernelBench's result as a status of STARK. A CUDA error counts as `crashed`; KernelBench says not compiled."""
     wrong = found["errors"]
     assert isinstance(wrong, list)
     if found["correct"]:
@@ -121,12 +121,12 @@ def _request(
 
 
 def _tools() -> dict[str, str]:
-    """Where nvcc and ninja are, as our own builds are told: theirs must not fail for the lack of a path."""
+    """The paths of nvcc and ninja, as for STARK's own builds."""
     return {"PATH": search_path(), **toolkit_environment(None)}
 
 
 def _fresh_caches(folder: str) -> dict[str, str]:
-    """Nothing that an earlier candidate built is found again."""
+    """Empty caches, so nothing from an earlier candidate is reused."""
     return {
         "TVM_FFI_CACHE_DIR": f"{folder}/tvm_ffi",
         "TRITON_CACHE_DIR": f"{folder}/triton",
@@ -136,7 +136,7 @@ def _fresh_caches(folder: str) -> dict[str, str]:
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Whether it ended by itself; its whole group is gone afterwards."""
+    """Wait, then kill the whole process group. Returns whether the process ended by itself."""
     try:
         process.wait(limit_s)
         ended = True

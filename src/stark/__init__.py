@@ -14,7 +14,9 @@ it. Names are imported when they are first used, so `import stark` is instant an
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     )
     from stark.core.problem import Problem
     from stark.core.usage import Budget, Price
-    from stark.evaluator.executors import open_executor
+    from stark.evaluator.executors import Executor, open_executor
     from stark.ledger import Ledger
     from stark.results import Kernel, Result
 
@@ -52,7 +54,7 @@ _HOMES = {
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",
-    "stark.evaluator.executors": "open_executor",
+    "stark.evaluator.executors": "Executor open_executor",
     "stark.ledger": "Ledger",
     "stark.results": "Kernel Result",
 }
@@ -62,6 +64,7 @@ _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()
 
 __all__ = [
     "Budget",
+    "Executor",
     "Kernel",
     "Ledger",
     "MachineError",
@@ -94,4 +97,20 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """The module `stark`, whose function `bench` has the name of a package inside, which an import would bind instead."""
+
+    @property
+    def bench(self) -> Any:
+        """The function, even after `import stark.bench.running`."""
+        return __getattr__("bench")
+
+    @bench.setter
+    def bench(self, package: ModuleType) -> None:
+        """Ignore the package, which `from stark.bench.running import …` finds anyway."""
+
+
+sys.modules[__name__].__class__ = _Package

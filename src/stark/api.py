@@ -7,7 +7,8 @@ Errors are `stark.StarkError`s with one sentence that says what to do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,9 +17,10 @@ from pydantic import ValidationError
 
 from stark.bench.grid import enter, lay_out
 from stark.bench.report import Report, make_report
-from stark.bench.running import BenchSession, OnBenchEvent, unfinished
+from stark.bench.running import BenchEvent, BenchSession, OnBenchEvent, to_do
 from stark.bench.suite import Suite, folders
 from stark.configuration import (
+    ROLE_MODELS,
     configure,
     limits_and_tools,
     new_run,
@@ -39,7 +41,7 @@ from stark.evaluator.executors import Executor, open_executor
 from stark.events import Notice, OnEvent, Prepared, ignore
 from stark.ledger import Ledger
 from stark.loop import check_compiler, work_on
-from stark.options import checked_options
+from stark.options import checked_options, options_text
 from stark.problems import load
 from stark.recording import RecordedCompiler, RecordedReplies, Recording, read_recording
 from stark.report.view import RunView
@@ -52,20 +54,28 @@ STORE = "sqlite:///.stark/stark.db"
 """The default store: a file in the working folder."""
 
 T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def optimize(problem: Problem | str | Path | None = None, **options: Any) -> Result:
-    """Search for a faster kernel for a problem; `aoptimize` without `await`.
-
-    ```python
-    result = stark.optimize("my_problem.py", model="anthropic:claude-sonnet-4-5", dollars=5)
-    print(result.speedup)
-    result.kernel.save("my_kernel.py")
-    ```
-    """
-    return _run(aoptimize(problem, **options))
+def _lists_options(function: Function) -> Function:
+    """Append the options to the docstring, for `help`."""
+    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{options_text()}"
+    return function
 
 
+def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
+    """Give a function the signature and, after its own docstring, the explanations of the one that it waits for."""
+
+    def explain(function: Function) -> Function:
+        _, _, explained = inspect.cleandoc(awaited.__doc__ or "").partition("\n\n")
+        function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{explained}"
+        function.__signature__ = inspect.signature(awaited)  # type: ignore[attr-defined]
+        return function
+
+    return explain
+
+
+@_lists_options
 async def aoptimize(
     problem: Problem | str | Path | None = None,
     *,
@@ -76,21 +86,32 @@ async def aoptimize(
     on_event: OnEvent = ignore,
     **options: Any,
 ) -> Result:
-    """Search for a faster kernel for a problem until its budget is used; returns the stored run.
+    """Search for a faster kernel for a problem; what `optimize` waits for.
 
     Args:
         problem: A `stark.Problem`, or the path of a KernelBench-style file: `Model`, `get_inputs`, `get_init_inputs`.
         store: A SQLAlchemy URL of the store that keeps the run, SQLite or PostgreSQL.
-        within: A budget that several runs share; this run stops, and can be resumed, when it is reached.
-        replay: A recording whose selections and replies are followed, while builds, checks and timings are live.
-        judge: An open executor that several runs share, in place of the option `executor`; the caller closes it.
-        on_event: Called with every `stark.events.Event`.
-        options: Fields of `stark.options.RunOptions`.
+        within: A budget that several runs share. When it is reached, this run stops without a final check and can be
+            resumed.
+        replay: The path of a recording. Its selections and replies are followed; builds, checks and timings are live.
+            `attempts` may be fewer than recorded; of the other options, only those of the judge apply.
+        judge: An open executor that several runs share, instead of the option `executor`. The caller closes it. Set
+            `language` too if its device is not one of this machine.
+        on_event: Called in the event loop with every `stark.events.Event`.
+        options: See below.
+
+    Returns:
+        The stored run, once a limit is reached and the fastest kernels have passed or failed their final check.
 
     Raises:
         UsageError: An option or the problem cannot be used.
         ModelError: A model refuses every question, or stays unreachable; the run can be resumed.
         MachineError: There is no judge, or the store cannot be written.
+
+    Example:
+        ```python
+        results = await asyncio.gather(*(stark.aoptimize(path, model="ollama:qwen3") for path in paths))
+        ```
     """
     asked = checked_options(options)
     loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
@@ -111,14 +132,17 @@ async def aoptimize(
         return await _worked(work, opened, on_event, within, close=judge is None)
 
 
-def resume(run_id: str = "last", **options: Any) -> Result:
-    """Go on with a run; `aresume` without `await`.
+@_waits_for(aoptimize)
+def optimize(problem: Problem | str | Path | None = None, **options: Any) -> Result:
+    """Search for a faster kernel for a problem until a limit is reached.
 
     ```python
-    result = stark.resume("softmax-12ab", attempts=60)
+    result = stark.optimize("my_problem.py", model="anthropic:claude-sonnet-4-5", dollars=5)
+    print(result.speedup)
+    result.kernel.save("my_kernel.py")
     ```
     """
-    return _run(aresume(run_id, **options))
+    return _run(aoptimize(problem, **options))
 
 
 async def aresume(
@@ -131,12 +155,27 @@ async def aresume(
     on_event: OnEvent = ignore,
     **options: Any,
 ) -> Result:
-    """Finish what was interrupted, or spend a larger budget; limits count from the beginning of the run.
+    """Go on with a run; what `resume` waits for.
 
-    `run_id` may be the beginning of an id, or `last`. `options` change the run's own (not strategy, language, seed and
-    start) and are stored with it. Other arguments and errors are those of `aoptimize`.
+    Args:
+        run_id: A run's id, the beginning of one, or `last`.
+        store: As in `aoptimize`.
+        within: As in `aoptimize`.
+        replay: The recording that the run follows, if it began with one.
+        judge: As in `aoptimize`.
+        on_event: As in `aoptimize`.
+        options: Options of `aoptimize` to change, except `strategy`, `language`, `seed` and `start`. They are stored
+            with the run.
+
+    Returns:
+        The stored run.
+
+    Raises:
+        UsageError: There is no such run, or an option cannot be changed so.
+        StoreError: The store cannot be used, or another process works on the run.
+        ModelError, MachineError: As in `aoptimize`.
     """
-    unpriced = bool(options.pop("unpriced", False))
+    unpriced = bool(options.pop("unpriced", False)) or (within is None and _keeps_prices(options))
     with Store.open(store, create=False) as opened:
         stored = opened.run(run_id)
         run = reconfigured(stored, options)
@@ -158,26 +197,25 @@ async def aresume(
         return await _worked(work, opened, on_event, within, close=judge is None)
 
 
-def evaluate(
-    problem: Problem | str | Path, *candidates: str | Path | Kernel, **options: Any
-) -> list[Judged]:
-    """Judge candidates that exist already; `aevaluate` without `await`.
+@_waits_for(aresume)
+def resume(run_id: str = "last", **options: Any) -> Result:
+    """Finish a run that was interrupted, or spend a larger budget. Limits count from the beginning of the run.
 
     ```python
-    [judged] = stark.evaluate("my_problem.py", "my_kernel.py")
-    print(judged.evaluation.status)
+    result = stark.resume("softmax-12ab", attempts=60)
     ```
     """
-    return _run(aevaluate(problem, *candidates, **options))
+    return _run(aresume(run_id, **options))
 
 
 async def aevaluate(
     problem: Problem | str | Path,
     *candidates: str | Path | Kernel,
     effort: Effort = "promote",
+    judge: Executor | None = None,
     **options: Any,
 ) -> list[Judged]:
-    """Are these candidates correct, and how fast are they?
+    """Judge candidates that exist already; what `evaluate` waits for.
 
     Args:
         problem: As in `aoptimize`.
@@ -185,10 +223,16 @@ async def aevaluate(
             `unusable`, and does not keep the others from being judged.
         effort: `promote` checks everything and measures against `torch.compile` too; `search` is what a search does
             with each attempt.
-        options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `RunOptions`.
+        judge: As in `aoptimize`.
+        options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `aoptimize`.
 
-    Returns the verdicts in the order of the candidates: `judged.evaluation.status`, and for a correct one
-    `judged.evaluation.speedup_vs("compile")`.
+    Returns:
+        One entry per candidate, in their order: `judged.evaluation.status`, and for a correct candidate
+        `judged.evaluation.latency_ms` and `judged.evaluation.speedup_vs("eager")` (or `"compile"`).
+
+    Raises:
+        UsageError: An option or the problem cannot be used.
+        MachineError: There is no judge.
     """
     asked = checked_options(options)
     loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
@@ -198,12 +242,27 @@ async def aevaluate(
         else read_candidate(Path(each), asked.language)
         for each in candidates
     ]
-    executor = open_executor(asked.executor, *limits_and_tools(asked))
+    executor = judge or open_executor(asked.executor, *limits_and_tools(asked))
     try:
         _, judged = await evaluate_candidates(loaded, written, executor, effort)
     finally:
-        await executor.close()
+        if judge is None:
+            await executor.close()
     return judged
+
+
+@_waits_for(aevaluate)
+def evaluate(
+    problem: Problem | str | Path, *candidates: str | Path | Kernel, **options: Any
+) -> list[Judged]:
+    """Check whether candidates that exist already are correct, and measure how fast they are.
+
+    ```python
+    [judged] = stark.evaluate("my_problem.py", "my_kernel.py")
+    print(judged.evaluation.status)
+    ```
+    """
+    return _run(aevaluate(problem, *candidates, **options))
 
 
 def runs(store: str = STORE) -> list[RunSummary]:
@@ -211,42 +270,34 @@ def runs(store: str = STORE) -> list[RunSummary]:
 
     ```python
     for run in stark.runs():
-        print(run.id, run.problem, run.speedup)
+        print(run.id, run.problem, run.latency_ms, run.speedup)
     ```
+
+    A store that does not exist holds no runs. Raises StoreError if it cannot be read.
     """
     with Store.open(store, create=False) as opened:
         return opened.summaries()
 
 
-def load_run(run_id: str = "last", store: str = STORE) -> Result:
+def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
     """A stored run, by its id, the beginning of one, or `last`; or from the path of a recording (`.json`, `.json.gz`).
 
     ```python
     stark.load_run("last").kernel.save("kernel.py")
     ```
 
-    Raises UsageError when there is none, or more than one.
+    Raises UsageError if there is no such run or several match, RecordingError for a file that is not a recording, and
+    StoreError if the store cannot be read.
     """
+    run_id = str(run_id)
     if run_id.endswith((".json", ".json.gz")):
         return Result(RunView.of_recording(read_recording(Path(run_id))))
     with Store.open(store, create=False) as opened:
         return Result(RunView.of_store(opened, run_id))
 
 
-def bench(
-    problems: Suite | Sequence[str | Path],
-    *,
-    strategies: Sequence[str] = ("stark",),
-    seeds: int = 1,
-    **options: Any,
-) -> Report:
-    """Compare strategies on many problems; `abench` without `await`.
-
-    ```python
-    report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)
-    ```
-    """
-    return _run(abench(problems, strategies=strategies, seeds=seeds, **options))
+def _unwatched(event: BenchEvent) -> None:
+    """The handler of a bench that nobody watches."""
 
 
 async def abench(
@@ -259,12 +310,11 @@ async def abench(
     parallel: int = 4,
     model_slots: int | None = None,
     store: str = STORE,
-    on_event: OnBenchEvent = lambda event: None,
+    judge: Executor | None = None,
+    on_event: OnBenchEvent = _unwatched,
     **options: Any,
 ) -> Report:
-    """Run every problem with every strategy and seed, and report on them.
-
-    Asked for again, a bench goes on with its runs; two benches share the runs that they have in common.
+    """Compare strategies on many problems; what `bench` waits for.
 
     Args:
         problems: A `Suite`, or folders and files of problems.
@@ -274,9 +324,18 @@ async def abench(
         total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
         parallel: Runs worked on at once.
         model_slots: Questions to models at once; no limit by default.
-        store: A SQLAlchemy URL.
+        store: As in `aoptimize`.
+        judge: As in `aoptimize`.
         on_event: Called with every `stark.bench.running.BenchEvent`.
-        options: Fields of `RunOptions` for every run; `in_each` instead of `parallel` for its attempts in flight.
+        options: Options of `aoptimize` for every run, except that `in_each` is the number of its attempts in flight.
+
+    Returns:
+        The report: `summaries` by level and strategy, `differences` between strategies, and `results` of all runs.
+
+    Raises:
+        UsageError: An option or a problem cannot be used, or another bench has the name.
+        ModelError: A model refuses every question, or all models are unreachable; call again to go on.
+        MachineError: There is no judge, or the store cannot be written.
     """
     suite = problems if isinstance(problems, Suite) else folders([Path(one) for one in problems])
     options["parallel"] = options.pop("in_each", 1)
@@ -302,7 +361,26 @@ async def abench(
     unpriced = bool(options.get("unpriced", False))
     with Store.open(store) as opened:
         entered = enter(opened, laid_out, its_runs)
-        return await _bench_worked(entered, opened, parallel, pool, unpriced, on_event)
+        return await _bench_worked(entered, opened, parallel, pool, unpriced, on_event, judge)
+
+
+@_waits_for(abench)
+def bench(
+    problems: Suite | Sequence[str | Path],
+    *,
+    strategies: Sequence[str] = ("stark",),
+    seeds: int = 1,
+    **options: Any,
+) -> Report:
+    """Run every problem with every strategy and seed, and compare the strategies.
+
+    Called again, a bench goes on with its runs. Two benches in one store share the runs that they have in common.
+
+    ```python
+    report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)
+    ```
+    """
+    return _run(abench(problems, strategies=strategies, seeds=seeds, **options))
 
 
 async def resume_bench(
@@ -312,14 +390,15 @@ async def resume_bench(
     parallel: int = 4,
     model_slots: int | None = None,
     store: str = STORE,
-    on_event: OnBenchEvent = lambda event: None,
+    judge: Executor | None = None,
+    on_event: OnBenchEvent = _unwatched,
     **options: Any,
 ) -> Report:
     """Go on with a bench: its unfinished runs, and again those whose problems were refused.
 
-    `options` change those of every unfinished run, such as `model`; the others are those of `abench`.
+    `options` change those of every such run, such as `model`; the others are those of `abench`.
     """
-    unpriced = bool(options.pop("unpriced", False))
+    unpriced = bool(options.pop("unpriced", False)) or _keeps_prices({**options, **(total or {})})
     if "in_each" in options:
         options["parallel"] = options.pop("in_each")
     with Store.open(store, create=False) as opened:
@@ -327,11 +406,11 @@ async def resume_bench(
         found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
         opened.set_bench_budget(found.name, found.budget)
         if options:
-            for cell in unfinished(opened, found):
+            for cell in to_do(opened, found):
                 with opened.exclusive(cell.run_id):
                     opened.reconfigure(reconfigured(opened.run(cell.run_id), options))
         return await _bench_worked(
-            found, opened, parallel, ModelPool(model_slots), unpriced, on_event
+            found, opened, parallel, ModelPool(model_slots), unpriced, on_event, judge
         )
 
 
@@ -342,6 +421,7 @@ async def _bench_worked(
     pool: ModelPool,
     unpriced: bool,
     on_event: OnBenchEvent,
+    judge: Executor | None,
 ) -> Report:
     """Work on a bench whose runs are stored."""
     waiting = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
@@ -351,9 +431,23 @@ async def _bench_worked(
         if bench.budget.dollars or run.config.budget.dollars:
             _check_prices(replies, unpriced)
     first = some[0].config  # all runs are judged alike
-    executor = open_executor(first.executor, first.limits, first.tools)
+    executor = (
+        open_executor(first.executor, first.limits, first.tools)
+        if judge is None
+        else _LeftOpen(judge)
+    )
     await BenchSession(bench, store, executor, pool, on_event, parallel).work()
     return make_report(store, bench)
+
+
+class _LeftOpen:
+    """A judge that is shared with others, so that a bench does not close it."""
+
+    def __init__(self, judge: Executor) -> None:
+        self.describe, self.evaluate, self.compiled = judge.describe, judge.evaluate, judge.compiled
+
+    async def close(self) -> None:
+        """The caller closes the judge."""
 
 
 def changed_budget(budget: Budget, changes: Mapping[str, float | None]) -> Budget:
@@ -403,6 +497,11 @@ def _live(run: Run, unpriced: bool, within: Ledger | None) -> LiveReplies:
     if limited or (within is not None and within.limits_dollars):
         _check_prices(replies, unpriced)
     return replies
+
+
+def _keeps_prices(changes: Mapping[str, Any]) -> bool:
+    """Whether the models, their prices and the dollar limit stay as they were accepted at the beginning."""
+    return not {"dollars", "price", "model", *ROLE_MODELS} & set(changes)
 
 
 def _check_prices(replies: LiveReplies, unpriced: bool) -> None:

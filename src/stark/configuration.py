@@ -61,13 +61,18 @@ def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
 
 
 def replayed_run(recording: Recording, options: RunOptions, taken: Collection[str]) -> Run:
-    """A run that follows a recording: its problem, language, strategy, seed and attempts, judged as the options say."""
-    original = recording.run
+    """A run that follows a recording: its problem, language, strategy and seed, judged as the options say.
+
+    It has as many attempts as were recorded, or fewer if the options ask for fewer.
+    """
+    original, attempts = recording.run, _recorded_attempts(recording)
+    if "attempts" in options.model_fields_set:
+        attempts = min(attempts, options.attempts)
     config = original.config.model_copy(
         update={
             "models": _recorded_models(recording),
             "executor": options.executor,
-            "budget": Budget(attempts=_recorded_attempts(recording)),
+            "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",
             "limits": _limits(options),

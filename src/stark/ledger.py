@@ -23,9 +23,10 @@ from stark.core.usage import Budget, Cost, Spent
 class LimitReached(Exception):
     """A call was not admitted; its attempt stays unfinished, to be continued with a larger budget."""
 
-    def __init__(self, ended: Ended) -> None:
+    def __init__(self, ended: Ended, shared: bool) -> None:
+        """`shared` says that the limit is a parent's, not the run's own."""
         super().__init__(ended.detail)
-        self.ended = ended
+        self.ended, self.shared = ended, shared
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Ledger:
             reservation = Reservation(role, self._expected(role, at_most))
             for ledger in self._line():
                 if (limit := ledger._spending_limit()) is not None:
-                    raise LimitReached(limit)
+                    raise LimitReached(limit, shared=ledger is not self)
             full = next((one for one in self._line() if not one._fits(reservation.cost)), None)
             if full is None:
                 for ledger in self._line():

@@ -64,7 +64,7 @@ async def work_on(
         session = Session(run, reference, executor, desk, policy or policy_of(run.config.strategy))
         try:
             ended = await session.work()
-            if session.own_end() or not ledger.shared_limit():
+            if not session.waits_for_shared_budget():
                 await check_leaders(run.id, run.problem, session.tree, store, executor, emit)
                 store.end_run(run.id, ended)
         finally:
@@ -137,6 +137,7 @@ class Session:
         nodes = desk.store.nodes(run.id)
         self.tree = Tree.replay(reference.eager.latency_ms, nodes)
         self._judged: dict[str, _Judged] = {}
+        self._cut_off = False  # whether a shared limit stopped an attempt that had begun
         if self.own_end() is None:
             # The search continues, so what the final check refuted is a failure to it. A run at its limit has only
             # its final check left, of the leaders as the search ranked them.
@@ -167,6 +168,7 @@ class Session:
                 for task in done:
                     if isinstance(stopped := task.exception(), LimitReached):
                         limit = stopped.ended
+                        self._cut_off |= stopped.shared
                     else:
                         task.result()  # raises what kept an attempt from becoming a node
         finally:
@@ -284,6 +286,11 @@ class Session:
         """The limit of the run's own budget that is reached, or why its budget need not be used up."""
         limit = self.desk.ledger.own_limit()
         return limit or (enough(self.tree) if self.run.config.stop == "auto" else None)
+
+    def waits_for_shared_budget(self) -> bool:
+        """Whether a budget shared with other runs, and not its own, keeps the run from going on."""
+        shared = self.desk.ledger.shared_limit()
+        return shared is not None and (self._cut_off or self.own_end() is None)
 
     def _random(self, attempt: int, use: str) -> random.Random:
         """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""

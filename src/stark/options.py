@@ -7,9 +7,12 @@ command line generates its options from the fields below.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from textwrap import fill
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
 
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
@@ -134,3 +137,21 @@ def _wrong(errors: Iterable[Any]) -> str:
     if first["type"] == "extra_forbidden":
         return f"there is no option {name!r}; the options are {', '.join(RunOptions.model_fields)}"
     return f"{name} is {said(first)}"
+
+
+def options_text() -> str:
+    """All options with types, defaults and descriptions, for docstrings."""
+    lines = ["Options:"]
+    for name, field in RunOptions.model_fields.items():
+        text = f"{name}: {_kind(field)} = {field.default!r}. {field.description}"
+        lines.append(fill(text, 100, initial_indent="    ", subsequent_indent="        "))
+    return "\n".join(lines)
+
+
+def _kind(field: FieldInfo) -> str:
+    """The type of an option, as people write it."""
+    if get_origin(field.annotation) is Literal:
+        return " | ".join(map(repr, get_args(field.annotation)))
+    kinds = get_args(field.annotation) or (field.annotation,)
+    names = ["None" if kind is NoneType else kind.__name__ for kind in kinds if kind]
+    return " | ".join(names)

@@ -20,7 +20,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class Kernel:
-    """The best kernel of a run."""
+    """The best kernel of a run: `speedup`, `latency_ms`, `source`, and `save(path)` to write it to a file."""
 
     source: str
     """A Python file that defines `ModelNew`."""
@@ -68,7 +68,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Result:
-    """A run as far as it has come."""
+    """A stored run as far as it has come: its best `kernel`, what it `spent`, why it `ended`, and its `tree`."""
 
     view: RunView
     """Everything that is stored of the run."""
@@ -101,7 +101,7 @@ class Result:
 
     @property
     def spent(self) -> Spent:
-        """What the model calls cost."""
+        """What the model calls cost: `dollars`, `tokens`, `calls` and the `seconds` spent waiting."""
         return self.view.spent
 
     def __repr__(self) -> str:

@@ -86,7 +86,7 @@ def test_a_bench_that_is_asked_for_again_is_found_and_gets_the_new_budget(store:
 def test_another_bench_cannot_take_the_name(store: Store) -> None:
     samples.new_bench(store, name="mine")
 
-    with pytest.raises(UsageError, match=r"the store has another bench mine.*another --name"):
+    with pytest.raises(UsageError, match=r"the store has another bench mine.*another name"):
         samples.new_bench(store, seeds=2, name="mine")
 
 

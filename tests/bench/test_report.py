@@ -324,5 +324,5 @@ def test_without_matplotlib_the_report_says_what_to_install(
 def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(UsageError, match=r"cannot be written to .*choose another --output"):
+    with pytest.raises(UsageError, match=r"cannot be written to .*choose another folder"):
         write_report(REPORT, tmp_path / "file" / "inside")

@@ -12,6 +12,7 @@ import pytest
 
 from stark.bench.report import make_report
 from stark.bench.running import unfinished
+from stark.core.bench import Bench
 from stark.core.call import Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelUnreachable, ProblemError, StarkError
@@ -259,6 +260,23 @@ async def test_what_a_first_attempt_was_paid_counts_before_it_is_finished(store:
     limit = await samples.work(store, samples.new_bench(store, budget=Budget(dollars=0.25)))
 
     assert limit is not None and "$0.25 of $0.25 spent" == limit.detail
+
+
+async def test_a_limit_of_the_whole_within_the_last_attempt_leaves_the_run_to_be_resumed(
+    store: Store,
+) -> None:
+    problem = samples.EXAMPLES / "moving_average.py"
+
+    def bench(dollars: float) -> Bench:
+        budget = Budget(dollars=dollars)
+        return samples.new_bench(store, 1, budget=budget, strategies=("stark",), problems=problem)
+
+    await samples.work(store, bench(0.25))  # pays for a plan
+    assert 1 == len(unfinished(store, bench(0.25)))
+
+    await samples.work(store, bench(9.0))
+    assert [] == unfinished(store, bench(9.0))
+    assert [1] == [node.id for node in store.nodes(bench(9.0).cells[0].run_id)]
 
 
 async def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ sys.exit("too bad")
     rows = methods.others("cpu", sizes("14"), True, None, findings)
     assert [Compared("mean", "14", True, 3.0, 2.0, 1.5)] == rows
     assert "median at 14: no such method" == findings.failures[0]
-    assert "ended with 1: too bad" in findings.failures[1]
+    assert "exited with 1: too bad" in findings.failures[1]
 
 
 async def test_methods_are_compared_with_and_without_a_neighbour(

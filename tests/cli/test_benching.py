@@ -1,19 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from collections.abc import Coroutine
+import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_samples import Stark
-from stark.cli.benching import numbers, report_folder
 
-from stark.cli.interrupt import Interrupted
+from stark.api import STORE
+from stark.bench.preset import paper
+from stark.cli.bench import parse_numbers
 from stark.core.errors import ProblemError, UsageError
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import language
+from stark.store import Store
 from stark.testing.executor import FakeExecutor
 
 MODEL = """#!/bin/sh
@@ -31,7 +34,6 @@ printf '\\n# %s\\n```\\n' "$(printf '%s' "$question" | cksum)"
 @pytest.fixture
 def bench(workplace: Path, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A command for two problems, two strategies and four attempts each, of about a second."""
-    monkeypatch.setattr("stark.cli.benching.open_executor", lambda *_: executor)
     example = language("cpp").example
     folder = workplace / "small"
     folder.mkdir()
@@ -40,7 +42,7 @@ def bench(workplace: Path, executor: FakeExecutor, monkeypatch: pytest.MonkeyPat
     (workplace / "candidate.py").write_text(example.candidate.source)
     (workplace / "answer.sh").write_text(MODEL)
     return [
-        *("bench", "folder", "small", "--strategy", "team-only,sampling", "--attempts", "4"),
+        *("bench", "run", "small", "--strategy", "stark:latest,reflexion", "--attempts", "4"),
         *("--model", "exec[scripted]:sh answer.sh", "--language", "cpp"),
     ]
 
@@ -49,15 +51,17 @@ def test_a_bench_is_worked_on_reported_and_listed(stark: Stark, bench: list[str]
     ended = stark(*bench)
 
     assert 0 == ended.code, ended.err
-    name = re.search(r"bench (small-\w{4}): 2 problems x team-only, sampling x 1 seed", ended.out)
+    name = re.search(
+        r"bench (small-\w{4}): 2 problems x stark:latest, reflexion x 1 seed", ended.out
+    )
     assert name is not None
-    for title in ("Kernels", "Speedups", "Search and cost", "fast_p", "Differences"):
+    for title in ("Kernels", "Mean speedups", "Search and cost", "Cost by role", "Differences"):
         assert f"\n{title}\n" in ended.out
     assert "[4/4]" in ended.out
     assert "not measured" in ended.out
     folder = Path(".stark/bench") / name[1]
     assert f"report: {folder / 'report.md'}" in ended.out
-    assert {"report.md", "report.json", "summary.csv", "runs.csv"} <= {
+    assert {"report.md", "report.json", "summary.csv", "roles.csv", "runs.csv"} <= {
         file.name for file in folder.iterdir()
     }
     assert f"{name[1]}: 2 problems" in stark("bench", "list").out
@@ -84,7 +88,7 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(
     made = len(executor.evaluated)
 
     assert 1 == stopped.code
-    assert "ended: 5 attempts made by the whole bench; " in stopped.err
+    assert "unfinished: a limit of the whole bench was reached" in stopped.err
     assert re.search(r"`stark bench resume small-\w{4}` goes on", stopped.err)
     assert 5 <= made < 16
 
@@ -124,18 +128,23 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
 
     monkeypatch.setattr(executor, "describe", describe)
 
-    ended, again = stark(*bench, "--name", "mine"), stark("bench", "resume", "mine")
+    ended = stark(*bench, "--name", "mine")
+    again = stark("bench", "resume", "mine", "--model", "exec[other]:sh answer.sh")
 
-    assert "two: the problem cannot be used: two: line 3: forward raised" in ended.out
-    said = (
-        "refused: two, for the reasons that the report notes; where the machine is mended `stark bench resume mine` goes on "
-        "and tries them again, and with a mended file begin another bench"
-    )
+    assert "two: two: line 3: forward raised" in ended.out
+    said = "refused problems: two, for the reasons in the report; `stark bench resume mine` goes on and tries them again"
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
-        assert "out of reach" not in each.err and "unfinished" not in each.err
+        assert "unreachable" not in each.err and "unfinished" not in each.err
     assert 8 == len(executor.evaluated)
     assert "4 of 4 runs have ended" in stark("bench", "list").out
+    with Store.open(STORE) as store:
+        asked = {
+            (run.problem.name, entry.model)
+            for run in (store.run(summary.id) for summary in store.summaries())
+            for entry in run.config.models.values()
+        }
+    assert {("one", "exec[scripted]:sh answer.sh"), ("two", "exec[other]:sh answer.sh")} == asked
 
 
 def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
@@ -144,8 +153,10 @@ def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
     refused = stark(*bench, "--strategy", "sampling,reflexion", "--plan-model", "exec:sh answer.sh")
 
     assert 2 == refused.code
-    assert "the strategies sampling, reflexion have no plan role" in refused.err
-    assert 0 == stark(*bench, "--plan-model", "exec:sh answer.sh").code, "team-only has it"
+    assert "no strategy of the bench has the role of plan_model" in refused.err
+    assert 0 == stark(*bench, "--plan-model", "exec:sh answer.sh").code, "stark:latest has it"
+    Path("stark.toml").write_text('plan_model = "exec:exit 3"\n')
+    assert 0 == stark(*bench, "--strategy", "sampling").code, "the file's is for other benches"
 
 
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:
@@ -154,22 +165,23 @@ def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> No
     shown = stark("show", runs[0]["run_id"])
 
     assert 0 == shown.code
-    assert "strategy   team-only, in cpp, seed 1" in shown.out
+    assert "strategy   stark:latest, in cpp, seed 1" in shown.out
 
 
 def test_an_interruption_says_how_to_go_on(
-    stark: Stark, bench: list[str], monkeypatch: pytest.MonkeyPatch
+    stark: Stark, bench: list[str], executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(work: Coroutine[Any, Any, object]) -> None:
-        work.close()
-        raise Interrupted("interrupted")
+    async def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(30)
 
-    monkeypatch.setattr("stark.cli.benching.run_interruptibly", interrupted)
+    monkeypatch.setattr(executor, "evaluate", interrupted)
 
     ended = stark(*bench, "--name", "mine", "--store", "sqlite:///elsewhere.db")
 
     assert 130 == ended.code
     assert "`stark bench resume mine --store sqlite:///elsewhere.db` goes on" in ended.err
+    assert executor.closed
 
 
 def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
@@ -191,31 +203,100 @@ def test_what_no_compiler_writes_is_refused_before_the_bench_is_stored(
     assert "There are no benches yet" in stark("bench", "list").out
 
 
-def test_a_model_that_refuses_has_to_be_mended_before_the_bench_goes_on(
-    stark: Stark, bench: list[str]
+def test_a_bench_goes_on_with_another_model(
+    stark: Stark, bench: list[str], executor: FakeExecutor
 ) -> None:
-    ended = stark(*bench, "--model", "exec:exit 3")
+    failed = stark(*bench, "--model", "exec:exit 3", "--name", "mine")
+    assert 2 == failed.code
+    assert "error: exec:exit exited with status 3" in failed.err
+    assert "`stark bench resume mine` goes on" in failed.err
 
-    assert 2 == ended.code
-    assert "` goes on, once that is mended" in ended.err
+    again = stark("bench", "resume", "mine", "--model", "exec:sh answer.sh", "--parallel", "2")
+
+    assert 0 == again.code, again.err
+    with Store.open(STORE) as store:
+        runs = [store.run(summary.id) for summary in store.summaries()]
+    assert {(2, "exec:sh answer.sh")} == {
+        (run.config.parallel, entry.model) for run in runs for entry in run.config.models.values()
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "kind"),
+    [
+        (("--total-minutes", "0.001"), "minutes"),
+        (("--total-dollars", "0.2", "--price", "3/15"), "dollars"),
+        (("--total-tokens", "9000"), "tokens"),
+        (("--total-attempts", "5"), "attempts"),
+    ],
+)
+def test_limits_of_the_whole_stop_it(
+    stark: Stark, bench: list[str], executor: FakeExecutor, limit: tuple[str, ...], kind: str
+) -> None:
+    stopped = stark(*bench, *limit, "--name", "mine", "--runs", "2", "--json")
+
+    assert 1 == stopped.code, stopped.err
+    assert len(executor.evaluated) < 16
+    assert float(limit[1]) == stopped.document["bench"]["budget"][kind]
+    unlimited = stark("bench", "resume", limit[0], "9999999", "--json")
+    assert (0, 16) == (unlimited.code, len(executor.evaluated))
+
+
+def test_a_dollar_limit_of_the_whole_needs_a_known_price(stark: Stark, bench: list[str]) -> None:
+    refused = stark(*bench, "--total-dollars", "5")
+
+    assert (2, True) == (refused.code, "so a dollar limit would not hold" in refused.err)
+    assert 0 == stark(*bench, "--total-dollars", "5", "--unpriced").code
+    assert (0, 2) == (
+        stark("bench", "resume").code,
+        stark("bench", "resume", "--total-dollars", "6").code,
+    )
+
+
+def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
+    stark: Stark, bench: list[str], workplace: Path
+) -> None:
+    for level in paper().levels:
+        folder = workplace / "checkout" / "KernelBench" / f"level{level}"
+        folder.mkdir(parents=True)
+        (folder / f"1_Problem{level}.py").write_text(
+            f"{(workplace / 'problem.py').read_text()}# {level}"
+        )
+    ask = ("--kernelbench", "checkout", "--preset", "paper", *bench[-4:])
+
+    made = stark("bench", "run", *ask, "--total-attempts", "1", "--json").document
+    assert (30, 15) == (made["bench"]["attempts"], len(made["runs"]))
+    assert {
+        (f"level{level}", name, 1) for level in paper().levels for name in paper().strategies
+    } == {(run["level"], run["strategy"], run["seed"]) for run in made["runs"]}
+    with Store.open(STORE) as store:
+        config = store.run(made["runs"][0]["run_id"]).config
+    assert (30, 1, "reference") == (config.budget.attempts, config.parallel, config.start)
+
+    other = ("--attempts", "1", "--seeds", "2", "--strategy", "stark", "--level", "2")
+    fewer = stark("bench", "run", *ask, *other, "--total-attempts", "1", "--json").document
+    assert (1, 2) == (fewer["bench"]["attempts"], len(fewer["runs"])), "what is written wins"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("folder", "nowhere", "--model", "exec:x"), "There is no file nowhere"),
-        (("folder", "small", "--strategy", "starc", "--model", "exec:x"), "no strategy 'starc'"),
-        (("folder", "small"), "no model is given"),
+        (("run", "nowhere", "--model", "exec:x"), "nowhere"),
+        (("run", "small", "--strategy", "starc", "--model", "exec:x"), "no strategy 'starc'"),
+        (("run", "small"), "no model is given"),
         (
-            ("folder", "small", "--model", "exec:x", "--total-dollars", "0"),
-            "--total-dollars should",
+            ("run", "small", "--model", "exec:x", "--total-dollars", "0"),
+            "the limit on dollars of the whole bench should",
         ),
-        (("kernelbench", "--model", "exec:x"), "give a checkout with"),
-        (("folder", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
+        (("run", "--model", "exec:x"), "or a checkout of KernelBench with"),
+        (("run", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
         (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
-        (("folder", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
-        (("folder", "small", "--model", "exec:x", "--store", "sqlite://"), "name a file, such as"),
-        (("kernelbench", "--level", "one"), "--level is 'one'; write numbers and spans"),
+        (("run", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
+        (("run", "small", "--model", "exec:x", "--store", "sqlite://"), "name a file, such as"),
+        (
+            ("run", "--kernelbench", ".", "--level", "one"),
+            "--level is 'one'; write numbers and spans",
+        ),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),
     ],
@@ -233,15 +314,10 @@ def test_what_cannot_be_is_refused(
     [("7", [7]), ("1,5-8", [1, 5, 6, 7, 8]), (" 3 - 4 , 1,3", [3, 4, 1])],
 )
 def test_numbers_and_spans(written: str, meant: list[int]) -> None:
-    assert meant == numbers(written, "--problems")
+    assert meant == parse_numbers(written, "--problems")
 
 
 @pytest.mark.parametrize("written", ["", "1,", "a", "5-1", "1-2-3", "-3"])
 def test_what_is_no_number_or_span(written: str) -> None:
     with pytest.raises(UsageError, match="--problems is"):
-        numbers(written, "--problems")
-
-
-def test_reports_lie_beside_the_store() -> None:
-    assert Path(".stark/bench/mine") == report_folder("sqlite:///.stark/stark.db", "mine")
-    assert Path("/data/bench/mine") == report_folder("sqlite:////data/runs.db", "mine")
+        parse_numbers(written, "--problems")

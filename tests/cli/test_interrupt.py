@@ -8,6 +8,7 @@ import pytest
 
 from stark.cli import interrupt
 from stark.cli.interrupt import Interrupted, run_interruptibly
+from stark.correspondence import DRAIN_S
 
 
 def test_work_that_is_left_alone_returns() -> None:
@@ -33,6 +34,10 @@ def test_a_signal_lets_the_work_clean_up(number: signal.Signals) -> None:
         run_interruptibly(work())
 
     assert [True] == cleaned
+
+
+def test_replies_in_flight_are_waited_for_before_a_second_cancellation() -> None:
+    assert DRAIN_S < interrupt.GRACE_S
 
 
 def test_a_cancellation_that_got_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

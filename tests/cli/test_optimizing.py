@@ -31,7 +31,7 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
     (kernel,) = (workplace / ".stark" / "kernels").glob("problem_*.py")
     assert 0 == ended.code
     assert "attempt 2 repairs attempt 1" in ended.out
-    assert "3 attempts: 2 correct, 1 incorrect; debug took up 1 failed and repaired 1" in ended.out
+    assert "3 attempts: 2 correct, 1 incorrect; 1 failure debugged, 1 repaired" in ended.out
     assert "4.00x vs eager [3.95, 4.05]: faster" in ended.out.replace(
         "[4.00, 4.00]", "[3.95, 4.05]"
     )
@@ -139,6 +139,8 @@ def test_unknown_prices_may_be_accepted(stark: Stark, executor: FakeExecutor) ->
 
     assert 0 == ended.code
     assert "price unknown" in ended.out and "ended: 3 attempts made" in ended.out
+    assert 0 == stark("resume", "--attempts", "4").code, "they stay accepted"
+    assert 2 == stark("resume", "--dollars", "1").code, "not for another limit"
 
 
 def test_the_estimate_comes_before_anything_else_happens(
@@ -282,6 +284,31 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
 
 
+def test_an_interrupted_run_waits_for_the_reply_that_it_pays_for(
+    stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH", str(os.getpid()))
+    script = (workplace / "model.sh").read_text()
+    (workplace / "model.sh").write_text(
+        script.replace(
+            "printf", "test -e asked || kill -INT $SEARCH; touch asked; sleep 0.2; printf"
+        )
+    )
+
+    stopped = stark(*THREE)
+
+    assert 130 == stopped.code
+    assert "stopping: waiting for replies that are being paid for" in stopped.out
+    assert "interrupted\n0 attempts are stored (0 correct); `stark resume problem-" in stopped.err
+    with Store.open(STORE) as store:
+        run = store.run("last").id
+        assert [(1, "plan")] == [(call.attempt, call.role) for call in store.calls(run)]
+    assert 0 == stark("resume").code
+    with Store.open(STORE) as store:
+        assert [] == store.lost_calls(run)
+        assert 5 == len(store.calls(run))
+
+
 def test_a_model_for_a_role_that_the_strategy_lacks_is_refused_as_a_flag_alone(
     stark: Stark, executor: FakeExecutor, workplace: Path
 ) -> None:
@@ -378,6 +405,25 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert "recorded:scripted" in ended.out
     assert "5 recorded replies; no model was asked and nothing paid" in ended.out
     assert 3 == len(executor.evaluated)
+
+
+def test_the_demo_needs_no_model_and_costs_nothing(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is set for other runs, and although the invented judge finds something else than the recorded one."""
+    monkeypatch.setenv("STARK_MODEL", "exec:exit 3")
+    monkeypatch.setenv("STARK_DOLLARS", "1")
+    monkeypatch.setenv("STARK_EXECUTOR", "local:cpu")
+
+    document = stark("demo", "--json").document
+
+    assert {"recorded:"} == {
+        entry["model"][:9] for entry in document["run"]["config"]["models"].values()
+    }
+    assert (0.0, len(document["attempts"])) == (
+        document["spent"]["dollars"],
+        document["run"]["config"]["budget"]["attempts"],
+    )
 
 
 def test_a_replay_refuses_the_flags_that_it_does_not_take(

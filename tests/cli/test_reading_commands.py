@@ -65,7 +65,7 @@ def test_show_one_attempt_in_full(stark: Stark) -> None:
     assert "changes to attempt 2" in ended.out
     assert "Fuse everything into one pass over memory." in ended.out
     assert "-# good" in ended.out and "+# better" in ended.out
-    assert "compile" in ended.out and "KernelBench's allclose holds" in ended.out
+    assert "compile" in ended.out and "KernelBench's allclose passes" in ended.out
     assert ["plan", "code", "all"] == [
         row[0] for line in ended.out.splitlines() if "unknown" in (row := line.split())
     ]

@@ -22,7 +22,7 @@ def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Pa
         (workplace / f"reply-{number}.md").write_text(f"```python\n{source}```\n")
 
     ended = stark(
-        *("optimize", "problem.py", "--executor", "local:cpu", "--strategy", "team-only"),
+        *("optimize", "problem.py", "--executor", "local:cpu", "--strategy", "stark:latest"),
         *("--model", "exec:sh model.sh", "--attempts", "2", "--output", "kernel.py", "--json"),
     )
     ran = subprocess.run(
@@ -45,8 +45,8 @@ def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
     (workplace / "reply-1.md").write_text(reply)
 
     ended = stark(
-        *("bench", "folder", "small", "--strategy", "sampling", "--attempts", "1"),
-        *("--executor", "local:cpu", "--model", "exec:sh model.sh", "--parallel", "1", "--json"),
+        *("bench", "run", "small", "--strategy", "sampling", "--attempts", "1"),
+        *("--executor", "local:cpu", "--model", "exec:sh model.sh", "--runs", "1", "--json"),
     )
 
     assert 0 == ended.code, ended.err

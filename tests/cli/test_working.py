@@ -32,7 +32,7 @@ def test_a_worker_without_work_ends(stark: Stark, monkeypatch: pytest.MonkeyPatc
     ended = stark("worker", "queue", "--once")
 
     assert 0 == ended.code
-    assert "answered 0 requests; nothing waits" in ended.out
+    assert "answered 0 requests; no request is waiting" in ended.out
     assert ["started", "closed"] == judges.seen
 
 
@@ -48,4 +48,4 @@ def test_a_worker_has_judges_of_its_own(stark: Stark) -> None:
     ended = stark("worker", "queue", "--executor", "folder:elsewhere")
 
     assert 2 == ended.code
-    assert "give it --executor local" in ended.err
+    assert "give it the executor local" in ended.err

@@ -17,8 +17,8 @@ def names(source: str) -> list[str]:
         ("f(", "never closed"),
         ("a = '\0'", "null bytes"),
         ("a = '\udc80'", "surrogates not allowed"),
-        ("x = " + "-" * 100_000 + "1", "nests too deeply|too many nested"),
-        ("x = " + " + ".join(["y"] * 20_000), "nests too deeply"),
+        ("x = " + "-" * 100_000 + "1", "nested too deeply|too many nested"),
+        ("x = " + " + ".join(["y"] * 20_000), "nested too deeply"),
     ],
 )
 def test_whatever_does_not_parse_is_a_syntax_error(source: str, reason: str) -> None:

@@ -9,7 +9,7 @@ from stark.core.evaluation import Correct
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
-from stark.testing.executor import JudgeWithin
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 

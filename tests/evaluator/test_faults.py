@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from stark.core.evaluation import Correct, Evaluation, TimedOut
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.executor import JudgeWithin
-from stark.testing.storm import LIMITS
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
+from support.storm import LIMITS
 
 pytest.importorskip("torch")
 

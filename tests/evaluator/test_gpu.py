@@ -13,7 +13,7 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")
 

@@ -10,8 +10,8 @@ from stark.core.evaluation import BuildFailed, Correct, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.executor import JudgeWithin
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 

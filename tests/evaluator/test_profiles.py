@@ -13,8 +13,8 @@ from stark.core.problem import Problem
 from stark.core.profile import OUTSIDE
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.executor import JudgeWithin
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 

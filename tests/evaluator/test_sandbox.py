@@ -18,7 +18,7 @@ from stark.core.evaluation import BuildFailed, Correct, Crashed, Evaluation
 from stark.core.judging import Limits
 from stark.evaluator.candidate.sandbox.layers import LAYERS, offered
 from stark.evaluator.executors import Executor, open_executor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")
 

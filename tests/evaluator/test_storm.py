@@ -8,7 +8,7 @@ import pytest
 
 from stark.evaluator.executors import open_executor
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.storm import LIMITS, storm
+from support.storm import LIMITS, storm
 
 pytest.importorskip("torch")
 

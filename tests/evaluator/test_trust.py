@@ -9,8 +9,8 @@ from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor
-from stark.testing.candidates import PROBLEM, as_candidate
-from stark.testing.executor import JudgeWithin
+from support.candidates import PROBLEM, as_candidate
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ from stark.core.candidate import Candidate
 from stark.core.problem import Problem
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import Technique
-from stark.testing.candidates import as_candidate
+from support.candidates import as_candidate
 
 PROBLEMS = Path(__file__).parent / "techniques"
 

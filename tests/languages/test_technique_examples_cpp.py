@@ -10,7 +10,7 @@ from stark.core.judging import Limits
 from stark.evaluator.executors import Executor
 from stark.languages import LANGUAGES
 from stark.languages.technique import Technique
-from stark.testing.executor import JudgeWithin
+from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
 

@@ -57,15 +57,15 @@ def test_a_problem_in_the_kernelbench_form_has_no_fault():
         ),
         (
             edited("[torch.randn(2, 8)]", "[1, 2, 3]"),
-            "line 9: forward takes 1 to 2 (x, y), and get_inputs (line 12) returns 3; make them fit.",
+            "line 9: forward takes 1 to 2 (x, y), and get_inputs (line 12) returns 3; make them match.",
         ),
         (
             edited("x, y=None", "x, y, *rest"),
-            "line 9: forward takes at least 2 (x, y), and get_inputs (line 12) returns 1; make them fit.",
+            "line 9: forward takes at least 2 (x, y), and get_inputs (line 12) returns 1; make them match.",
         ),
         (
             edited("return [8]", "return []"),
-            "line 5: __init__ takes 1 (features), and get_init_inputs (line 15) returns 0; make them fit.",
+            "line 5: __init__ takes 1 (features), and get_init_inputs (line 15) returns 0; make them match.",
         ),
         (
             "",

@@ -99,7 +99,7 @@ def test_a_missing_file_suggests_close_names(tmp_path: Path):
 
 @pytest.mark.parametrize("spec", ["~nobody-of-that-name/p.py", "p" * 5000 + ".py"])
 def test_a_name_that_can_be_no_file_is_refused(spec: str):
-    with pytest.raises(ProblemError, match="cannot be looked for"):
+    with pytest.raises(ProblemError, match="cannot be accessed"):
         load(spec)
 
 
@@ -111,23 +111,21 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path):
 
 def test_a_folder_is_refused_where_one_problem_is_wanted(tmp_path: Path):
     (tmp_path / "a.py").write_text(SOURCE)
-    expected = (
-        f"{tmp_path} is a folder and one problem is wanted; name one of its files, such as a.py."
-    )
+    expected = f"{tmp_path} is a folder, not a problem; name one of its files, such as a.py."
     assert expected == refusal(tmp_path)
 
 
 def test_a_folder_without_problems_is_refused_and_points_further_in(checkout: Path, tmp_path: Path):
-    with pytest.raises(ProblemError, match=r"holds no problem file; .*, such as level1\.$"):
+    with pytest.raises(ProblemError, match=r"contains no problem file; .*, such as level1\.$"):
         load_all(str(checkout / "KernelBench"))
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ProblemError, match=r"holds no problem file; .* get_init_inputs\.$"):
+    with pytest.raises(ProblemError, match=r"contains no problem file; .* get_init_inputs\.$"):
         load_all(str(empty))
 
 
 def test_kernelbench_names_that_lead_nowhere_say_why(checkout: Path, tmp_path: Path):
-    no_checkout = "give a checkout with --kernelbench PATH"
+    no_checkout = "set `kernelbench` to the folder of a checkout"
     assert no_checkout in refusal("level1/2")
     assert "There is no KernelBench checkout at" in refusal("level1/2", tmp_path / "nothing")
     assert f"The KernelBench checkout at {checkout} has no folder level7." == refusal(

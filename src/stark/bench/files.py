@@ -32,5 +32,5 @@ def write_report(report: Report, folder: Path) -> None:
             (folder / name).write_bytes(content)
     except OSError as error:
         raise UsageError(
-            f"the report cannot be written to {folder}: {error.strerror}; choose another --output"
+            f"the report cannot be written to {folder}: {error.strerror}; choose another folder"
         ) from error

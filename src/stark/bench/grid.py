@@ -73,7 +73,7 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     if (stored.cells, stored.attempts) != (bench.cells, bench.attempts):
         raise UsageError(
             f"the store has another bench {bench.name}, with other problems, strategies, seeds, models, "
-            f"budget, limits or tools; go on with it by `stark bench resume {bench.name}`, or choose another --name"
+            f"budget, limits or tools; go on with it by `stark bench resume {bench.name}`, or choose another name"
         )
     store.set_bench_budget(bench.name, bench.budget)
     return stored.model_copy(update={"budget": bench.budget})
@@ -88,7 +88,7 @@ def _check_name(name: str) -> None:
     """A report's folder has the bench's name, and must lie where reports lie."""
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise UsageError(
-            f"--name {name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
+            f"{name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
         )
 
 

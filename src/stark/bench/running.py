@@ -76,7 +76,7 @@ def unfinished(store: Store, bench: Bench) -> list[Cell]:
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
 
-def _to_do(store: Store, bench: Bench) -> list[Cell]:
+def to_do(store: Store, bench: Bench) -> list[Cell]:
     """The cells that a session works on: the unfinished, and again those whose problems were refused.
 
     The machine may have been repaired since, and nearly all refusals come before a model is asked.
@@ -114,7 +114,7 @@ class BenchSession:
         A run whose models are unreachable, or that another process works on, is set aside. Raises what no other run could
         do without: a model that refuses, models that are unreachable for all, no judge, no store.
         """
-        waiting = _to_do(self._store, self._bench)
+        waiting = to_do(self._store, self._bench)
         ended = len(self._bench.cells) - len(waiting)
         self._emit(Opened(self._bench, ended, self._progress))
         self._waiting = iter(waiting)

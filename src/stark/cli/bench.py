@@ -280,11 +280,11 @@ def _suite(paths: list[Path], kernelbench: Path | None, levels: str, numbers: st
         raise UsageError(
             "name folders or files of problems, or a checkout of KernelBench with --kernelbench FOLDER"
         )
-    chosen = None if numbers is None else _numbers(numbers, "--problems")
-    return of_kernelbench(kernelbench, _numbers(levels, "--level"), chosen)
+    chosen = None if numbers is None else parse_numbers(numbers, "--problems")
+    return of_kernelbench(kernelbench, parse_numbers(levels, "--level"), chosen)
 
 
-def _numbers(written: str, option: str) -> list[int]:
+def parse_numbers(written: str, option: str) -> list[int]:
     """The numbers in `1,5-20`, each once, in the order written."""
     from stark.core.errors import UsageError
 

@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
-GRACE_S = 315.0
+GRACE_S = 330.0
 """How long cleaning up may take: the loop awaits model calls in flight (`correspondence.DRAIN_S`),
 then judges get time to exit."""
 

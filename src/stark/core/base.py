@@ -1,4 +1,4 @@
-"""The base class of all core types, and content digests."""
+"""Provides the base class of all core types, and content digests."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Frozen(BaseModel):
-    """An immutable value: equal by content, unknown fields are an error."""
+    """An immutable value, compared by content. Unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def digest(*parts: str) -> str:
-    """16 hexadecimal digits of the texts' SHA-256, the same on every machine."""
+    """The first 16 hexadecimal digits of the texts' SHA-256."""
     whole = hashlib.sha256()
     for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")  # programs may print lone surrogates
+        encoded = part.encode("utf-8", "surrogatepass")  # programs can print lone surrogates
         whole.update(len(encoded).to_bytes(8, "big"))
         whole.update(encoded)
     return whole.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A bench: many runs under one name, laid out before any of them begins."""
+"""Defines a bench: a named grid of runs, all created before the first one starts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from stark.core.usage import Budget
 
 
 class Cell(Frozen):
-    """One place of the grid problem x strategy x seed, and the run that fills it."""
+    """One cell of the grid problem x strategy x seed, with its run."""
 
     problem: str
     """The problem's name."""
 
     level: str
-    """What the suite groups its problems by: a KernelBench level, or a folder."""
+    """The group of the problem: a KernelBench level, or a folder."""
 
     strategy: str
     seed: int
@@ -23,13 +23,13 @@ class Cell(Frozen):
 
 
 class Bench(Frozen):
-    """The grid of a bench and what it may spend."""
+    """The grid of a bench and its budget."""
 
     name: str
     created: datetime
     cells: tuple[Cell, ...]
     attempts: int
-    """Of each run; a run that was given more later counts up to here."""
+    """Per run. If a run was extended later, only its first `attempts` count."""
 
     budget: Budget
-    """Of all runs together; the minutes are those of one session."""
+    """For all runs together; the minutes limit one session."""

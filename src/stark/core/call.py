@@ -13,41 +13,40 @@ from stark.core.usage import Cost, Spent, Usage, spent_on, utf8_bytes
 
 
 class Message(Frozen):
-    """One message of a conversation. Of several user messages in a row, all but the last are cached by the provider."""
+    """One message of a conversation. Of consecutive user messages, the provider caches all but the last."""
 
     speaker: Literal["system", "user", "assistant"]
     text: str
 
 
 def prompt_of(messages: Iterable[Message]) -> str:
-    """The prompt that a conversation begins with: what the user says before the first reply."""
+    """The first prompt of a conversation: all user messages before the first reply."""
     said = takewhile(lambda message: message.speaker != "assistant", messages)
     return "\n".join(message.text for message in said if message.speaker == "user")
 
 
 Kept = Literal["outcome", "line", "nothing"]
-"""What a prompt still shows of an attempt that it has too little room for: its plan and outcome without its source,
-one line, or nothing."""
+"""What a trimmed prompt still shows of an attempt: its plan and outcome without the source, one line, or nothing."""
 
 
 class Cut(Frozen):
-    """Something that was left out of a prompt, so that it fits."""
+    """An attempt that was trimmed to make a prompt fit."""
 
     attempt: int = Field(ge=1)
     kept: Kept
 
 
 class Fit(Frozen):
-    """How a prompt was made to fit its limit. Its tokens are estimated (`core.usage`), instructions included."""
+    """How a prompt was trimmed to its limit. Token counts are estimates (`core.usage`) and include instructions."""
 
     limit_tokens: int = Field(ge=1)
     tokens: int = Field(ge=0)
     cuts: tuple[Cut, ...] = ()
-    """By attempt; what is not named here was shown whole."""
+    """Trimmed attempts; all others were shown in full."""
 
     @property
     def over(self) -> bool:
-        """Whether even what no prompt goes without is more than the limit."""
+        """Whether the prompt exceeds the limit even with everything optional trimmed."""
         return self.tokens > self.limit_tokens
 
 
@@ -68,23 +67,23 @@ class Call(Frozen):
 
     attempt: int = Field(ge=1)
     turn: int = Field(ge=0)
-    """Counts the calls of the attempt from 0, over all roles and repeated prompts."""
+    """The call's number within the attempt, from 0, over all roles and repeated prompts."""
 
     role: str
     messages: tuple[Message, ...]
     reply: Reply
     fit: Fit | None = None
-    """How its prompt was fitted; None in a call of before prompts had a limit."""
+    """How the prompt was trimmed; None in recordings made before prompts had a limit."""
 
     @property
     def spent(self) -> Spent:
-        """What it cost."""
+        """The cost of the call."""
         asked = sum(utf8_bytes(message.text) for message in self.messages)
         return spent_on(self.reply.usage, asked, utf8_bytes(self.reply.text))
 
 
 class Lost(Frozen):
-    """A call whose process was killed before the reply arrived: its cost is unknown, so the reservation is charged."""
+    """A call that was sent but whose reply never arrived. Its cost is unknown, so the reservation is charged."""
 
     role: str
     model: str
@@ -92,7 +91,7 @@ class Lost(Frozen):
 
     @property
     def spent(self) -> Spent:
-        """What it is charged as; its tokens count as input."""
+        """The charge: the whole reservation, with its tokens counted as input."""
         return Spent(
             calls=1,
             input_tokens=self.reserved.tokens,
@@ -103,7 +102,7 @@ class Lost(Frozen):
 
 
 def spent_by_role(calls: Iterable[Call | Lost]) -> dict[str, Spent]:
-    """What calls cost, by role in the order of their first call."""
+    """The cost of calls by role, in the order of each role's first call."""
     roles: dict[str, Spent] = {}
     for call in calls:
         roles[call.role] = roles.get(call.role, Spent()) + call.spent

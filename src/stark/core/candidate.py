@@ -1,4 +1,4 @@
-"""One attempt's program: a Python file that defines `ModelNew`, in whatever kernel language."""
+"""Defines a candidate: a Python file with a class `ModelNew`, in a kernel language."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from stark.core.base import Frozen, digest
 class Candidate(Frozen):
     """A replacement for a problem's `Model`.
 
-    In every language the candidate is one Python file with a class `ModelNew` of the same
-    interface (KernelBench's convention), so loading it is the same for all.
+    In every language it is one Python file whose class `ModelNew` has the interface of `Model`, as in KernelBench.
     """
 
     language: str
@@ -21,5 +20,5 @@ class Candidate(Frozen):
 
     @cached_property
     def digest(self) -> str:
-        """Identity by content: language and source."""
+        """Identifies the candidate by its language and source."""
         return digest(self.language, self.source)

@@ -6,19 +6,19 @@ request or of STARK's own machinery:
     StarkError                      exit code 1
       UsageError                    exit code 2: the request is wrong
         ProblemError                the problem file cannot be used
-        RecordingError              a recording does not fit the request
+        RecordingError              a recording does not match the request
       MachineError                  exit code 2: the machine lacks something
         JudgeUnavailable            the judge could not start, or keeps dying
         StoreError                  the run store cannot be opened, read or written
-          Held                      another process works on this run; a bench leaves the run to it
+          Held                      another process holds the lock, such as that of a run; a bench skips the run
       ModelError                    a language model gave no reply
         ModelRefused                exit code 2: the model would reject any prompt (key, name, quota, address);
                                     the run stops
         PromptRefused               the model rejects this prompt (content policy, too long, a command that fails);
                                     the attempt fails, and the run goes on
-        ModelUnreachable            the retries are used up; the run stops
-      ReplyError                    a reply breaks the rules of its role; it is sent back once
-      CompilerRefused               PyTorch's compiler makes no candidate of a problem; the run goes on without
+        ModelUnreachable            all retries failed; the run stops
+      ReplyError                    a reply breaks its role's rules; the role is asked once more
+      CompilerRefused               `torch.compile` cannot generate a candidate; the run goes on without one
       JudgeDied                     the judge process died during a request; the request is retried
 
 Each message is one sentence that says what to do.
@@ -40,11 +40,11 @@ class UsageError(StarkError):
 
 
 class ProblemError(UsageError):
-    """A problem file cannot be used. Says which line and why."""
+    """A problem file cannot be used. The message names the line and the reason."""
 
 
 class RecordingError(UsageError):
-    """A recording is unreadable, or does not fit the run that should follow it."""
+    """A recording cannot be read, or does not match the run that should replay it."""
 
 
 class MachineError(StarkError):
@@ -62,7 +62,7 @@ class StoreError(MachineError):
 
 
 class Held(StoreError):
-    """Another process holds a lock."""
+    """Another process holds the lock."""
 
 
 class ModelError(StarkError):
@@ -87,11 +87,11 @@ class ModelUnreachable(ModelError):
 
 
 class ReplyError(StarkError):
-    """A reply breaks the rules of its role. The text is sent to the model."""
+    """A reply breaks the rules of its role. The message is sent to the model."""
 
 
 class CompilerRefused(StarkError):
-    """PyTorch's compiler makes no candidate of a problem. Says why."""
+    """`torch.compile` cannot generate a candidate for a problem. The message says why."""
 
 
 class JudgeDied(StarkError):

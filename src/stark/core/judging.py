@@ -1,4 +1,4 @@
-"""What candidates of a run are judged within, and what else they are run under: asked for once, the same for all of them."""
+"""Defines the limits and the optional tools that apply to every candidate of a run."""
 
 from __future__ import annotations
 
@@ -8,38 +8,41 @@ from stark.core.base import Frozen
 
 
 class Limits(Frozen):
-    """Deadlines and bounds for one candidate. Times in seconds, memory in GB."""
+    """Deadlines and resource limits for one candidate. Times are in seconds, memory is in GB."""
 
     build_s: float = Field(default=180.0, gt=0)
     load_s: float = Field(default=60.0, gt=0)
     verify_s: float = Field(default=60.0, gt=0)
-    """For all verified calls together, over what the reference takes for them."""
+    """For all verified calls together, in addition to the reference's own time for them."""
 
     time_s: float = Field(default=60.0, gt=0)
-    """For all timed calls together, over what the reference takes for them."""
+    """For all timed calls together, in addition to the reference's own time for them."""
 
     timing_budget_s: float = Field(default=2.0, gt=0)
-    """How long paired timing goes on while its interval is still wide."""
+    """How long paired timing continues while its confidence interval is wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
-    """Host memory of the candidate's own process, beside what it shares with the judge; a build has a bound of its
-    own. On a CPU it bounds the address space of each process that it starts too; a device's own memory is not counted."""
+    """Host memory of the candidate's process, without what it shares with the judge.
+
+    On a CPU it also limits the address space of each process that the candidate starts. GPU memory does not count,
+    and builds have their own limit.
+    """
 
     output_kb: int = Field(default=64, ge=1)
-    """How much of what a candidate prints is kept."""
+    """How much of a candidate's output is kept."""
 
 
 class Tools(Frozen):
-    """What a correct candidate is run under as well on a GPU: NVIDIA's tools, each of which takes seconds."""
+    """NVIDIA's tools that a correct candidate also runs under on a GPU; each takes seconds."""
 
     counters: bool = False
-    """Nsight Compute, for the profile: what holds its kernels up."""
+    """Add Nsight Compute's counters to the profile."""
 
     sanitizer: bool = False
-    """compute-sanitizer, at `promote`: a finding makes a candidate incorrect whose results are right."""
+    """Run compute-sanitizer at the final check; any finding makes the candidate incorrect."""
 
     def __or__(self, other: Tools) -> Tools:
-        """Those of both."""
+        """The tools that either enables."""
         return Tools(
             counters=self.counters or other.counters, sanitizer=self.sanitizer or other.sanitizer
         )

@@ -1,4 +1,4 @@
-"""One attempt in the tree, and the choice that led to it."""
+"""Defines a finished attempt (a node of the tree) and the selection that started it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.plan import Edit, Plan
 
 ROOT = 0
-"""The id of the root: the reference itself, which is no attempt and no node."""
+"""The id of the root, which is the reference. The root is neither an attempt nor a node."""
 
 COMPILER = "compiler"
-"""The role of an attempt that PyTorch's own compiler wrote."""
+"""The role of an attempt whose source `torch.compile` generated."""
 
 Action = Literal["improve", "debug"]
-"""`improve` asks for something faster than the selected node; `debug` repairs it."""
+"""`improve` asks for a faster version of the selected node; `debug` asks for a repair."""
 
 
 class Selection(Frozen):
-    """Which node the next attempt starts from, and what is done with it."""
+    """The node that an attempt starts from, and what the attempt does with it."""
 
     parent: int = Field(ge=ROOT)
     action: Action
 
 
 class Node(Frozen):
-    """One finished attempt: where it started, what was planned, written, decided and paid."""
+    """One finished attempt: its parent, plan, candidate and evaluation."""
 
     id: int = Field(ge=1)
     """The attempt's number in its run, counted from 1."""
@@ -39,14 +39,14 @@ class Node(Frozen):
     role: str
     """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`.
 
-    Where there is none, the role whose reply was unusable, which may be `plan` too.
+    Without a candidate, it is the role whose reply was unusable, which may be `plan`.
     """
 
     plan: Plan | None = None
-    """The plan that the candidate carries out; a repair keeps the plan of what it repairs."""
+    """The plan that the candidate implements; a repair keeps the plan of its parent."""
 
     edits: tuple[Edit, ...] = ()
-    """What became of each anchor, when the plan was an anchored edit."""
+    """The replacement of each anchor, if the plan was an anchored edit."""
 
     candidate: Candidate | None = None
     evaluation: Evaluation
@@ -56,9 +56,9 @@ class Node(Frozen):
     @model_validator(mode="after")
     def _only_unusable_lacks_a_candidate(self) -> Node:
         if (self.candidate is None) != (self.evaluation.status == "unusable"):
-            raise ValueError("a node lacks a candidate exactly when its reply was unusable")
+            raise ValueError("only a node whose status is 'unusable' has no candidate")
         if self.parent >= self.id:
-            raise ValueError("a node's parent came before it")
+            raise ValueError("a node's parent must have a lower id")
         return self
 
     @property
@@ -73,12 +73,12 @@ class Node(Frozen):
 
     @property
     def latency_ms(self) -> float | None:
-        """The candidate's median time in milliseconds, if it is correct."""
+        """The candidate's median time in milliseconds; None unless it is correct."""
         return self.evaluation.latency_ms if isinstance(self.evaluation, Correct) else None
 
     @property
     def speedup_vs_eager(self) -> float | None:
-        """The paired speedup against the reference in eager mode, if it is correct."""
+        """The paired speedup over eager; None unless the candidate is correct."""
         if not isinstance(self.evaluation, Correct):
             return None
         return self.evaluation.speedup_vs("eager").ratio

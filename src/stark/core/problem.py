@@ -1,4 +1,4 @@
-"""What is to be made faster: a PyTorch program in the KernelBench form, as text."""
+"""Defines a problem: the source of a PyTorch program in KernelBench's format."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from stark.core.base import Frozen, digest
 class Problem(Frozen):
     """A reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`.
 
-    Only text: whether it runs is found out by the judge.
+    It is only text; the judge finds out whether it runs.
     """
 
     name: str
-    """What people call it, such as `level1/19_ReLU` or the file's stem."""
+    """Such as `level1/19_ReLU`, or the file name without `.py`."""
 
     source: str
     """The whole Python file."""
 
     @cached_property
     def digest(self) -> str:
-        """Identity by content; two files with the same text are one problem."""
+        """Identifies the problem by its content; two files with the same text are one problem."""
         return digest(self.source)
 
     @property
     def slug(self) -> str:
-        """The name for ids and files: lower case, at most 32 letters, digits and hyphens, without a level."""
+        """The name for ids and files, without the level: at most 32 lower-case letters, digits and hyphens."""
         words = re.sub(r"[^a-z0-9]+", "-", self.name.rpartition("/")[2].lower()).strip("-")
         return words[:32].strip("-") or "run"

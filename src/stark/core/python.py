@@ -1,4 +1,4 @@
-"""Reading a Python file without running it: its syntax tree or why there is none, and what its top level binds."""
+"""Parses Python source without running it, and lists the names that its top level binds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def parse_python(source: str) -> ast.Module:
-    """The syntax tree of any text. Raises SyntaxError only, and prints no warning about escapes in strings."""
+    """Parse any text. Raises only SyntaxError, and suppresses warnings about string escapes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -18,14 +18,14 @@ def parse_python(source: str) -> ast.Module:
         except ValueError as error:
             raise SyntaxError(str(error)) from error
         except (RecursionError, MemoryError) as error:
-            raise SyntaxError("it nests too deeply") from error
+            raise SyntaxError("the code is nested too deeply") from error
 
 
 def bindings(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Every name that a part of a file binds where it stands, in order, each with the node that does.
+    """Every name that `part` binds in its own scope, in order, with the node that binds it.
 
-    What runs only under a condition or in a handler is looked into; functions, classes and comprehensions are
-    not. Whatever is nested a thousand deep, as a long sum is, can be read.
+    Descends into conditions and handlers, but not into functions, classes and comprehensions. It is iterative, so
+    deep nesting, such as a long sum, does not exceed the recursion limit.
     """
     waiting = [part]
     while waiting:

@@ -1,7 +1,7 @@
-"""Whether a text has the KernelBench form, as far as reading it can tell.
+"""Checks, without running it, that a source has KernelBench's format.
 
-Parses and never imports. Where the text leaves a thing open (a base class from elsewhere, a
-list built in a loop), it is taken to be right: running it is the judge's job.
+Anything that the syntax tree cannot decide (an imported base class, a list built in a loop) passes here and is
+checked by the judge.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCKS = ast.stmt | ast.excepthandler | ast.match_case
 
 
 def form_fault(source: str) -> str | None:
-    """The first thing that keeps this text from being a problem, as one sentence, or None."""
+    """The first reason why this source is not a problem, as one sentence, or None."""
     try:
         tree = parse_python(source)
     except SyntaxError as error:
@@ -43,7 +43,7 @@ def form_fault(source: str) -> str | None:
 
 
 def defines_any_part(source: str) -> bool:
-    """Whether the text means to be a problem: it defines a part of one, or cannot be parsed."""
+    """Whether the source is meant as a problem: it defines a part of one, or cannot be parsed."""
     try:
         tree = parse_python(source)
     except SyntaxError:
@@ -63,7 +63,7 @@ def _method(model: ast.ClassDef, name: str) -> Function | None:
 
 
 def _forward_fault(model: ast.ClassDef) -> str | None:
-    """A `Model` that is a plain nn.Module must define forward; another base may bring one."""
+    """A `Model` whose base is nn.Module must define forward; other bases may define it."""
     if any(name == "forward" for part in model.body for name, _ in bindings(part)):
         return None
     if not all(ast.unparse(base).endswith("Module") for base in model.bases):
@@ -72,7 +72,7 @@ def _forward_fault(model: ast.ClassDef) -> str | None:
 
 
 def _fit_fault(source: ast.AST, target: Function | None) -> str | None:
-    """Whether the arguments that `source` returns can be passed by position to `target`."""
+    """Why `target` cannot take the arguments that `source` returns, or None."""
     if target is None or target.decorator_list or not isinstance(source, Function):
         return None
     given = _returned_count(source)
@@ -86,18 +86,18 @@ def _fit_fault(source: ast.AST, target: Function | None) -> str | None:
         takes = f"{least} to {takes}"
     return (
         f"line {target.lineno}: {target.name} takes {takes}, "
-        f"and {source.name} (line {source.lineno}) returns {given}; make them fit."
+        f"and {source.name} (line {source.lineno}) returns {given}; make them match."
     )
 
 
 def _returned_count(function: Function) -> int | None:
-    """How many things a function returns, when each of its returns is a literal list of that many."""
+    """The length of the list that a function returns, or None unless all its returns are literals of one length."""
     counts = {_literal_length(found.value) for found in _returns(function)}
     return counts.pop() if len(counts) == 1 else None
 
 
 def _returns(node: ast.AST) -> Iterator[ast.Return]:
-    """The return statements of a function itself, not of functions inside it."""
+    """The return statements of a function, without those of nested functions."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Return):
             yield child

@@ -1,55 +1,50 @@
-"""From what a person typed to checked problems."""
+"""Finds problem files by path or KernelBench name, reads them and checks their form."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.problems.form import defines_any_part, form_fault
-from stark.problems.locate import (
-    folders_with_python_files,
-    in_level,
-    level_folder,
-    locate,
-    name_of,
-    python_files,
-)
+
+CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
 
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
-    """The one problem that `spec` names: a file, or `level1/23` in a KernelBench checkout.
+    """Load one problem: a file, or `level1/23` in a KernelBench checkout.
 
-    Raises ProblemError, with the line where there is one, for anything that cannot be used.
+    Raises ProblemError, with the line if there is one.
     """
-    path = locate(spec, kernelbench)
+    path = _locate(spec, kernelbench)
     if path.is_dir():
-        names = _first_names(python_files(path))
-        raise ProblemError(
-            f"{spec} is a folder and one problem is wanted; name one of its files{names}."
-        )
+        names = _first_names(_python_files(path))
+        raise ProblemError(f"{spec} is a folder, not a problem; name one of its files{names}.")
     return _checked(path, _read(path))
 
 
 def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
-    """Every problem that `spec` names: one file, all problem files of a folder, or a KernelBench level.
+    """Load every problem that `spec` names: one file, all files of a folder, or a KernelBench level.
 
-    A Python file in a folder that defines no part of a problem is passed over; one that
-    defines a part is a problem and must be a whole one.
+    Skips Python files that define no part of a problem. A file with only some of the parts is an error.
     """
-    path = locate(spec, kernelbench)
+    path = _locate(spec, kernelbench)
     if not path.is_dir():
         return [_checked(path, _read(path))]
-    sources = {file: _read(file) for file in python_files(path)}
+    sources = {file: _read(file) for file in _python_files(path)}
     problems = [
         _checked(file, source) for file, source in sources.items() if defines_any_part(source)
     ]
     if not problems:
-        names = _first_names(folders_with_python_files(path))
+        folders = [inner for inner in path.iterdir() if inner.is_dir() and _python_files(inner)]
         raise ProblemError(
-            f"{spec} holds no problem file; name a folder of files that define Model, "
-            f"get_inputs and get_init_inputs{names}."
+            f"{spec} contains no problem file; name a folder of files that define Model, "
+            f"get_inputs and get_init_inputs{_first_names(sorted(folders))}."
         )
     return problems
 
@@ -57,18 +52,79 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
 def load_level(
     level: str, kernelbench: Path | None, numbers: Sequence[int] | None = None
 ) -> list[Problem]:
-    """The problems of a KernelBench level, such as `level1`, or those of these numbers; from a checkout, whatever else has that name."""
-    folder = level_folder(level, kernelbench)
+    """Load a level of a KernelBench checkout, such as `level1`, or only its problems with these numbers."""
+    folder = _level_folder(level, kernelbench)
     if numbers is None:
         return load_all(str(folder))
-    return [load(str(in_level(folder, str(number)))) for number in numbers]
+    return [load(str(_in_level(folder, str(number)))) for number in numbers]
+
+
+def _locate(spec: str, kernelbench: Path | None) -> Path:
+    """The file or folder that `spec` names. An existing path takes precedence over a KernelBench name."""
+    with _finding(spec):
+        path = Path(spec).expanduser()
+        if path.exists():
+            return path
+    if match := re.fullmatch(r"level(\d+)(?:/(.+))?", spec.rstrip("/")):
+        folder = _level_folder(f"level{match[1]}", kernelbench)
+        return _in_level(folder, match[2]) if match[2] else folder
+    if not path.parent.is_dir():
+        raise ProblemError(f"There is no folder {path.parent}, so no problem {path}.")
+    nearby = path.parent.iterdir() if os.access(path.parent, os.R_OK) else ()
+    names = [file.name for file in nearby if not file.name.startswith(".")]
+    raise ProblemError(f"There is no file {path}{_close_names(path.name, names)}.")
+
+
+def _level_folder(level: str, kernelbench: Path | None) -> Path:
+    """The folder of a level in a checkout."""
+    if kernelbench is None:
+        raise ProblemError(
+            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, or make one with `{CLONE}`."
+        )
+    with _finding(str(kernelbench)):
+        root = kernelbench.expanduser()
+        if not root.is_dir():
+            raise ProblemError(
+                f"There is no KernelBench checkout at {root}; make one with `{CLONE}`."
+            )
+        for folder in (root / level, root / "KernelBench" / level):
+            if folder.is_dir():
+                return folder
+    raise ProblemError(f"The KernelBench checkout at {root} has no folder {level}.")
+
+
+def _in_level(folder: Path, name: str) -> Path:
+    """The file of a level's problem, given its number or name."""
+    files = _python_files(folder)
+    for path in files:
+        if name in (path.name, path.stem) or (name.isdigit() and int(name) == _number(path)):
+            return path
+    hint = _close_names(name, [path.stem for path in files])
+    if name.isdigit() and files:
+        hint = f"; it has {_number(files[0])} to {_number(files[-1])}"
+    raise ProblemError(f"KernelBench's {folder.name} has no problem {name}{hint}.")
+
+
+def _python_files(folder: Path) -> list[Path]:
+    """The Python files directly in a folder, by number and name."""
+    files = (path for path in folder.glob("*.py") if path.is_file())
+    return sorted(files, key=lambda path: (_number(path), path.name))
+
+
+def _number(path: Path) -> int:
+    """The number at the start of a KernelBench file name, or 0."""
+    digits = re.match(r"\d+", path.name)
+    return int(digits[0]) if digits else 0
 
 
 def _checked(path: Path, source: str) -> Problem:
+    """The problem in this file: `level1/23_Softmax` for a file of KernelBench, else named by the file."""
     fault = form_fault(source)
     if fault is not None:
         raise ProblemError(f"{path}, {fault}")
-    return Problem(name=name_of(path), source=source)
+    level = path.resolve().parent.name
+    from_kernelbench = re.fullmatch(r"level\d+", level) and re.match(r"\d+_", path.name)
+    return Problem(name=f"{level}/{path.stem}" if from_kernelbench else path.stem, source=source)
 
 
 def _read(path: Path) -> str:
@@ -82,6 +138,21 @@ def _read(path: Path) -> str:
         raise ProblemError(f"{path} cannot be read: {error.strerror}.") from error
 
 
+@contextmanager
+def _finding(what: str) -> Iterator[None]:
+    """Raise ProblemError if access is denied, the name is too long, or `~` names an unknown user."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise ProblemError(f"{what} cannot be accessed: {error}") from error
+
+
 def _first_names(paths: list[Path]) -> str:
-    """A clause with the first few names, or nothing."""
+    """A clause with the first three names, or nothing."""
     return f", such as {', '.join(path.name for path in paths[:3])}" if paths else ""
+
+
+def _close_names(name: str, names: list[str]) -> str:
+    """A clause with the names that `name` may be a misspelling of, or nothing."""
+    close = get_close_matches(name, names, n=3)
+    return f"; there is {', '.join(close)}" if close else ""

@@ -1,6 +1,6 @@
-"""What was asked, tried, answered and paid, kept so that no crash loses it.
+"""Stores runs in SQLite or PostgreSQL: attempts, model calls, evaluations and costs. A crash loses none of them.
 
-Knows no search, no model and no judge. `Store` is the door; everything else is its inside.
+`Store` is the interface; the other modules implement it. Nothing here depends on the search, models or the judge.
 """
 
 from __future__ import annotations

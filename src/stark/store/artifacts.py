@@ -1,7 +1,4 @@
-"""Texts by content: each is stored once, under the SHA-256 of its bytes.
-
-Knows nothing of what the texts are for. They are read by joining on the digest.
-"""
+"""Stores each text once, under the SHA-256 of its bytes. Texts are read by a join on the digest."""
 
 from __future__ import annotations
 
@@ -14,10 +11,9 @@ from stark.store.schema import ArtifactRow, encode
 
 
 def keep(connection: Connection, *texts: str) -> list[str]:
-    """Store the texts that are not there yet; the digests of all, in the order given."""
+    """Store the texts that are new; returns the digests of all, in the given order."""
     digests = [hashlib.sha256(encode(text)).hexdigest() for text in texts]
-    # In one order for all, so that two writers of the same texts wait for each other and not
-    # each for the other.
+    # Every writer uses the same order, so two writers of the same texts cannot deadlock.
     rows = [
         {"digest": name, "text": text} for name, text in sorted(zip(digests, texts, strict=True))
     ]

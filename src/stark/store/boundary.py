@@ -1,4 +1,4 @@
-"""The one place where a database's errors become ours."""
+"""Converts database errors to StoreError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stark.core.errors import StoreError
 
 @contextmanager
 def boundary(doing: str) -> Iterator[None]:
-    """Turn every SQLAlchemy error into a StoreError that says what was being done."""
+    """Raise SQLAlchemy errors as StoreError; `doing` names the operation in the message."""
     try:
         yield
     except IntegrityError as error:
@@ -26,6 +26,6 @@ def boundary(doing: str) -> Iterator[None]:
 
 
 def _reason(error: SQLAlchemyError) -> str:
-    """The database's own first line, without the statement and its parameters."""
+    """The first line of the database's message, without the statement and its parameters."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return str(cause).strip().partition("\n")[0]

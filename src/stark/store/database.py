@@ -1,7 +1,7 @@
-"""An open database: how it is reached, created, read and written.
+"""Opens, creates, reads and writes the store's database, either SQLite or PostgreSQL.
 
-Knows no run and no node. SQLite and PostgreSQL; others are refused, since inserting a text once
-and locks that die with the process are written for these two.
+Other databases are refused: inserting a text only once, and locks that end with the process, are implemented
+for these two.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
 from stark.store.schema import SCHEMA, Base, SchemaRow
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a writer waits for another process's transaction; ours take milliseconds."""
+"""How long a writer waits for another process's transaction; STARK's own take milliseconds."""
 
 
 class Database:
@@ -64,7 +64,7 @@ class Database:
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
-        """One consistent view, for as long as the block lasts."""
+        """A connection that sees one consistent state for the whole block."""
         with boundary(doing):
             if self._group is not None and self._group.connection is not None:
                 yield self._group.connection
@@ -74,7 +74,7 @@ class Database:
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """All of the block's changes, or none; they are on disk once the block has ended, or with the group's."""
+        """Apply all of the block's changes or none; committed at its end, or with the group."""
         with boundary(doing):
             if self._group is not None:
                 with self._group.writing() as connection:
@@ -85,7 +85,7 @@ class Database:
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
-        """While the block lasts, writes share commits (see `Group`); for one thread, in a running event loop."""
+        """Let writes in the block share commits (see `Group`). Needs one thread with a running event loop."""
         group = self._group = Group(self._writer)
         try:
             yield
@@ -94,24 +94,24 @@ class Database:
             group.close()
 
     async def settled(self) -> None:
-        """Return when all that was written is on disk: at once, unless writes are grouped."""
+        """Wait until all grouped writes are on disk; others already are."""
         if self._group is not None:
             await self._group.settled()
 
     def _writer(self) -> Connection:
-        """A connection whose transactions begin as writing ones; see `_begin_sqlite`."""
+        """A connection whose transactions take the write lock at their start; see `_begin_sqlite`."""
         return self._engine.connect().execution_options(stark_writes=True)
 
     def _schema(self) -> int | None:
-        """The schema that the database has; None if it has none of our tables."""
+        """The schema version of the database; None if it has no tables of STARK."""
         with self.reading(f"opening the store {self.name}") as connection:
             if not inspect(connection).has_table(SchemaRow.__tablename__):
                 return None
             return connection.scalar(select(SchemaRow.version))
 
     def _create(self) -> None:
-        """Create the tables, unless another process just did."""
-        # One at a time: two processes that open a new store would both create its tables.
+        """Create the tables, unless another process has just done so."""
+        # Two processes that open a new store must not both create its tables.
         with self.locks.hold("schema"):
             if self._schema() is not None:
                 return
@@ -121,7 +121,7 @@ class Database:
 
 
 def exists(url: str) -> bool:
-    """Whether there is a store at this address; only a file can be missing."""
+    """Whether there is a store at this address. Only SQLite files are checked."""
     parsed = _parse(url)
     if parsed.get_backend_name() != "sqlite" or _in_memory(parsed):
         return True
@@ -129,7 +129,7 @@ def exists(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """A store's address as it may be shown, without the password before the host or among the options."""
+    """A store's address for display, without the password before the host or in the options."""
     parsed = _parse(url)
     secret = {name: "hidden" for name in parsed.query if name.endswith("password")}
     return parsed.update_query_dict(secret).render_as_string(hide_password=True)
@@ -139,38 +139,40 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
-    except (ArgumentError, ValueError):  # ValueError for a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
         shown = url.rpartition("@")[2].partition("?")[0]  # without a password
         raise StoreError(
-            f"'{shown}' is not the address of a store; write sqlite:///path/to/stark.db or "
+            f"'{shown}' is not a store address; use sqlite:///path/to/stark.db or "
             "postgresql+psycopg://user@host/database"
         ) from None
     if backend not in ("sqlite", "postgresql"):
         raise StoreError(
-            f"a store cannot be in {backend}; use sqlite:///… or postgresql+psycopg://…"
+            f"{backend} is not supported for a store; use sqlite:///… or postgresql+psycopg://…"
         )
     if backend == "sqlite" and "uri" in parsed.query:
-        raise StoreError(f"write the plain path instead of '{url}': the locks lie beside that file")
+        raise StoreError(
+            f"use the plain path instead of '{url}', because locks are files beside the store"
+        )
     return parsed
 
 
 def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
-            # A run may wait minutes for a model; a connection lost meanwhile is replaced unnoticed.
-            # Each run in flight holds one for its lock, so their number is the server's to bound.
+            # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
+            # Each run in flight occupies one connection for its lock, so the server sets the limit.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
         return _sqlite_engine(url)
     except ArgumentError as error:
         raise StoreError(f"the store {url.render_as_string()} cannot be opened: {error}") from error
     except ImportError as error:
         raise StoreError(
-            f"the store {url.render_as_string()} needs the Python package {error.name}; install it"
+            f"the store {url.render_as_string()} needs the Python package {error.name}; install it with pip"
         ) from error
 
 
 def _reader(engine: Engine) -> Engine:
-    """The same connections for transactions that see one moment throughout; SQLite's always do."""
+    """An engine whose transactions see one consistent state, as SQLite's always do."""
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ")
     return engine
@@ -178,11 +180,11 @@ def _reader(engine: Engine) -> Engine:
 
 def _sqlite_engine(url: URL) -> Engine:
     if _in_memory(url):
-        # The database is its one connection, so all threads take turns on it.
+        # A database in memory exists only within its one connection, which all threads share.
         only = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
         engine = create_engine(url, connect_args={"check_same_thread": False}, **only)
     elif _read_only(Path(str(url.database))):
-        # SQLite writes beside a file that it only reads, unless it is told that nothing changes there.
+        # Even to read, SQLite writes files beside the database, unless it is opened as immutable.
         address = f"file:{quote(str(url.database))}?immutable=1"
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
@@ -197,22 +199,20 @@ def _read_only(file: Path) -> bool:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    """Set what SQLite keeps per connection. `connection` is the driver's own.
+    """Configure a new connection of the SQLite driver.
 
-    WAL lets reports read while a run writes. It would survive the end of a process with
-    synchronous=NORMAL too; FULL also keeps what was paid for when the machine loses power, for a
-    few milliseconds per model call.
+    WAL lets reports read while a run writes. synchronous=FULL keeps paid replies even if the machine loses power,
+    and costs a few milliseconds per model call.
     """
-    connection.isolation_level = None  # the driver begins no transactions of its own; see below
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the write lock at once where it will be needed.
+    """Take the write lock at the start of a writing transaction.
 
-    A transaction that starts by reading and writes later fails without waiting when another
-    process has written in between.
+    A transaction that reads first and writes later fails at once if another process has written in between.
     """
     writes = connection.get_execution_options().get("stark_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,9 +1,8 @@
-"""Many writers of one event loop, one commit: what all that are ready now write is put on disk together.
+"""Groups the writes of concurrent tasks into one commit.
 
-A commit waits for the disk, and while it does nothing else happens in the process. With many runs at
-work, a commit for each write would leave models and judges waiting for it. Here each write is a
-savepoint of an open transaction, which ends when the loop has come round: the busier the loop, the more
-writes share a commit. A writer that must not go on before its own is on disk waits for `settled`.
+A commit waits for the disk and blocks the event loop meanwhile, so with many runs one commit per write would be
+slow. Here each write is a savepoint in an open transaction, which is committed on the loop's next turn. A task that
+needs its writes on disk before it continues awaits `settled`.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ from stark.store.boundary import boundary
 
 
 class Group:
-    """The transaction that is open in this turn of the loop, if there is one."""
+    """The transaction that the tasks of one event loop share."""
 
     def __init__(self, connect: Callable[[], Connection]) -> None:
-        """`connect` gives a connection whose transactions are for writing."""
+        """`connect` returns a connection whose transactions may write."""
         self._connect = connect
         self._failure: StoreError | None = None
         self._commit: asyncio.Task[None] | None = None
         self.connection: Connection | None = None
-        """Sees what is written and not committed yet; None while nothing is."""
+        """The open connection, which sees uncommitted writes; None if there are none."""
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """All of the block's changes, or none; on disk when the loop has come round."""
+        """Apply all of the block's changes or none; they are committed on the loop's next turn."""
         connection = self.connection or self._begin()
         with connection.begin_nested():
             yield connection
 
     async def settled(self) -> None:
-        """Return when all that was written so far is on disk. Raises StoreError when it could not be."""
+        """Wait until all writes so far are on disk. Raises StoreError if the commit failed."""
         if self._commit is not None:
             await asyncio.shield(self._commit)
         self._raise_failure()
 
     def close(self) -> None:
-        """Commit what is open."""
+        """Commit the open transaction, if any."""
         self._finish()
         self._raise_failure()
 
@@ -60,20 +59,20 @@ class Group:
         return connection
 
     async def _commit_soon(self) -> None:
-        await asyncio.sleep(0)  # whoever is ready writes first
+        await asyncio.sleep(0)  # tasks that are ready write first
         self._finish()
 
     def _finish(self) -> None:
-        """Commit. A failure is kept for whoever comes next, since nobody may be waiting for this."""
+        """Commit, and keep a failure for the next caller, since no task may be waiting for this commit."""
         connection, self.connection, self._commit = self.connection, None, None
         if connection is None:
             return
         try:
-            with boundary("storing what several runs wrote"), connection:
+            with boundary("committing writes"), connection:
                 try:
                     connection.commit()
                 except BaseException:
-                    connection.rollback()  # or it would go back to the pool as it is
+                    connection.rollback()  # otherwise the connection returns to the pool with an open transaction
                     raise
         except StoreError as error:
             self._failure = error

@@ -1,7 +1,4 @@
-"""Locks that die with the process that holds them: nothing is left to clean up after `kill -9`.
-
-Knows no run and no table, only names.
-"""
+"""Provides named locks that end with the process that holds them, so `kill -9` leaves no stale lock."""
 
 from __future__ import annotations
 
@@ -24,26 +21,26 @@ class Locks(Protocol):
     """Named locks of one database."""
 
     def hold(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Hold the lock `name`; when it is taken, wait, or raise Held(refusal) if there is one."""
+        """Hold the lock `name`. If it is taken, wait, or raise Held(refusal) if `refusal` is given."""
 
 
 class NoLocks:
-    """For a database that only this process can see."""
+    """For a database in memory, which only this process can use."""
 
     def hold(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Nothing to wait for."""
+        """Return at once."""
         return nullcontext()
 
 
 class FileLocks:
-    """One file per name in a folder. The files stay: removing one would race with its next holder."""
+    """One file per name in a folder. Files are never removed, because that would race with the next holder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @contextmanager
     def hold(self, name: str, refusal: str | None = None) -> Iterator[None]:
-        """Lock the file; the kernel lets go when it is closed, however that comes about."""
+        """Lock the file; the kernel releases the lock when the process ends or closes the file."""
         path = self._folder / quote(name, safe=" ", errors="backslashreplace")
         with _lock_file(path) as file:
             try:
@@ -52,21 +49,21 @@ class FileLocks:
                 raise Held(refusal) from None
             except OSError as error:
                 raise StoreError(
-                    f"{path} cannot be locked ({error.strerror}); keep the store on a file system with locks"
+                    f"{path} cannot be locked ({error.strerror}); put the store on a file system that supports locks"
                 ) from error
             yield
 
 
 class AdvisoryLocks:
-    """PostgreSQL's session locks: each holds a connection, and ends with it."""
+    """PostgreSQL's session locks. Each occupies a connection and ends with it."""
 
     def __init__(self, engine: Engine) -> None:
-        # Autocommit: an open transaction for hours would keep the server from tidying its tables.
+        # Autocommit: a transaction open for hours would keep the server from vacuuming its tables.
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def hold(self, name: str, refusal: str | None = None) -> Iterator[None]:
-        """Lock a number made from the name."""
+        """Lock a number derived from the name."""
         number = hashlib.sha256(f"stark {name}".encode()).digest()[:8]
         key = literal(int.from_bytes(number, signed=True), BigInteger)
         with boundary(f"locking '{name}'"), self._engine.connect() as connection:
@@ -77,7 +74,7 @@ class AdvisoryLocks:
             try:
                 yield
             finally:
-                with suppress(SQLAlchemyError):  # with the connection the lock ends anyway
+                with suppress(SQLAlchemyError):  # the lock ends with the connection anyway
                     connection.execute(select(func.pg_advisory_unlock(key)))
 
 
@@ -87,5 +84,5 @@ def _lock_file(path: Path) -> IO[bytes]:
         return path.open("ab")
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be written ({error.strerror}); choose a store in a folder of your own"
+            f"{path} cannot be written ({error.strerror}); choose a store in a writable folder"
         ) from error

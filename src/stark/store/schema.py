@@ -1,23 +1,23 @@
-"""The tables, as this version of STARK has them.
+"""Defines the store's tables.
 
-    artifacts   every source, prompt text and reply, once, by the SHA-256 of its bytes
-    runs        one row per run; budget, reference, elapsed_s and how it ended are the only things that change
-      attempts    one row per attempt begun, written before anything is paid
-        asked       one row per question sent to a model, written before it is sent; its outcome is written later
-        calls       one row per reply that arrived
-          messages    its prompt, one row per message
-        nodes       one row per attempt finished; `position` is the order of completion
+    artifacts   one row per distinct source, message and reply, by the SHA-256 of its bytes
+    runs        one row per run; only budget, reference, elapsed_s, ended_kind and ended_detail change
+      attempts    one row per attempt started, written before its first model call
+        asked       one row per model call, written before it is sent; its outcome follows
+        calls       one row per reply received
+          messages    one row per message of its prompt
+        nodes       one row per finished attempt; `position` is the order of completion
         promotions  one row per node that went through the final check
-    benches     one row per grid of runs; only its budget changes
+    benches     one row per bench; only its budget changes
 
-Each fact has one home. A `body` is the JSON of a core type without what has a home of its own
-(keys, large texts, the selection). The columns under "for queries" repeat facts of the body so
-that SQL can see them; they are written once with it and nothing is ever rebuilt from them.
+Each fact is stored once. A `body` is the JSON of a core type without the fields that have their own columns (keys,
+large texts, the selection). Only the columns under "for queries" repeat facts of the body, for use in SQL; nothing
+is read back from them.
 
-Programs and models print anything, so any Python string can be stored: artifacts and bodies give
-back exactly what was put in, NUL and lone surrogates included, and a `Label` escapes those two.
+Programs and models can print any characters. Artifacts and bodies store every Python string exactly, including NUL
+and lone surrogates; a `Label` escapes those two.
 
-A change here needs another `SCHEMA`: a store of another schema is refused.
+Increase `SCHEMA` with every change here: a store with another schema is refused.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 SCHEMA = 1
-"""Of the tables below."""
+"""Version of the tables below."""
 
 
 class Exact(TypeDecorator[str]):
-    """Any text, byte for byte. PostgreSQL's text refuses NUL and no driver encodes a lone surrogate."""
+    """Any text, stored as bytes: PostgreSQL's text type refuses NUL, and drivers cannot encode lone surrogates."""
 
     impl = LargeBinary
     cache_ok = True
@@ -59,7 +59,7 @@ class Exact(TypeDecorator[str]):
 
 
 class Body(TypeDecorator[dict[str, Any]]):
-    """A JSON object in plain ASCII: the databases' own JSON types refuse NUL and infinite numbers."""
+    """A JSON object as ASCII text: the databases' JSON types refuse NUL and infinite numbers."""
 
     impl = Text
     cache_ok = True
@@ -74,25 +74,25 @@ class Body(TypeDecorator[dict[str, Any]]):
 
 
 class Label(TypeDecorator[str]):
-    r"""A short text for people and queries; NUL and lone surrogates are kept as `\x00`, `\udc80`."""
+    r"""A short text for people and queries; NUL and lone surrogates become `\x00` and `\udc80`."""
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape what a database cannot hold as text."""
+        """Escape characters that a database cannot store as text."""
         if value is None:
             return None
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
 
 
 def encode(text: str) -> bytes:
-    """The bytes of an artifact: UTF-8, and for a lone surrogate what UTF-8 would be."""
+    """The bytes of an artifact: UTF-8 that also encodes lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
 
 
 class Base(DeclarativeBase):
-    """All tables; named constraints, so that a later migration can refer to them."""
+    """Base of all tables. Constraints have names, so that later migrations can refer to them."""
 
     metadata = MetaData(
         naming_convention={
@@ -106,14 +106,14 @@ class Base(DeclarativeBase):
 
 
 class SchemaRow(Base):
-    """The one row that says which `SCHEMA` the tables have."""
+    """One row with the `SCHEMA` of the tables."""
 
     __tablename__ = "stark_schema"
     version: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
 
 
 class ArtifactRow(Base):
-    """A text, stored once however often it is used."""
+    """A text, stored once and used any number of times."""
 
     __tablename__ = "artifacts"
     digest: Mapped[str] = mapped_column(primary_key=True)
@@ -130,7 +130,7 @@ class RunRow(Base):
     budget: Mapped[dict[str, Any]]
     reference: Mapped[dict[str, Any] | None]
     elapsed_s: Mapped[float]
-    """Active time of all sessions, as far as it was noted."""
+    """Active time of all sessions, as last noted."""
 
     ended_kind: Mapped[str | None]
     ended_detail: Mapped[str | None]
@@ -142,7 +142,7 @@ class RunRow(Base):
 
 
 class AttemptRow(Base):
-    """What was selected for an attempt; the home of a node's parent and action."""
+    """The selection that started an attempt; nodes take their parent and action from here."""
 
     __tablename__ = "attempts"
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
@@ -152,7 +152,7 @@ class AttemptRow(Base):
 
 
 class AskedRow(Base):
-    """A question that was sent, or is about to be."""
+    """A model call that was sent, or is about to be."""
 
     __tablename__ = "asked"
     __table_args__ = (
@@ -166,11 +166,11 @@ class AskedRow(Base):
     reserved_tokens: Mapped[int]
     reserved_dollars: Mapped[float]
     outcome: Mapped[str | None]
-    """`answered`, `refused` (nothing was charged), or `lost`; None while it is in flight."""
+    """`answered`, `refused` (not charged) or `lost`; None while the call is in flight."""
 
 
 class CallRow(Base):
-    """A question to a model and its reply."""
+    """A model call with its reply."""
 
     __tablename__ = "calls"
     __table_args__ = (
@@ -222,7 +222,7 @@ class NodeRow(Base):
     attempt: Mapped[int]
     source: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
     elapsed_s: Mapped[float]
-    """Active time of the whole run when this attempt was finished."""
+    """Active time of the run when the attempt finished."""
 
     body: Mapped[dict[str, Any]]
     # for queries
@@ -230,7 +230,7 @@ class NodeRow(Base):
     status: Mapped[str]
     latency_ms: Mapped[float | None]
     speedup: Mapped[float | None]
-    """Against eager, as `speedup_low` and `speedup_high` are; None unless it is correct."""
+    """Over eager, with its confidence interval in the next two columns; None unless correct."""
 
     speedup_low: Mapped[float | None]
     speedup_high: Mapped[float | None]
@@ -255,7 +255,7 @@ class PromotionRow(Base):
 
 
 class BenchRow(Base):
-    """A bench; `number` is the order of creation. Its body names the runs, which are stored with it."""
+    """A bench; `number` is the order of creation. The body lists the ids of its runs."""
 
     __tablename__ = "benches"
     number: Mapped[int] = mapped_column(primary_key=True)

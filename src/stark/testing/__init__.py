@@ -1,1 +1,1 @@
-"""Stand-ins and contract suites for tests, of STARK's own parts and of yours; imported by tests only."""
+"""Provides fakes and contract checks for tests, of STARK and of your own extensions."""

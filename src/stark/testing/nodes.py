@@ -1,7 +1,7 @@
-"""Invented evaluations, nodes and trees: what a test needs in place of a model and a device.
+"""Makes up evaluations, nodes and trees for tests, so that they need neither a model nor a device.
 
-The numbers are made up but fit together: a correct evaluation has paired samples with the noise
-of a real device, whose speedup is exactly the ratio of the latencies that were asked for.
+The figures are consistent: a correct evaluation has paired samples with realistic noise, and its speedup is exactly
+the ratio of the given latencies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stark.search.policies.base import expand
 from stark.search.tree import Tree
 
 EAGER_MS = 1.0
-"""The reference's time in all invented evaluations, unless another is asked for."""
+"""Default time of the reference."""
 
 DEVICE = Device(
     kind="cuda",
@@ -94,7 +94,7 @@ PROFILE = Profile(
 )
 
 _NOISE = (0.0, 0.012, -0.007, 0.003, -0.011, 0.007, -0.003, 0.011, -0.012)
-"""Relative, its median 0; the same for both halves of a pair, as a machine's drift is."""
+"""Relative noise with median 0, the same for both halves of a pair, like a machine's drift."""
 
 _FAILURES: dict[str, Evaluation] = {
     "incorrect": Incorrect(error="output 0: relative error 0.31 is over its budget of 0.001"),
@@ -108,7 +108,7 @@ _FAILURES: dict[str, Evaluation] = {
 
 
 ANY_STATUS = ("correct",) * len(_FAILURES) + tuple(_FAILURES)
-"""Half of them work, and all the ways to fail are as likely as each other."""
+"""Statuses to draw from: half are correct, and all failures are equally likely."""
 
 
 def measurement(latency_ms: float) -> Measurement:
@@ -123,7 +123,7 @@ def measurement(latency_ms: float) -> Measurement:
 
 
 def correct(latency_ms: float, eager_ms: float = EAGER_MS) -> Correct:
-    """A correct candidate's evaluation, measured in a window where eager took `eager_ms`."""
+    """The evaluation of a correct candidate, timed against an eager time of `eager_ms`."""
     return Correct(
         accuracy=Accuracy(
             relative_rms=2e-7,
@@ -141,7 +141,7 @@ def correct(latency_ms: float, eager_ms: float = EAGER_MS) -> Correct:
 
 
 def failure(status: str = "incorrect") -> Evaluation:
-    """A failed candidate's evaluation, by its status."""
+    """The evaluation of a failed candidate with this status."""
     return _FAILURES[status]
 
 
@@ -155,19 +155,19 @@ def working(
 def failing(
     id: int, parent: int = ROOT, status: str = "incorrect", action: Action = "improve"
 ) -> Node:
-    """An attempt that failed, with a source unless its status is `unusable`."""
+    """A failed attempt, with a source unless its status is `unusable`."""
     return _attempt(id, parent, action, failure(status))
 
 
 def unusable(id: int, parent: int = ROOT, action: Action = "improve") -> Node:
-    """An attempt whose reply left neither plan nor source."""
+    """An attempt whose reply had neither a plan nor a source."""
     return failing(id, parent, "unusable", action)
 
 
 def outcome(
     attempt: int, selection: Selection, rng: random.Random, statuses: Sequence[str] = ANY_STATUS
 ) -> Node:
-    """A random end of this attempt, drawn from these statuses."""
+    """A node with a random status out of `statuses`."""
     status = rng.choice(statuses)
     if status == "correct":
         return working(attempt, selection.parent, 2.0 ** rng.uniform(-3, 1), selection.action)
@@ -175,9 +175,9 @@ def outcome(
 
 
 def random_tree(size: int, rng: random.Random, pending: int = 0) -> Tree:
-    """A tree of any shape with so many finished attempts and so many in flight.
+    """A tree of random shape with `size` finished attempts and `pending` in flight.
 
-    Attempts finish out of order, and now and then one is abandoned.
+    Attempts finish out of order, and a few are abandoned.
     """
     tree = Tree(EAGER_MS)
     sources = [ROOT]
@@ -197,7 +197,7 @@ def random_tree(size: int, rng: random.Random, pending: int = 0) -> Tree:
 
 
 def _attempt(id: int, parent: int, action: Action, evaluation: Evaluation) -> Node:
-    """An unusable reply leaves no plan either: it is the extreme case."""
+    """A node with this evaluation; an unusable one has no plan either."""
     if evaluation.status == "unusable":
         return Node(id=id, parent=parent, action=action, role="code", evaluation=evaluation)
     return Node(

@@ -1,7 +1,7 @@
-"""The contract of a search policy, as rules that a test runs over the registry.
+"""Checks that a search policy keeps its contract.
 
-Each rule takes a policy and a seed, and fails by AssertionError. Knows nothing of what a policy
-prefers: only what every caller may rely on.
+Each rule takes a policy and a seed, and raises AssertionError if the policy breaks it. The rules cover what callers rely
+on, not which nodes a policy prefers.
 """
 
 from __future__ import annotations
@@ -19,26 +19,28 @@ Rule = Callable[[Policy, int], None]
 
 
 def selects_what_can_be_started(policy: Policy, seed: int) -> None:
-    """A selection can begin as it is, and repairs what fails and improves what works."""
+    """Selects only nodes that an attempt can start from: debugs failing ones, improves correct ones."""
     for tree in _trees(seed):
         selection = policy.select(tree, random.Random(seed))
         if selection is None:
             continue
         expected = "improve" if tree.works(selection.parent) else "debug"
-        assert expected == selection.action, f"{selection} of a node that works or fails otherwise"
-        assert tree.has_source(selection.parent), f"{selection} of an unusable attempt"
+        assert expected == selection.action, f"{selection} has the wrong action for its node"
+        assert tree.has_source(selection.parent), f"{selection} is an attempt without a source"
         tree.begin(tree.next_attempt, selection)
 
 
 def never_starves(policy: Policy, seed: int) -> None:
-    """With nothing in flight there is always something to do."""
+    """Always selects something if nothing is in flight."""
     for tree in _trees(seed):
         if not tree.pending:
-            assert policy.select(tree, random.Random(seed)) is not None, "nothing to do"
+            assert policy.select(tree, random.Random(seed)) is not None, (
+                "no selection with nothing in flight"
+            )
 
 
 def changes_nothing(policy: Policy, seed: int) -> None:
-    """Selecting leaves the tree as it was."""
+    """Does not change the tree."""
     for tree in _trees(seed):
         before = view(tree)
         policy.select(tree, random.Random(seed))
@@ -46,26 +48,28 @@ def changes_nothing(policy: Policy, seed: int) -> None:
 
 
 def depends_on_tree_and_seed_alone(policy: Policy, seed: int) -> None:
-    """The same tree and seed give the same answer, whatever was asked in between."""
+    """Selects the same for the same tree and seed, whatever was selected in between."""
     trees = list(_trees(seed))
     first = [policy.select(tree, random.Random(seed)) for tree in trees]
     again = [policy.select(tree, random.Random(seed)) for tree in reversed(trees)]
-    assert first == again[::-1], "another answer to the same question"
+    assert first == again[::-1], "another selection for the same tree and seed"
 
 
 def survives_replay(policy: Policy, seed: int) -> None:
-    """A tree rebuilt from its nodes gets the same answer, so a run resumes as it would have gone on."""
+    """Selects the same in a tree rebuilt from its nodes, as when a run resumes."""
     for attempts in (1, 5, 20):
         grown = _run(policy, attempts, ANY_STATUS, random.Random(seed))
         for attempt in list(grown.pending):
             grown.abandon(attempt)
         rebuilt = Tree.replay(grown.root_latency_ms, grown.nodes)
         expected = policy.select(grown, random.Random(seed))
-        assert expected == policy.select(rebuilt, random.Random(seed)), "another after a replay"
+        assert expected == policy.select(rebuilt, random.Random(seed)), (
+            "another selection after a replay"
+        )
 
 
 def carries_a_run_through(policy: Policy, seed: int) -> None:
-    """A run of 40 attempts ends in every world: kind, mixed and hopeless."""
+    """Completes 40 attempts for mixed outcomes, and when all have the same status."""
     for statuses in [ANY_STATUS, *((status,) for status in STATUSES)]:
         _run(policy, 40, statuses, random.Random(seed))
 
@@ -81,7 +85,7 @@ CONTRACT: tuple[Rule, ...] = (
 
 
 def view(tree: Tree) -> dict[str, object]:
-    """All that can be seen of a tree: two with the same view are the same tree."""
+    """The observable state of a tree, for comparison."""
     ids = [ROOT, *(node.id for node in tree.nodes)]
     return {
         "nodes": tree.nodes,
@@ -95,7 +99,7 @@ def view(tree: Tree) -> dict[str, object]:
 
 
 def _run(policy: Policy, attempts: int, statuses: Sequence[str], rng: random.Random) -> Tree:
-    """The tree of a run in this world, up to four attempts at once; the last still in flight."""
+    """The tree of a run with these outcomes and up to four attempts at once; the last ones are still in flight."""
     tree = Tree(EAGER_MS)
     while len(tree.nodes) < attempts:
         selection = policy.select(tree, rng) if len(tree.pending) < 4 else None

@@ -1,6 +1,6 @@
-"""A team's replies, computed from its prompts, for a scripted model.
+"""Computes a team's replies from its prompts, for a scripted model.
 
-Each reply depends on every word of its prompt, so two runs that write the same sources also sent the same prompts.
+Each reply depends on the whole prompt, so two runs with the same sources also had the same prompts.
 """
 
 from __future__ import annotations

@@ -18,16 +18,17 @@ from stark.evaluator.executors.stdio import TRIES_ALONE, StdioExecutor
 from stark.evaluator.judge.building.cache import locks_below
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.protocol import PROTOCOL, Notice
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
-from stark.testing.executor import JudgeWithin
-from stark.testing.judge import ENDS_THE_JUDGE
+from support import FAKE_JUDGE
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.judge import ENDS_THE_JUDGE
+from support.sharing import JudgeWithin
 
 HONEST = as_candidate("cpp", FAULTS["honest"][0])
 
 
 def fake_judge(folder: Path) -> list[str]:
     """The command of a judge that imports no torch and starts at once."""
-    return [sys.executable, "-m", "stark.testing.judge", str(folder / "notes")]
+    return [sys.executable, FAKE_JUDGE, str(folder / "notes")]
 
 
 @pytest.mark.judge

@@ -10,7 +10,8 @@ import pytest
 
 from stark.core.problem import Problem
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.candidates import FAULTS, as_candidate
+from support import FAKE_JUDGE
+from support.candidates import FAULTS, as_candidate
 
 CANDIDATE = as_candidate("triton", FAULTS["honest"][0])
 
@@ -20,7 +21,7 @@ def problem(name: str) -> Problem:
 
 
 def judges(notes: Path, count: int) -> StdioExecutor:
-    command = [sys.executable, "-m", "stark.testing.judge"]
+    command = [sys.executable, FAKE_JUDGE]
     return StdioExecutor([[*command, str(notes / f"{n}.txt")] for n in range(count)])
 
 
@@ -53,7 +54,7 @@ async def test_many_candidates_of_one_problem_keep_every_judge_busy(tmp_path: Pa
 async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
     tmp_path: Path, started: bool
 ) -> None:
-    working = [sys.executable, "-m", "stark.testing.judge", str(tmp_path / "0.txt")]
+    working = [sys.executable, FAKE_JUDGE, str(tmp_path / "0.txt")]
     starts = tmp_path / "starts"
     executor = StdioExecutor([["sh", "-c", f"echo >> {starts}; exit 1"], working])
     if started:

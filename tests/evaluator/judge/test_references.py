@@ -20,8 +20,8 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory  # noqa: E402
 from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
 from stark.evaluator.judge.room import Room  # noqa: E402
 from stark.evaluator.judge.running import start_reference  # noqa: E402
-from stark.testing.candidates import PROBLEM  # noqa: E402
 from stark.testing.nodes import DEVICE, measurement  # noqa: E402
+from support.candidates import PROBLEM  # noqa: E402
 
 
 class Child:

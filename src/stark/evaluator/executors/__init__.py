@@ -47,6 +47,15 @@ def open_executor(
 ) -> Executor:
     """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`.
 
+    Judges start with the first request. Close the executor when the last run that uses it has ended:
+
+    ```python
+    judge = stark.open_executor("local")
+    results = await asyncio.gather(*(stark.aoptimize(path, judge=judge, model=model) for path in paths))
+    await judge.close()
+    ```
+
+    `limits` and `tools` are those of every candidate; by default 180 s for a build, 16 GB of host memory, and no tools.
     `on_notice` gets what to show to the user while no answer arrives (see `RequestingExecutor`). Raises UsageError if
     the notation is not one of these.
     """
@@ -66,7 +75,7 @@ def open_judges(notation: str) -> StdioExecutor:
     if name not in JUDGES:
         raise UsageError(
             f"a worker cannot forward requests to {name!r}; "
-            "give it --executor local or command:LINE"
+            "give it the executor local or command:LINE"
         )
     return JUDGES[name](rest, Limits(), Tools())
 

@@ -70,7 +70,7 @@ class FolderExecutor(RequestingExecutor):
         except OSError as error:
             raise UsageError(
                 f"cannot create the request folders in {folder}: {error.strerror}; "
-                "choose another --executor folder:PATH"
+                "choose another folder"
             ) from error
 
     async def close(self) -> None:
@@ -160,7 +160,7 @@ def require_requests(folder: Path) -> None:
     """Check that a run has used `folder` and that it is writable. Raises UsageError if not."""
     if not (folder / "requests").is_dir():
         raise UsageError(
-            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
+            f"{folder} has no requests; start a run with the executor folder:{folder} first"
         )
     there = [place for name in PARTS if (place := folder / name).exists()]
     if not all(os.access(place, os.W_OK) for place in (folder, *there)):

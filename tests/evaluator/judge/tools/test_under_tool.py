@@ -17,8 +17,8 @@ from stark.evaluator.judge.building.builds import Built  # noqa: E402
 from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
 from stark.evaluator.judge.processes.forkserver import Forkserver  # noqa: E402
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under  # noqa: E402
-from stark.testing.candidates import PROBLEM  # noqa: E402
 from stark.testing.nodes import CPU  # noqa: E402
+from support.candidates import PROBLEM  # noqa: E402
 
 PROGRAM = """
 import json

@@ -1,7 +1,6 @@
-"""A fault storm: every kind of candidate at random, many in flight, and judges killed while they work.
+"""Stresses an executor with random faulty candidates, many at once, while judges are killed.
 
-Whoever evaluates must give each candidate its own status, lose none, blame none for another's fault, and be
-as large at the end as at the beginning.
+Each candidate must get its own status, none may be lost, and the memory in use may not grow.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ from pathlib import Path
 
 from stark.core.judging import Limits
 from stark.evaluator.executors.stdio import StdioExecutor
-from stark.testing.candidates import FAULTS, PROBLEM, as_candidate
+from support.candidates import FAULTS, PROBLEM, as_candidate
 
 LIMITS = Limits(
     build_s=3.0, load_s=20.0, verify_s=6.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.5
 )
-"""Short, so that those that never end do not make the storm long."""
+"""Short deadlines, so that candidates that never end take little time."""
 
 HONEST_SHARE = 0.4
 
 
 @dataclass
 class Storm:
-    """What a storm did."""
+    """The outcome of a storm."""
 
     verdicts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often each kind of candidate got each status."""
+    """Counts by kind of candidate and status."""
 
     wrong: list[str] = field(default_factory=list)
-    """One line for each candidate that got another status than its own, or none."""
+    """One line for each candidate with an unexpected status."""
 
     kills: int = 0
     processes: list[int] = field(default_factory=list)
-    """How many processes belong to the executor: after a first candidate, and after each quarter of the storm."""
+    """Number of the executor's processes after the first candidate and after each quarter of the storm."""
 
     resident_mb: list[float] = field(default_factory=list)
-    """Their memory at the same moments."""
+    """Memory of these processes at the same times."""
 
 
 async def storm(
@@ -54,10 +53,10 @@ async def storm(
     in_flight: int,
     chance: random.Random,
 ) -> Storm:
-    """Send so many candidates through, `in_flight` at once, and kill a judge at so many random moments."""
+    """Evaluate `candidates`, `in_flight` at once, and kill a judge at `kills` random times."""
     found = Storm()
     await _one(executor, language, "honest", 0, found)
-    _weigh(executor, found)
+    _measure(executor, found)
     deadly = set(chance.sample(range(candidates), kills))
     for quarter in range(4):
         slots = asyncio.Semaphore(in_flight)
@@ -70,8 +69,8 @@ async def storm(
                 await _one(executor, language, _kind(chance), number, found)
 
         await asyncio.gather(*map(send, numbers))
-        await _one(executor, language, "honest", -quarter, found)  # a judge is there to be weighed
-        _weigh(executor, found)
+        await _one(executor, language, "honest", -quarter, found)  # ensures that a judge is running
+        _measure(executor, found)
     return found
 
 
@@ -91,7 +90,7 @@ def _kind(chance: random.Random) -> str:
 
 
 def _kill_a_judge(executor: StdioExecutor, chance: random.Random) -> bool:
-    """Kill one that runs, as an operator or the kernel might; says whether there was one."""
+    """Kill a running judge. Returns whether there was one."""
     running = [judge.process for judge in executor._judges if judge.process is not None]
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.killpg(chance.choice(running).pid, signal.SIGKILL)
@@ -99,8 +98,8 @@ def _kill_a_judge(executor: StdioExecutor, chance: random.Random) -> bool:
     return False
 
 
-def _weigh(executor: StdioExecutor, found: Storm) -> None:
-    """Count the executor's processes and their memory."""
+def _measure(executor: StdioExecutor, found: Storm) -> None:
+    """Record the number and memory of the executor's processes."""
     roots = [judge.process.pid for judge in executor._judges if judge.process is not None]
     family = _descendants(roots)
     found.processes.append(len(family))
@@ -108,7 +107,7 @@ def _weigh(executor: StdioExecutor, found: Storm) -> None:
 
 
 def _descendants(roots: list[int]) -> list[int]:
-    """These processes and all that came from them."""
+    """These processes and all their descendants."""
     family = list(roots)
     for pid in family:
         for listed in Path(f"/proc/{pid}/task").glob("*/children"):

@@ -1,7 +1,7 @@
-"""Small candidates that behave and misbehave, for tests and benchmarks of whatever evaluates.
+"""Provides small candidates with known faults, to test executors and judges.
 
-They compute in PyTorch, so they run on any device; `as_candidate` adds a kernel that is never called,
-because every language insists on being used. Whether the judge tells them apart is what is tested.
+They compute in PyTorch, so they run on any device. `as_candidate` adds a kernel that is never called, because every
+language requires one.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ FAULTS: dict[str, tuple[str, str]] = {
         "correct",
     ),
 }
-"""By what they do: the source, and the status that they must get."""
+"""By behaviour: the source, and the expected status."""
 
 _UNUSED = {
     "cpp": """
@@ -146,5 +146,5 @@ def _never_launched(x, n):
 
 
 def as_candidate(language: str, source: str) -> Candidate:
-    """The source as a candidate of a language."""
+    """The source as a candidate in a language."""
     return Candidate(language=language, source=source + _UNUSED[language])

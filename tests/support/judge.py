@@ -1,8 +1,9 @@
-"""A judge without torch and without a device: answers like a real one, keeps problems ready, notes what it prepares.
+"""A fake judge that needs no torch and no device, but keeps problems ready and serves requests like a real one.
 
-    python -m stark.testing.judge NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
+    python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
 
-Every candidate is correct, except that one which contains ENDS_THE_JUDGE ends this process. NOTES gets a line with the problem's name for each preparation.
+Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
+problem's name to NOTES.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ ENDS_THE_JUDGE = "# ends the judge"
 
 
 class Small:
-    """A prepared problem that takes no room."""
+    """A prepared problem that needs no memory."""
 
     held_bytes = room_bytes = 0.0
     short_of_memory = False
 
     def close(self) -> None:
-        """Nothing was held."""
+        """Do nothing."""
 
 
 class FakeJudge:
-    """One invented device. Takes requests from standard input as the real judge does."""
+    """Has one made-up device, and reads requests from standard input as the real judge does."""
 
     def __init__(
         self, notes: Path, preparing_s: float, judging_s: float, keeping: int, locks: Path
@@ -63,7 +64,7 @@ class FakeJudge:
         self._saying = threading.Lock()
 
     def serve(self) -> None:
-        """Answer until the executor closes its end."""
+        """Answer until the executor closes standard input."""
         self._say(Hello(device=DEVICE, versions={}))
         with ThreadPoolExecutor(THREADS) as pool:
             for line in sys.stdin.buffer:

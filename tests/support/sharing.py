@@ -1,0 +1,30 @@
+"""Executors that share the judges of a test session, since starting one takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stark.core.judging import Limits
+from stark.evaluator.executors.base import Executor, RequestingExecutor
+from stark.evaluator.protocol import Answer, AnyRequest
+
+
+class SharingExecutor(RequestingExecutor):
+    """Sends requests to the judges of another executor, with limits of its own.
+
+    Closing it leaves the judges running, since starting one takes seconds.
+    """
+
+    def __init__(self, judges: RequestingExecutor, limits: Limits) -> None:
+        super().__init__(limits, None)
+        self._judges = judges
+
+    async def close(self) -> None:
+        """The owner of the judges closes them."""
+
+    async def _ask(self, request: AnyRequest) -> Answer:
+        return await self._judges._ask(request)
+
+
+JudgeWithin = Callable[[Limits], Executor]
+"""Opens an executor on the judges that a test session shares: the type of its fixture."""
