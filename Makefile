@@ -8,10 +8,10 @@ demo: setup  ## optimize an example with recorded replies; builds, checks and ti
 	@scripts/demo
 
 test: setup  ## all tests that this machine can run
-	.venv/bin/python -m pytest -n 2 --dist loadgroup
+	.venv/bin/python -m pytest
 
 test-fast: setup  ## tests that start no judge and take at most about two seconds each
-	.venv/bin/python -m pytest -m "not slow" -n auto --maxprocesses 4 --dist loadgroup
+	.venv/bin/python -m pytest -m "not slow"
 
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py
