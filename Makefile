@@ -11,7 +11,7 @@ test: setup  ## all tests that this machine can run
 	.venv/bin/python -m pytest
 
 test-fast: setup  ## tests that start no judge and take at most about two seconds each
-	.venv/bin/python -m pytest -m "not slow and not gpu"
+	.venv/bin/python -m pytest -m "not slow"
 
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py

@@ -9,19 +9,34 @@ from stark.evaluator.executors import open_judges
 from support.sharing import JudgeWithin, SharingExecutor
 
 SHARED_JUDGE = "judge_within"
-"""The fixture whose use marks a test as slow."""
 
 
+@pytest.hookimpl(tryfirst=True)  # before the markers are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use the shared judge, and skip those that need a GPU where there is none."""
+    """Skip what needs a GPU where there is none, and put tests with a judge first, on one worker.
+
+    They take longest, and two judges at once would disturb each other's timings.
+    """
+    has_device = any(item.get_closest_marker("gpu") for item in items) and _has_device()
     for item in items:
-        if SHARED_JUDGE in getattr(item, "fixturenames", ()):
+        on_gpu = item.get_closest_marker("gpu") is not None
+        if on_gpu and not has_device:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
+            item.add_marker(pytest.mark.judge)
             item.add_marker(pytest.mark.slow)
-    marked = [item for item in items if item.get_closest_marker("gpu")]
-    if not marked or _has_device():
-        return
-    for item in marked:
-        item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+            item.add_marker(pytest.mark.xdist_group("judge"))
+        elif "postgresql" in item.name:  # all of them empty the same database
+            item.add_marker(pytest.mark.xdist_group("postgresql"))
+    items.sort(key=_order)
+
+
+def _order(item: pytest.Item) -> int:
+    return next((n for n, name in enumerate(("judge", "slow")) if item.get_closest_marker(name)), 2)
+
+
+def _fixtures(item: pytest.Item) -> tuple[str, ...]:
+    return tuple(getattr(item, "fixturenames", ()))
 
 
 def _has_device() -> bool:

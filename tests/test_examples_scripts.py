@@ -34,6 +34,7 @@ needs_cpp = pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing
 
 
 @needs_cpp
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.stem for path in (EXAMPLES / "kernels").glob("*.py")))
 def test_a_hand_written_kernel_is_correct(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,6 +55,7 @@ def test_a_hand_written_kernel_is_correct(
 
 
 @needs_cpp
+@pytest.mark.judge
 def test_the_python_api_in_ten_lines(tmp_path: Path) -> None:
     script = (EXAMPLES / "python_api.py").read_text()
     assert len(ast.parse(script).body) - 1 <= 10, "its docstring is not code"

@@ -156,6 +156,7 @@ def check_whole(run: Stored, attempts: int = ATTEMPTS) -> None:
         assert list(range(len(turns))) == sorted(turns) != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parallel", "kills", "attempts"), [(1, 8, 30), (3, 12, 50)])
 def test_killed_at_random_moments_a_run_loses_nothing_and_buys_no_reply_twice(
     workers: Workers, url: str, parallel: int, kills: int, attempts: int

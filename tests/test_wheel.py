@@ -16,6 +16,8 @@ import pytest
 
 import stark
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "stark"
 

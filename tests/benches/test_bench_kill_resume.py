@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import bench_samples as samples
+import pytest
 
 from stark.core.call import spent_by_role
 from stark.store import Store
@@ -49,6 +50,7 @@ def finished(store: Store) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_a_bench_ends_with_the_report_of_an_unbroken_one(
     tmp_path: Path,
 ) -> None:

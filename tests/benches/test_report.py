@@ -35,6 +35,7 @@ def store() -> Iterator[Store]:
         yield store
 
 
+@pytest.mark.slow
 async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> None:
     bench = samples.new_bench(store, attempts=8, seeds=2)
     await samples.work(store, bench)
@@ -148,6 +149,7 @@ def test_nothing_is_compared_before_all_strategies_finished_a_problem() -> None:
     assert ["stark"] == [one.strategy for one in report.own_summaries]
 
 
+@pytest.mark.slow
 async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None:
     bench = samples.new_bench(store, attempts=8)
     await samples.work(store, bench)

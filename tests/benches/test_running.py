@@ -48,6 +48,7 @@ class Counting(FakeExecutor):
         return await super().describe(problem)
 
 
+@pytest.mark.slow
 async def test_every_run_of_the_grid_is_worked_on_to_its_end(store: Store) -> None:
     bench, notes, executor = samples.new_bench(store, seeds=2), samples.Notes(), Counting()
 
@@ -137,6 +138,7 @@ class HalfPriced(ScriptedModel):
         return await super().ask(*asked, **limit)
 
 
+@pytest.mark.slow
 async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(store: Store) -> None:
     for attempts in (20, 70, 999):
         bench = samples.new_bench(store, name="mine", budget=Budget(attempts=attempts))

@@ -171,6 +171,7 @@ def test_the_fitted_landscapes_look_like_the_recordings(landscape: str) -> None:
         assert 1 / 2 < one / other < 2, "the size of things"
 
 
+@pytest.mark.slow
 def test_best_first_beats_the_papers_search_in_the_lab() -> None:
     """A small contest is enough to notice if our own search has become worse than the paper's."""
     ours = BestFirst.name

@@ -16,7 +16,7 @@ from stark.testing.nodes import CPU
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with a problem, a model and its replies, and nothing set in the environment."""
     for name in list(os.environ):
-        if name.startswith("STARK_"):
+        if name.startswith("STARK_") and name != "STARK_CACHE":  # set for the whole session
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "problem.py").write_text(language("cpp").example.problem.source)

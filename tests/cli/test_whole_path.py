@@ -14,7 +14,7 @@ from stark.languages import language
 SMALL = language("cpp").example.problem.source.replace("ROWS = 4096", "ROWS = 256")
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Path) -> None:
     (workplace / "problem.py").write_text(SMALL)
     wrong = candidate_source(BETTER).replace("*= scale", "*= 2 * scale")
@@ -36,7 +36,7 @@ def test_a_kernel_is_found_judged_and_runs_by_itself(stark: Stark, workplace: Pa
     assert "relative RMS difference to the reference" in ran.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
     folder = workplace / "small"
     folder.mkdir()

@@ -22,7 +22,7 @@ from support.candidates import FAULTS, PROBLEM, as_candidate
 
 pytest.importorskip("torch")
 
-pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.judge, pytest.mark.asyncio(loop_scope="module")]
 
 HERE = {layer for layer, why_not in offered().items() if why_not is None}
 

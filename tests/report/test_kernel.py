@@ -84,6 +84,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_as_a_program_it_compares_itself_with_the_reference(kernel: Path) -> None:
     kernel.write_text(written(SOURCES["docstring and future"]))
 
@@ -93,6 +94,7 @@ def test_as_a_program_it_compares_itself_with_the_reference(kernel: Path) -> Non
     assert "relative RMS difference to the reference: 0" in done.stdout
 
 
+@pytest.mark.slow
 def test_it_says_when_the_outputs_differ(kernel: Path) -> None:
     kernel.write_text(written(CANDIDATE.replace("torch.relu(", "1.01 * torch.relu(")))
 
@@ -102,6 +104,7 @@ def test_it_says_when_the_outputs_differ(kernel: Path) -> None:
     assert "The outputs differ from the reference's." in done.stderr
 
 
+@pytest.mark.slow
 def test_as_a_module_it_only_defines_the_kernel(kernel: Path) -> None:
     kernel.write_text(written(CANDIDATE))
 

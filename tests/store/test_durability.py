@@ -54,6 +54,7 @@ def stored(store: Store) -> set[str]:
     return begun | calls | nodes
 
 
+@pytest.mark.slow
 def test_nothing_that_was_stored_is_lost_when_the_process_is_killed(shared_url: str) -> None:
     moments = random.Random(1)
     printed: list[str] = []
@@ -113,6 +114,7 @@ def test_creating_waits_for_another_that_creates(shared_url: str) -> None:
         assert [] == store.summaries()
 
 
+@pytest.mark.slow
 def test_two_processes_make_and_fill_one_store_at_once(shared_url: str) -> None:
     runs = ("first", "second")
     with (

@@ -31,7 +31,7 @@ def fake_judge(folder: Path) -> list[str]:
     return [sys.executable, FAKE_JUDGE, str(folder / "notes")]
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
     pytest.importorskip("torch")
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
@@ -179,7 +179,7 @@ async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> N
     assert [*first, ""] == told  # a judge that ended waits for nothing
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 async def test_a_judge_says_that_it_waits_for_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +248,7 @@ def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
         open_executor(notation)
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 @pytest.mark.parametrize("killed", [False, True])
 async def test_a_judge_leaves_nothing_behind(
     killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -299,7 +299,7 @@ class ModelNew(nn.Module):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.judge
 async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
