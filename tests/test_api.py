@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import stark
+from stark.benches.entry import resume_bench
 from stark.core.candidate import Candidate
 from stark.core.errors import RecordingError, StoreError
 from stark.core.evaluation import Evaluation
@@ -240,6 +242,29 @@ def test_a_bench_compares_two_strategies_and_goes_on(given: dict[str, Any], tmp_
     assert not given["judge"].closed
 
 
+def test_a_bench_refuses_what_it_could_not_do(given: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "normalize.py").write_text(PROBLEM.source)
+
+    for changes, said in (
+        ({"seeds": 0}, "should be at least 1"),
+        ({"parallel": 0}, "should be at least 1"),
+        ({"seed": 7}, "leave out seed"),
+    ):
+        with pytest.raises(stark.UsageError, match=said):
+            stark.bench([tmp_path], **given, **changes)
+    with pytest.raises(stark.UsageError, match="at least one problem"):
+        stark.bench([], **given)
+    assert [] == stark.runs(given["store"])
+
+
+def test_the_runs_of_a_bench_keep_their_attempts(given: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "normalize.py").write_text(PROBLEM.source)
+    stark.bench([tmp_path], attempts=1, **given)
+
+    with pytest.raises(stark.UsageError, match="keep their attempts"):
+        asyncio.run(resume_bench(store=given["store"], attempts=4))
+
+
 # Errors.
 
 
@@ -248,7 +273,7 @@ def test_a_bench_compares_two_strategies_and_goes_on(given: dict[str, Any], tmp_
     [
         ({"attemps": 3}, r"there is no option 'attemps'; the options are model, .*memory_gb"),
         ({"attempts": 0}, "attempts is 0, and should be greater than or equal to 1"),
-        ({"price": "free"}, "a price is written INPUT/OUTPUT"),
+        ({"price": "free"}, "price is .free., and should be written INPUT/OUTPUT"),
         ({"strategy": "best"}, "best"),
         ({"language": "fortran"}, "fortran"),
         ({"model": None}, "no model is given"),

@@ -216,3 +216,22 @@ async def test_many_runs_in_parallel_exceed_a_shared_limit_by_one_call_at_most(s
     assert pytest.approx(sum(run.spent.dollars for run in runs)) == shared.spent.dollars
     for ledger in (shared, *runs):
         assert ledger.spent.dollars < (ledger.budget.dollars or 0.0) + most
+
+
+async def test_an_answer_to_any_run_of_a_shared_budget_shows_that_the_model_answers() -> None:
+    shared = Ledger(Budget())
+    one, other = Ledger(Budget(), shared), Ledger(Budget(), shared)
+    lost = Spent(calls=1, lost_calls=1)
+    one.charge(await one.admit("plan", CENT), lost)
+    assert not one.was_answered
+
+    one.charge(await one.admit("plan", CENT), paid(0.01))
+
+    assert (True, True) == (one.was_answered, other.was_answered)
+
+
+async def test_a_lost_call_teaches_nothing_about_the_usual_cost() -> None:
+    ledger = Ledger(Budget())
+    ledger.charge(await ledger.admit("plan", cost(9.0)), Spent(calls=1, lost_calls=1, dollars=9.0))
+
+    assert cost(0.5) == (await ledger.admit("plan", cost(0.5))).cost

@@ -184,9 +184,12 @@ async def aresume(
             raise UsageError(f"run {run.id} asks live models and follows no recording")
         else:
             work = Work(run, live_replies(run, unpriced, within), executor)
-        refuse_less_than_used(opened, run, options)
         with opened.exclusive(run.id):  # a run that is being worked on keeps its configuration
+            opened.lose_calls(run.id)
+            refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
+            if run.config.executor != stored.config.executor:
+                opened.forget_reference(run.id)
         return await worked(work, opened, on_event, within, close=judge is None)
 
 

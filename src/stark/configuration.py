@@ -190,8 +190,9 @@ def _changed_model(
     role: str, entry: RoleModel, changes: Mapping[str, Any], asked: RunOptions
 ) -> RoleModel:
     updates: dict[str, Any] = {}
-    if chosen := _own_model(asked, role) or asked.model:
-        updates["model"] = chosen
+    chosen = _own_model(asked, role) or asked.model
+    if chosen is not None and chosen != entry.model:
+        updates |= {"model": chosen, "price": None}  # a price that was given is another model's
     if f"{role}_temperature" in changes:
         updates["temperature"] = getattr(asked, f"{role}_temperature")
     if "price" in changes:

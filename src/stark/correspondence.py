@@ -135,8 +135,7 @@ class Desk:
     def count_refused(self, refusal: PromptRefused) -> None:
         """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
         self._refused += 1
-        spent = self.ledger.spent
-        if self._refused >= MOST_REFUSED and spent.calls == spent.lost_calls:
+        if self._refused >= MOST_REFUSED and not self.ledger.was_answered:
             raise ModelRefused(str(refusal)) from refusal
 
 
@@ -194,8 +193,9 @@ class Correspondence:
         """Store, ask, store and charge."""
         desk, role = self._desk, question.role
         model, spent = desk.replies.model(role), Spent()
-        asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
+        asked: int | None = None
         try:
+            asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
             await desk.store.settled()
             reply = await desk.replies.reply(
                 self._attempt, question.turn, role, question.messages, question.room
@@ -211,16 +211,16 @@ class Correspondence:
             spent = call.spent
             desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
             await desk.store.settled()
-        except asyncio.CancelledError:
-            if not spent.calls:
-                spent = Lost(role=role, model=model, reserved=reservation.cost).spent
-                desk.store.settle_call(asked, "lost")
-            raise
         except StarkError as failure:
-            if not spent.calls:
+            if asked is not None and not spent.calls:
                 desk.store.settle_call(asked, "refused")
             if isinstance(failure, PromptRefused):
                 desk.count_refused(failure)
+            raise
+        except BaseException:  # cancelled, or a fault of ours: whether it is billed is unknown
+            if asked is not None and not spent.calls:
+                spent = Lost(role=role, model=model, reserved=reservation.cost).spent
+                desk.store.settle_call(asked, "lost")
             raise
         finally:
             desk.ledger.charge(reservation, spent)

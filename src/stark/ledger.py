@@ -76,6 +76,11 @@ class Ledger:
             ledger.attempts += 1
 
     @property
+    def was_answered(self) -> bool:
+        """Whether a model ever answered a call of this ledger or of a parent."""
+        return any(one.spent.calls > one.spent.lost_calls for one in self._line())
+
+    @property
     def limits_dollars(self) -> bool:
         """Whether there is a dollar limit here or in a parent."""
         return any(ledger.budget.dollars is not None for ledger in self._line())
@@ -114,6 +119,8 @@ class Ledger:
             if spent.calls:
                 role = reservation.role
                 ledger.spent_by_role[role] = ledger.spent_by_role.get(role, Spent()) + spent
+            if spent.calls > spent.lost_calls:
+                role = reservation.role
                 ledger._largest[role] = _larger(ledger._largest.get(role, Cost()), spent.cost)
             ledger._announce()
 

@@ -134,15 +134,14 @@ class Session:
         self.run, self.reference, self.executor = run, reference, executor
         self.desk, self.policy = desk, policy
         self.team = team_of(run.config.strategy)
-        nodes = desk.store.nodes(run.id)
-        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
         self._judged: dict[str, _Judged] = {}
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
-        if self.own_end() is None:
-            # The search continues, so what the final check refuted is a failure to it. A run at its limit has only
-            # its final check left, of the leaders as the search ranked them.
+        nodes = desk.store.nodes(run.id)
+        if desk.ledger.own_limit() is None:
+            # The search continues, so attempts that failed the final check count as failures. At its limit, a run only
+            # has to check its leaders, in the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
-            self.tree = Tree.replay(reference.eager.latency_ms, nodes)
+        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
 
     async def work(self) -> Ended:
         """Keep `parallel` attempts in flight until the run ends; returns why."""

@@ -125,6 +125,6 @@ def refuse_less_than_used(store: Store, run: Run, changes: Mapping[str, Any]) ->
     for name, limit in changes.items():
         if name in used and limit is not None and limit < used[name]:
             raise UsageError(
-                f"a limit of {limit:g} {name} is less than the {used[name]:.7g} that run {run.id} has used; limits "
+                f"a limit of {limit:,} {name} is less than the {round(used[name], 6):,} that run {run.id} has used; limits "
                 "count from its beginning, so give a larger one"
             )

@@ -136,3 +136,12 @@ def test_what_a_run_keeps_cannot_be_changed(name: str) -> None:
 def test_a_role_that_the_strategy_lacks_takes_no_model_later_either() -> None:
     with pytest.raises(UsageError, match="the strategy sampling has no plan role"):
         reconfigured(made(strategy="sampling"), {"plan_model": "exec:x"})
+
+
+def test_another_model_does_not_keep_the_price_of_the_one_before() -> None:
+    run = reconfigured(made(), {"price": "1/2"})
+
+    changed = reconfigured(run, {"plan_model": "exec:another"}).config.models
+
+    assert changed["plan"].price is None
+    assert changed["code"].price == run.config.models["code"].price

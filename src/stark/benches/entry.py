@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from stark.benches.suite import Suite, folders
 from stark.configuration import configure, reconfigured, without_unused_models
 from stark.core.bench import Bench
 from stark.core.errors import UsageError
+from stark.core.run import RunConfig
 from stark.core.usage import Budget
 from stark.correspondence import LiveReplies, ModelPool
 from stark.evaluator.executors import Executor, open_executor
@@ -80,16 +81,19 @@ async def abench(
         )
         for one in strategies
     }
+    if seeds < 1 or parallel < 1 or (model_slots is not None and model_slots < 1):
+        raise UsageError("seeds, parallel and model_slots of a bench should be at least 1")
+    if "seed" in options:
+        raise UsageError("a bench runs seeds 1, 2, … as many as `seeds` says, so leave out seed")
     laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
     laid_out = laid_out.model_copy(update={"budget": changed_budget(laid_out.budget, total or {})})
     check_compiler(its_runs[0])  # all have one language and one start
     pool = ModelPool(model_slots)
-    for run in its_runs[: len(configs)]:
-        LiveReplies(run.config.models, pool)  # a missing key is reported before anything is stored
-    unpriced = bool(options.get("unpriced", False))
+    # A missing key or an unknown price is reported before anything is stored.
+    _check_models(configs.values(), laid_out.budget, pool, bool(options.get("unpriced", False)))
     with Store.open(store) as opened:
         entered = enter(opened, laid_out, its_runs)
-        return await _bench_worked(entered, opened, parallel, pool, unpriced, on_event, judge)
+        return await _bench_worked(entered, opened, parallel, pool, on_event, judge)
 
 
 async def resume_bench(
@@ -108,19 +112,37 @@ async def resume_bench(
     `options` change those of every such run, such as `model`; the others are those of `abench`.
     """
     unpriced = bool(options.pop("unpriced", False)) or keeps_prices({**options, **(total or {})})
+    if "attempts" in options:
+        raise UsageError(
+            "the runs of a bench keep their attempts; start another bench to change them"
+        )
     if "in_each" in options:
         options["parallel"] = options.pop("in_each")
+    pool = ModelPool(model_slots)
     with Store.open(store, create=False) as opened:
         found = opened.bench(name)
         found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
+        stored = [opened.run(cell.run_id) for cell in to_do(opened, found)]
+        changed = [reconfigured(run, options) for run in stored] if options else []
+        _check_models([run.config for run in changed or stored], found.budget, pool, unpriced)
         opened.set_bench_budget(found.name, found.budget)
-        if options:
-            for cell in to_do(opened, found):
-                with opened.exclusive(cell.run_id):
-                    opened.reconfigure(reconfigured(opened.run(cell.run_id), options))
-        return await _bench_worked(
-            found, opened, parallel, ModelPool(model_slots), unpriced, on_event, judge
-        )
+        for run in changed:
+            with opened.exclusive(run.id):
+                opened.reconfigure(run)
+                if "executor" in options:
+                    opened.forget_reference(run.id)
+        return await _bench_worked(found, opened, parallel, pool, on_event, judge)
+
+
+def _check_models(
+    configs: Iterable[RunConfig], budget: Budget, pool: ModelPool, unpriced: bool
+) -> None:
+    """Open the models of all runs. Raises ModelRefused for a missing key, UsageError for a price that is needed."""
+    kinds = {tuple(config.models.items()): config for config in configs}
+    for config in kinds.values():
+        replies = LiveReplies(config.models, pool)
+        if budget.dollars or config.budget.dollars:
+            check_prices(replies, unpriced)
 
 
 async def _bench_worked(
@@ -128,18 +150,12 @@ async def _bench_worked(
     store: Store,
     parallel: int,
     pool: ModelPool,
-    unpriced: bool,
     on_event: OnBenchEvent,
     judge: Executor | None,
 ) -> Report:
     """Work on a bench whose runs are stored."""
-    waiting = {cell.strategy: cell.run_id for cell in reversed(bench.cells)}
-    some = [store.run(run_id) for run_id in waiting.values()]
-    for run in some:
-        replies = LiveReplies(run.config.models, pool)
-        if bench.budget.dollars or run.config.budget.dollars:
-            check_prices(replies, unpriced)
-    first = some[0].config  # all runs are judged alike
+    next_cell = next(iter(to_do(store, bench)), bench.cells[0])
+    first = store.run(next_cell.run_id).config  # all runs still to do are judged alike
     executor = (
         open_executor(first.executor, first.limits, first.tools)
         if judge is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from stark.benches.shared import SharedExecutor
@@ -187,6 +188,10 @@ class BenchSession:
 
 def _progress(store: Store, bench: Bench) -> Progress:
     """The progress of earlier sessions; the minutes of a bench's budget are those of one session."""
+    in_flight = store.in_flight()
+    for run_id in (cell.run_id for cell in bench.cells if cell.run_id in in_flight):
+        with suppress(Held), store.exclusive(run_id):  # else another process is working on it
+            store.lose_calls(run_id)
     begun, attempts, finished = store.begun(), 0, 0
     spent: dict[str, Spent] = {}
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):

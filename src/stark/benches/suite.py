@@ -48,6 +48,8 @@ def folders(paths: Sequence[Path]) -> Suite:
 
 def _suite(name: str, members: list[Member]) -> Suite:
     """Check that level and name identify a problem, as reports require. Raises UsageError."""
+    if not members:
+        raise UsageError("a bench needs at least one problem")
     counts = Counter((level, problem.name) for level, problem in members)
     (level, problem), times = counts.most_common(1)[0]
     if times > 1:

@@ -146,6 +146,7 @@ class LiveScreen(Redrawn):
         self._run: Run | None = None
         self._started: Started | None = None
         self._steps: dict[int, tuple[str, float]] = {}
+        self._notice: tuple[str, float] | None = None
         self._doing: tuple[str, float] | None = None
         """What the line below the tree says instead of the best."""
 
@@ -173,6 +174,7 @@ class LiveScreen(Redrawn):
             case AttemptFinished(node):
                 self._steps.pop(node.id, None)
             case CheckBegan(node):
+                self._steps.clear()  # attempts that a limit cut off have no end of their own
                 self._doing = (f"final check of attempt {node.id}", now)
             case CheckFinished(node, evaluation):
                 self._doing = None
@@ -180,7 +182,7 @@ class LiveScreen(Redrawn):
             case Draining():
                 self._doing = (DRAINING, now)
             case Notice(text):
-                self._doing = (text, now) if text else None
+                self._notice = (text, now) if text else None
 
     def screen(self) -> RenderableType:
         """The current content of the screen."""

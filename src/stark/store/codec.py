@@ -119,6 +119,7 @@ def node_values(node: Node) -> Json:
         "attempt": node.id,
         "body": node.model_dump(mode="json", exclude=exclude),
         "role": node.role,
+        "duplicate_of": node.duplicate_of,
         **_measured(node.evaluation),
     }
 

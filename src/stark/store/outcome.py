@@ -26,6 +26,8 @@ class Attempted(NamedTuple):
     speedup: Speedup | None
     """Against eager; None unless it is correct."""
 
+    duplicate_of: int | None = None
+
     @property
     def works(self) -> bool:
         """Whether the candidate is correct."""
@@ -76,7 +78,8 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     ).one()
     finished = _attempts(connection, counted)
     checks = _checks(connection, run_id, attempts)
-    best_attempt = standing({one.id: one.speedup for one in finished}, checks).best
+    own = {one.id: one.speedup for one in finished if one.duplicate_of is None}
+    best_attempt = standing(own, checks).best
     return Outcome(
         version=run.body["version"],
         ended=read_ended(run.ended_kind, run.ended_detail),
@@ -98,6 +101,7 @@ def _attempts(
             AttemptRow.parent,
             AttemptRow.action,
             NodeRow.status,
+            NodeRow.duplicate_of,
             NodeRow.speedup,
             NodeRow.speedup_low,
             NodeRow.speedup_high,
@@ -110,8 +114,8 @@ def _attempts(
         .order_by(NodeRow.position)
     )
     return tuple(
-        Attempted(attempt, parent, action, status, read_speedup(*speedup))
-        for attempt, parent, action, status, *speedup in connection.execute(query)
+        Attempted(attempt, parent, action, status, read_speedup(*speedup), duplicate_of)
+        for attempt, parent, action, status, duplicate_of, *speedup in connection.execute(query)
     )
 
 

@@ -228,6 +228,7 @@ class NodeRow(Base):
     # for queries
     role: Mapped[str]
     status: Mapped[str]
+    duplicate_of: Mapped[int | None]
     latency_ms: Mapped[float | None]
     speedup: Mapped[float | None]
     """Over eager, with its confidence interval in the next two columns; None unless correct."""

@@ -140,10 +140,25 @@ class Store:
 
     def reopen_run(self, run_id: str) -> None:
         """Note that the run goes on, and that calls that were in flight when its process was killed are lost."""
-        lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
-        self._change_run(run_id, ended_kind=None, ended_detail=None)
+        goes_on = update(RunRow).where(RunRow.id == run_id)
         with self._database.writing(f"reopening run {run_id}") as connection:
-            connection.execute(lost.values(outcome="lost"))
+            connection.execute(goes_on.values(ended_kind=None, ended_detail=None))
+            _lose_calls(connection, run_id)
+
+    def lose_calls(self, run_id: str) -> None:
+        """Note that the run's calls in flight are lost; for whoever works on it alone (`exclusive`)."""
+        with self._database.writing(f"settling the calls of run {run_id}") as connection:
+            _lose_calls(connection, run_id)
+
+    def in_flight(self) -> set[str]:
+        """The ids of the runs with calls in flight, or whose process was killed while there were some."""
+        query = select(AskedRow.run_id).where(AskedRow.outcome.is_(None)).distinct()
+        with self._database.reading("reading the calls in flight") as connection:
+            return set(connection.scalars(query))
+
+    def forget_reference(self, run_id: str) -> None:
+        """Have the reference measured anew when the run goes on, since it will be judged elsewhere."""
+        self._change_run(run_id, reference=None)
 
     def ended(self, run_id: str) -> Ended | None:
         """Why the run ended; None while it goes on or waits to be resumed."""
@@ -371,6 +386,11 @@ class Store:
             changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
+
+
+def _lose_calls(connection: Connection, run_id: str) -> None:
+    lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
+    connection.execute(lost.values(outcome="lost"))
 
 
 def _settle(connection: Connection, asked: int, outcome: str) -> None:

@@ -50,6 +50,8 @@ Measured = dict[int, tuple[float | None, Speedup | None]]
 def read_summaries(connection: Connection) -> list[RunSummary]:
     """Every run, the newest first."""
     attempts, checks = _measured(connection, NodeRow), _measured(connection, PromotionRow)
+    repeated = select(NodeRow.run_id, NodeRow.attempt).where(NodeRow.duplicate_of.is_not(None))
+    duplicates = {(run_id, attempt) for run_id, attempt in connection.execute(repeated)}
     columns = (RunRow.id, RunRow.body, RunRow.budget, RunRow.ended_kind, RunRow.ended_detail)
     found = []
     for id, body, budget, kind, detail in connection.execute(
@@ -57,7 +59,11 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
     ):
         of_run, of_checks = attempts.get(id, {}), checks.get(id, {})
         best = standing(
-            {attempt: speedup for attempt, (_, speedup) in of_run.items()},
+            {
+                attempt: speedup
+                for attempt, (_, speedup) in of_run.items()
+                if (id, attempt) not in duplicates
+            },
             {attempt: speedup for attempt, (_, speedup) in of_checks.items()},
         ).best
         latency_ms, speedup = (of_checks or of_run).get(best or 0, (None, None))
