@@ -166,7 +166,7 @@ class LiveScreen(Redrawn):
                 )
                 self._console.print(Text(said, "dim"))
             case Started(_, reference):
-                self._started, self._doing = event, None
+                self._started = event
                 for warning in reference.warnings:
                     self._console.print(Text(warning, "yellow"))
             case Stepped(attempt, step):
@@ -197,7 +197,7 @@ class LiveScreen(Redrawn):
         )
         models = Text(models_line(run), "dim", no_wrap=True, overflow="ellipsis")
         if started is None:
-            doing = self._doing or (
+            doing = self._notice or (
                 "starting the judge and measuring the reference",
                 self._begin_s,
             )
@@ -230,8 +230,8 @@ class LiveScreen(Redrawn):
         )
 
     def _best(self, tree: Tree) -> Text:
-        if self._doing is not None:
-            return spinning(*self._doing)
+        if doing := self._notice or self._doing:
+            return spinning(*doing)
         best = best_so_far(tree, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
             lacking = (
