@@ -246,11 +246,10 @@ def test_a_dollar_limit_of_the_whole_needs_a_known_price(stark: Stark, bench: li
     refused = stark(*bench, "--total-dollars", "5")
 
     assert (2, True) == (refused.code, "so a dollar limit would not hold" in refused.err)
-    assert 0 == stark(*bench, "--total-dollars", "5", "--unpriced").code
-    assert (0, 2) == (
-        stark("bench", "resume").code,
-        stark("bench", "resume", "--total-dollars", "6").code,
-    )
+    limits = ("--total-dollars", "5", "--total-attempts", "4")
+    assert 1 == stark(*bench, *limits, "--unpriced").code
+    assert 2 == stark("bench", "resume", "--total-dollars", "6").code
+    assert 0 == stark("bench", "resume", "--total-attempts", "999").code
 
 
 def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
