@@ -197,7 +197,7 @@ async def test_a_stored_reply_is_not_asked_for_or_charged_again(store: Store) ->
 async def test_a_stored_reply_of_another_role_is_refused(store: Store) -> None:
     await Office(store).ask(role="plan")
 
-    with pytest.raises(StoreError, match="reply 1 is of the plan role, and the code role asks now"):
+    with pytest.raises(StoreError, match="reply 1 belongs to role plan, but role code is asking"):
         await Office(store).ask(role="code")
 
 

@@ -1,7 +1,7 @@
 """Questions to models and their replies: admitted, stored, charged, and never bought twice.
 
 A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. When a run
-stops, calls in flight are awaited: they are paid for whether or not anybody reads the reply.
+stops, calls in flight are awaited for up to DRAIN_S: they are paid for whether or not anybody reads the reply.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DRAIN_S = 300.0
 """How long a stopping run waits for calls in flight: as long as the slowest replies seen took."""
 
 MOST_REFUSED = 3
-"""Conversations refused before the first reply of a run after which the model, not the prompt, is taken to be at fault."""
+"""If this many conversations are refused before the run's first reply, the model is blamed, not the prompt."""
 
 ROOM = 2
-"""By how much the output limit is raised when a truncated reply is asked for again."""
+"""The factor by which the output limit is raised when a truncated reply is asked for again."""
 
 
 class Replies(Protocol):
@@ -133,7 +133,11 @@ class Desk:
         return Correspondence(self, attempt)
 
     def count_refused(self, refusal: PromptRefused) -> None:
-        """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
+        """Count a refused conversation.
+
+        Raises ModelRefused after MOST_REFUSED refusals if the run never got a reply, since the cause is then not this
+        prompt.
+        """
         self._refused += 1
         spent = self.ledger.spent
         if self._refused >= MOST_REFUSED and spent.calls == spent.lost_calls:
@@ -186,7 +190,7 @@ class Correspondence:
         if stored.role != role:
             raise StoreError(
                 f"attempt {self._attempt} of run {self._desk.run_id} was begun by another version of STARK: its "
-                f"reply {turn + 1} is of the {stored.role} role, and the {role} role asks now; start a new run"
+                f"reply {turn + 1} belongs to role {stored.role}, but role {role} is asking; start a new run"
             )
         return stored.reply
 
@@ -240,7 +244,7 @@ class _Question(NamedTuple):
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
-    """The usage of a reply; where no cost is reported, that of its tokens, estimated if need be."""
+    """The usage of a reply; where no cost is reported, the cost of its tokens, estimated if need be."""
     usage = reply.usage
     if usage.dollars is not None or price is None:
         return usage
@@ -251,7 +255,7 @@ def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) ->
 
 
 def plain(text: str) -> str:
-    """A reply whose lines end with a newline alone, and in which half a surrogate pair is `?`.
+    """A reply whose lines end with a newline alone, with lone surrogates replaced by `?`.
 
     Python would also count other line ends, and lone surrogates cannot be sent on or written.
     """
