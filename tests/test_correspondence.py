@@ -133,9 +133,11 @@ async def test_a_truncated_reply_is_asked_for_with_twice_the_room_and_that_is_re
         roomy.truncated,
     )
     assert [None, 200] == model.limits
-    for room, answered in ((False, 100), (True, 200)):
+    for more_output, answered in ((False, 100), (True, 200)):
         dollars = (5 * 3 + answered * 15) / 1e6
-        assert Cost(tokens=5 + answered, dollars=dollars) == replies.at_most("code", QUESTION, room)
+        assert Cost(tokens=5 + answered, dollars=dollars) == replies.at_most(
+            "code", QUESTION, more_output
+        )
 
 
 def test_without_a_price_only_tokens_are_reserved() -> None:

@@ -26,7 +26,7 @@ DRAIN_S = 300.0
 MOST_REFUSED = 3
 """If this many conversations are refused before the run's first reply, the model is blamed, not the prompt."""
 
-ROOM = 2
+MORE_OUTPUT = 2
 """The factor by which the output limit is raised when a truncated reply is asked for again."""
 
 
@@ -42,12 +42,12 @@ class Replies(Protocol):
         """The name of the role's model."""
         ...
 
-    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
         """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
         ...
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         """The reply to question `turn` of an attempt. Raises ModelError, or RecordingError."""
         ...
@@ -89,22 +89,22 @@ class LiveReplies:
         """See `Replies.model`."""
         return self._models[role][0].name
 
-    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
         """See `Replies.at_most`."""
         model, _ = self._models[role]
         given = estimated_tokens(sum(utf8_bytes(message.text) for message in messages))
-        answered = model.max_output_tokens * (ROOM if room else 1)
+        answered = model.max_output_tokens * (MORE_OUTPUT if more_output else 1)
         price = model.price
         return Cost(
             tokens=given + answered, dollars=price.dollars(given, answered) if price else 0.0
         )
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         """See `Replies.reply`."""
         model, entry = self._models[role]
-        limit = model.max_output_tokens * ROOM if room else None
+        limit = model.max_output_tokens * MORE_OUTPUT if more_output else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
         usage = _priced(reply, messages, model.price)
         return reply.model_copy(update={"text": plain(reply.text), "usage": usage})
@@ -153,9 +153,9 @@ class Correspondence:
         self._turn = 0
 
     async def ask(
-        self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool = False
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool = False
     ) -> Reply:
-        """The reply to the attempt's next question; `room` raises the output limit.
+        """The reply to the attempt's next question; `more_output` raises the output limit.
 
         Raises ModelError, and LimitReached if the budget admits no further call.
         """
@@ -166,9 +166,11 @@ class Correspondence:
             return self._replayed(turn, role)
         replies = self._desk.replies
         async with replies.turn:
-            reservation = await self._desk.ledger.admit(role, replies.at_most(role, messages, room))
+            reservation = await self._desk.ledger.admit(
+                role, replies.at_most(role, messages, more_output)
+            )
             # From here on it is paid for, so it is not cut off when the run stops.
-            question = _Question(self._attempt, turn, role, messages, fit, room)
+            question = _Question(self._attempt, turn, role, messages, fit, more_output)
             return await self._drained(asyncio.create_task(self._call(question, reservation)))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
@@ -202,7 +204,7 @@ class Correspondence:
         try:
             await desk.store.settled()
             reply = await desk.replies.reply(
-                self._attempt, question.turn, role, question.messages, question.room
+                self._attempt, question.turn, role, question.messages, question.more_output
             )
             call = Call(
                 attempt=self._attempt,
@@ -240,7 +242,7 @@ class _Question(NamedTuple):
     role: str
     messages: tuple[Message, ...]
     fit: Fit
-    room: bool
+    more_output: bool
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
