@@ -82,7 +82,9 @@ def recorded(situation: Situation) -> Ask:
     """Answers with the recorded replies in order, and repeats the last one."""
     left = list(situation.replies)
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return ask
@@ -91,7 +93,9 @@ def recorded(situation: Situation) -> Ask:
 def live(situation: Situation, model: Model) -> Ask:
     """Asks the model at the role's usual temperature."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         reply = await model.ask(messages, TEMPERATURES[situation.role])
         return reply.model_copy(update={"text": plain(reply.text)})
 
@@ -102,7 +106,9 @@ async def _prompt(situation: Situation) -> str:
     """The role's prompt."""
     silent = Reply(text="", model="none")
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         return silent
 
     conversation = await converse(situation, ask)

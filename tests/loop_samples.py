@@ -108,10 +108,10 @@ class Arranged:
         )
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         await self._before(attempt, turn)
-        return await self._replies.reply(attempt, turn, role, messages, room)
+        return await self._replies.reply(attempt, turn, role, messages, more_output)
 
 
 def half_priced() -> LiveReplies:

@@ -133,9 +133,11 @@ async def test_a_truncated_reply_is_asked_for_with_twice_the_room_and_that_is_re
         roomy.truncated,
     )
     assert [None, 200] == model.limits
-    for room, answered in ((False, 100), (True, 200)):
+    for more_output, answered in ((False, 100), (True, 200)):
         dollars = (5 * 3 + answered * 15) / 1e6
-        assert Cost(tokens=5 + answered, dollars=dollars) == replies.at_most("code", QUESTION, room)
+        assert Cost(tokens=5 + answered, dollars=dollars) == replies.at_most(
+            "code", QUESTION, more_output
+        )
 
 
 def test_without_a_price_only_tokens_are_reserved() -> None:
@@ -197,7 +199,7 @@ async def test_a_stored_reply_is_not_asked_for_or_charged_again(store: Store) ->
 async def test_a_stored_reply_of_another_role_is_refused(store: Store) -> None:
     await Office(store).ask(role="plan")
 
-    with pytest.raises(StoreError, match="reply 1 is of the plan role, and the code role asks now"):
+    with pytest.raises(StoreError, match="reply 1 belongs to role plan, but role code is asking"):
         await Office(store).ask(role="code")
 
 

@@ -49,11 +49,11 @@ async def converse(
     conversation = Conversation(situation)
 
     async def recording_ask(
-        role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
     ) -> Reply:
         conversation.asked.append(messages)
         conversation.fits.append(fit)
-        reply = await ask(role, messages, fit, room=room)
+        reply = await ask(role, messages, fit, more_output=more_output)
         conversation.replies.append(reply)
         return reply
 

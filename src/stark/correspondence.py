@@ -1,7 +1,7 @@
 """Questions to models and their replies: admitted, stored, charged, and never bought twice.
 
 A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. When a run
-stops, calls in flight are awaited: they are paid for whether or not anybody reads the reply.
+stops, calls in flight are awaited for up to DRAIN_S: they are paid for whether or not anybody reads the reply.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ DRAIN_S = 300.0
 """How long a stopping run waits for calls in flight: as long as the slowest replies seen took."""
 
 MOST_REFUSED = 3
-"""Conversations refused before the first reply of a run after which the model, not the prompt, is taken to be at fault."""
+"""If this many conversations are refused before the run's first reply, the model is blamed, not the prompt."""
 
-ROOM = 2
-"""By how much the output limit is raised when a truncated reply is asked for again."""
+MORE_OUTPUT = 2
+"""The factor by which the output limit is raised when a truncated reply is asked for again."""
 
 
 class Replies(Protocol):
@@ -42,12 +42,12 @@ class Replies(Protocol):
         """The name of the role's model."""
         ...
 
-    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
         """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
         ...
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         """The reply to question `turn` of an attempt. Raises ModelError, or RecordingError."""
         ...
@@ -89,22 +89,22 @@ class LiveReplies:
         """See `Replies.model`."""
         return self._models[role][0].name
 
-    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
         """See `Replies.at_most`."""
         model, _ = self._models[role]
         given = estimated_tokens(sum(utf8_bytes(message.text) for message in messages))
-        answered = model.max_output_tokens * (ROOM if room else 1)
+        answered = model.max_output_tokens * (MORE_OUTPUT if more_output else 1)
         price = model.price
         return Cost(
             tokens=given + answered, dollars=price.dollars(given, answered) if price else 0.0
         )
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         """See `Replies.reply`."""
         model, entry = self._models[role]
-        limit = model.max_output_tokens * ROOM if room else None
+        limit = model.max_output_tokens * MORE_OUTPUT if more_output else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
         usage = _priced(reply, messages, model.price)
         return reply.model_copy(update={"text": plain(reply.text), "usage": usage})
@@ -133,7 +133,11 @@ class Desk:
         return Correspondence(self, attempt)
 
     def count_refused(self, refusal: PromptRefused) -> None:
-        """Raises ModelRefused where no conversation of the run was ever answered: it is not about this one."""
+        """Count a refused conversation.
+
+        Raises ModelRefused after MOST_REFUSED refusals if the run never got a reply, since the cause is then not this
+        prompt.
+        """
         self._refused += 1
         if self._refused >= MOST_REFUSED and not self.ledger.was_answered:
             raise ModelRefused(str(refusal)) from refusal
@@ -148,9 +152,9 @@ class Correspondence:
         self._turn = 0
 
     async def ask(
-        self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool = False
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool = False
     ) -> Reply:
-        """The reply to the attempt's next question; `room` raises the output limit.
+        """The reply to the attempt's next question; `more_output` raises the output limit.
 
         Raises ModelError, and LimitReached if the budget admits no further call.
         """
@@ -161,9 +165,11 @@ class Correspondence:
             return self._replayed(turn, role)
         replies = self._desk.replies
         async with replies.turn:
-            reservation = await self._desk.ledger.admit(role, replies.at_most(role, messages, room))
+            reservation = await self._desk.ledger.admit(
+                role, replies.at_most(role, messages, more_output)
+            )
             # From here on it is paid for, so it is not cut off when the run stops.
-            question = _Question(self._attempt, turn, role, messages, fit, room)
+            question = _Question(self._attempt, turn, role, messages, fit, more_output)
             return await self._drained(asyncio.create_task(self._call(question, reservation)))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
@@ -185,7 +191,7 @@ class Correspondence:
         if stored.role != role:
             raise StoreError(
                 f"attempt {self._attempt} of run {self._desk.run_id} was begun by another version of STARK: its "
-                f"reply {turn + 1} is of the {stored.role} role, and the {role} role asks now; start a new run"
+                f"reply {turn + 1} belongs to role {stored.role}, but role {role} is asking; start a new run"
             )
         return stored.reply
 
@@ -198,7 +204,7 @@ class Correspondence:
             asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
             await desk.store.settled()
             reply = await desk.replies.reply(
-                self._attempt, question.turn, role, question.messages, question.room
+                self._attempt, question.turn, role, question.messages, question.more_output
             )
             call = Call(
                 attempt=self._attempt,
@@ -236,11 +242,11 @@ class _Question(NamedTuple):
     role: str
     messages: tuple[Message, ...]
     fit: Fit
-    room: bool
+    more_output: bool
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
-    """The usage of a reply; where no cost is reported, that of its tokens, estimated if need be."""
+    """The usage of a reply; where no cost is reported, the cost of its tokens, estimated if need be."""
     usage = reply.usage
     if usage.dollars is not None or price is None:
         return usage
@@ -251,7 +257,7 @@ def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) ->
 
 
 def plain(text: str) -> str:
-    """A reply whose lines end with a newline alone, and in which half a surrogate pair is `?`.
+    """A reply whose lines end with a newline alone, with lone surrogates replaced by `?`.
 
     Python would also count other line ends, and lone surrogates cannot be sent on or written.
     """

@@ -1,9 +1,9 @@
 """What a run has spent, what its calls in flight are expected to cost, and whether another call may start.
 
-Every model call is admitted first: its expected cost is reserved, and charged at what it really cost when the reply
-arrives. A call is admitted while everything charged, reserved and expected stays within the limit; if nothing is in
-flight, one more call may start as long as the limit is not reached. So a limit is exceeded by one call at most, as far as
-calls cost what was expected of them.
+Every model call is admitted first: its expected cost is reserved, then replaced by the actual cost when the reply
+arrives. A call is admitted while the sum of charges, reservations and its own expected cost stays within the limit. If
+nothing is in flight, one more call may start as long as the limit is not reached. So a limit is exceeded by one call at
+most, provided no call costs more than expected.
 
 A ledger may draw from a parent, as the runs of a bench do: a call must fit both. Knows no store and no model.
 """
@@ -97,8 +97,8 @@ class Ledger:
     async def admit(self, role: str, at_most: Cost) -> Reservation:
         """Reserve the cost of a call, waiting for calls in flight while it does not fit.
 
-        Expected is the most that a call of this role cost so far in this run, else in the parents' runs, else `at_most`,
-        what the model can charge. Raises LimitReached when a limit on tokens or dollars is reached.
+        The expected cost is the highest of any call of this role so far in this run. Without one it is the highest in
+        the parents' runs, and without that `at_most`, the most that the model can charge. Raises LimitReached when a limit on tokens or dollars is reached.
         """
         while True:
             reservation = Reservation(role, self._expected(role, at_most))
@@ -163,7 +163,7 @@ class Ledger:
 
 
 def reached(budget: Budget, attempts: int, cost: Cost, minutes: float) -> Ended | None:
-    """The first limit of a budget that these reach."""
+    """The first limit that these totals reach, or None."""
     found: tuple[tuple[Literal["attempts", "tokens", "dollars", "minutes"], bool, str], ...] = (
         (
             "attempts",

@@ -43,11 +43,11 @@ class RunOptions(Frozen):
     code_temperature: float = _option(0.1, "Temperature of the code role.", MODELS, ge=0, le=2)
     debug_temperature: float = _option(0.1, "Temperature of the debug role.", MODELS, ge=0, le=2)
     solo_temperature: float = _option(
-        0.8, "Temperature of the agent of strategies that have only one.", MODELS, ge=0, le=2
+        0.8, "Temperature for single-agent strategies.", MODELS, ge=0, le=2
     )
     window_tokens: int = _option(
         WINDOW_TOKENS,
-        "Approximate prompt limit in tokens; other attempts are trimmed to fit.",
+        "Approximate prompt limit in tokens; the other attempts shown are trimmed to fit.",
         MODELS,
         ge=1,
     )
@@ -65,7 +65,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto` also ends near the roofline, or after as many attempts without a gain as led to the best (at least 10).",
+        "`auto` also ends near the roofline, or once the attempts since the last improvement are as many as "
+        "those that led to it (at least 10).",
         BUDGET,
     )
     strategy: str = _option(
@@ -79,7 +80,8 @@ class RunOptions(Frozen):
     parallel: int = _option(1, "Attempts in flight at once.", ge=1)
     seed: int | None = _option(None, "Seed of the search; random by default.")
     start: Start = _option(
-        "reference", "`compiler` makes what torch.compile generates the first attempt."
+        "reference",
+        "`compiler`: the first attempt is the kernel that torch.compile generates.",
     )
     executor: str = _option(
         "local",

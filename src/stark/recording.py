@@ -115,12 +115,12 @@ class RecordedReplies:
         """See `Replies.model`."""
         return "recorded"
 
-    def at_most(self, role: str, messages: tuple[Message, ...], room: bool) -> Cost:
+    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
         """Nothing is paid."""
         return Cost()
 
     async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], room: bool
+        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
         """The recorded reply, with its tokens and a price of $0. Raises RecordingError if there is none."""
         call = self._calls.get((attempt, role))

@@ -205,13 +205,15 @@ class Answers:
         self.roles: list[str] = []
         self.asked: list[tuple[Message, ...]] = []
         self.fits: list[Fit] = []
-        self.rooms: list[bool] = []
+        self.more_outputs: list[bool] = []
 
-    async def ask(self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         self.roles.append(role)
         self.asked.append(messages)
         self.fits.append(fit)
-        self.rooms.append(room)
+        self.more_outputs.append(more_output)
         reply = next(self._left)
         return reply if isinstance(reply, Reply) else Reply(text=reply, model="scripted")
 

@@ -288,7 +288,7 @@ async def test_a_malformed_reply_is_sent_back_once_with_the_exact_reason(
 
     assert [role, role] == answers.roles
     first, second = answers.asked
-    assert [False, False] == answers.rooms
+    assert [False, False] == answers.more_outputs
     assert ["system", "user", "user"] == [message.speaker for message in first]
     assert first == second[:3]
     assert ("assistant", bad) == (second[3].speaker, second[3].text)
@@ -306,7 +306,7 @@ async def test_a_second_failure_is_final_and_says_what_was_wrong_with_it() -> No
 
 
 async def test_a_model_that_cannot_be_asked_is_not_a_reply() -> None:
-    async def ask(role: str, messages: object, fit: object, *, room: bool) -> object:
+    async def ask(role: str, messages: object, fit: object, *, more_output: bool) -> object:
         raise ModelRefused("no key: set one")
 
     with pytest.raises(ModelRefused):
@@ -334,7 +334,7 @@ async def test_a_reply_that_was_cut_off_is_asked_for_again_with_more_room(
 
     await samples.work(answers.ask, role, samples.brief(role, node), samples.EDIT)
 
-    assert [False, True] == answers.rooms
+    assert [False, True] == answers.more_outputs
     speakers = [message.speaker for message in answers.asked[1]]
     assert ["system", "user", "user", "assistant", "user"] == speakers
     assert text == answers.asked[1][3].text

@@ -111,7 +111,9 @@ async def test_one_agent_whose_reply_stays_malformed_leaves_the_fault() -> None:
 async def test_a_prompt_that_the_model_refuses_makes_a_failed_draft(
     team: PlanCodeDebug | Solo, parent: int, action: Action
 ) -> None:
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         raise PromptRefused("the model refuses this prompt")
 
     draft = await team.write(samples.assignment(parent, action), ask)

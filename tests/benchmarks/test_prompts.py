@@ -53,7 +53,9 @@ HEADINGS: dict[RoleName, Sequence[str]] = {
 async def asked(situation: Situation, window_tokens: int | None = None) -> Conversation:
     """The role's conversation with a model that answers nothing."""
 
-    async def ask(role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool) -> Reply:
+    async def ask(
+        role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
+    ) -> Reply:
         return Reply(text="", model="none")
 
     return await converse(situation, ask, window_tokens)

@@ -35,9 +35,9 @@ class Ask(Protocol):
     """Asks the model of a role."""
 
     async def __call__(
-        self, role: str, messages: tuple[Message, ...], fit: Fit, *, room: bool
+        self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
     ) -> Reply:
-        """The reply. `room` allows twice the usual output limit; `fit` says how the prompt was fitted."""
+        """The reply. `more_output` allows twice the usual output limit; `fit` says how the prompt was fitted."""
         ...
 
 
@@ -157,7 +157,7 @@ async def _converse(
         Message(speaker="system", text=instructions),
         *(Message(speaker="user", text=part) for part in _STABLE_END.split(prompt)),
     )
-    reply = await ask(role, messages, fit, room=False)
+    reply = await ask(role, messages, fit, more_output=False)
     try:
         return _parsed(reply, parse)
     except ReplyError as fault:
@@ -165,7 +165,7 @@ async def _converse(
     # Providers refuse an empty message, and a reply may be cut off before its first word.
     said = reply.text if reply.text.strip() else "(no text)"
     messages += (Message(speaker="assistant", text=said), Message(speaker="user", text=again))
-    return _parsed(await ask(role, messages, fit, room=reply.truncated), parse)
+    return _parsed(await ask(role, messages, fit, more_output=reply.truncated), parse)
 
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)

@@ -6,8 +6,9 @@
 | code | its children and its cousins: the working children of its siblings |
 | debug | its siblings, each with its repair if one worked |
 
-The history takes a line an attempt and does not count as others. The leaderboard is always shown; if the rest does not
-fit, a random subsample is. Attempts that left neither plan nor code are not shown.
+The history takes one line per attempt and does not count towards the five. If more than five others qualify, a random
+subsample of them is shown; plan and solo always see the leaderboard. Plan and solo do not see attempts that left
+neither plan nor code; code and debug see only attempts with a candidate.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Repair(Frozen):
 
 
 class ContextWindow(Frozen):
-    """The nodes that a role sees, by their relation to the selected one; none twice.
+    """The nodes that a role sees, by their relation to the selected one, without duplicates outside the history.
 
     Relations list nodes in the order in which they finished, the leaderboard fastest first.
     """
@@ -59,7 +60,7 @@ class ContextWindow(Frozen):
 
     repairs: tuple[Repair, ...] = ()
     leaderboard: tuple[Node, ...] = ()
-    """The run's fastest attempts, without the selected node and its children."""
+    """The run's fastest attempts, excluding the selected node and its children."""
 
     leading: tuple[int, ...] = ()
     """The ids of children and cousins that are also on the leaderboard."""
@@ -89,7 +90,7 @@ class ContextWindow(Frozen):
         if self.node is not None:
             shown.append(self.node.id)
         if len(set(shown)) < len(shown):
-            raise ValueError(f"a window shows no node twice, but has {sorted(shown)}")
+            raise ValueError(f"a window shows nodes without duplicates, not {sorted(shown)}")
         return self
 
 

@@ -49,10 +49,10 @@ async def abench(
         problems: A `Suite`, or folders and files of problems.
         strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
         seeds: Runs of each problem and strategy, with seeds 1, 2, …
-        name: Of the bench; by default made from what it consists of.
+        name: Name of the bench; by default made from what it consists of.
         total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
-        parallel: Runs worked on at once.
-        model_slots: Questions to models at once; no limit by default.
+        parallel: Maximum number of concurrent runs.
+        model_slots: Maximum number of concurrent model calls; no limit by default.
         store: As in `aoptimize`.
         judge: As in `aoptimize`.
         on_event: Called with every `stark.benches.running.BenchEvent`.
@@ -107,7 +107,7 @@ async def resume_bench(
     on_event: OnBenchEvent = _unwatched,
     **options: Any,
 ) -> Report:
-    """Go on with a bench: its unfinished runs, and again those whose problems were refused.
+    """Continue a bench: its unfinished runs, and again those whose problems were refused.
 
     `options` change those of every such run, such as `model`; the others are those of `abench`.
     """

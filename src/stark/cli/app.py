@@ -101,7 +101,7 @@ def resume(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Go on with RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
+    """Continue RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
     from stark.cli.running import resume as go_on
     from stark.cli.settings import load_settings
 
@@ -180,8 +180,8 @@ def show(
         str,
         typer.Argument(
             metavar="RUN",
-            help="A run's id, the beginning of one, `last`, or a recording's file; a number alone is an attempt of the "
-            "last run.",
+            help="A run's id, the beginning of one, `last`, or a recording's file; an all-digit argument alone "
+            "is always an attempt of the last run.",
         ),
     ] = "last",
     attempt: Annotated[
@@ -190,7 +190,9 @@ def show(
     source: Annotated[
         bool,
         typer.Option(
-            "--source", metavar="", help="Print only the attempt's source (the best one's)."
+            "--source",
+            metavar="",
+            help="Print only the attempt's source (default: the best attempt).",
         ),
     ] = False,
     prompt: Annotated[

@@ -51,28 +51,30 @@ FolderOption = Annotated[
     ),
 ]
 RunsOption = Annotated[
-    int, typer.Option("--runs", min=1, metavar="NUMBER", help="Runs worked on at once.")
+    int, typer.Option("--runs", min=1, metavar="NUMBER", help="Maximum number of concurrent runs.")
 ]
 SlotsOption = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="NUMBER", help="Questions to models at once." + by_default("no limit")
+        min=1,
+        metavar="NUMBER",
+        help="Maximum number of concurrent model calls." + by_default("no limit"),
     ),
 ]
 
 
 TogetherOption = typer.Option(
-    min=1, metavar="NUMBER", help="Of all runs together.", rich_help_panel=WHOLE
+    min=1, metavar="NUMBER", help="Limit for all runs together.", rich_help_panel=WHOLE
 )
 TotalAttempts = Annotated[int | None, TogetherOption]
 TotalTokens = Annotated[int | None, TogetherOption]
 TotalDollars = Annotated[
     float | None,
-    typer.Option(metavar="NUMBER", help="Of all runs together.", rich_help_panel=WHOLE),
+    typer.Option(metavar="NUMBER", help="Limit for all runs together.", rich_help_panel=WHOLE),
 ]
 TotalMinutes = Annotated[
     float | None,
-    typer.Option(metavar="NUMBER", help="Of one session, on the clock.", rich_help_panel=WHOLE),
+    typer.Option(metavar="NUMBER", help="Wall-clock limit of one session.", rich_help_panel=WHOLE),
 ]
 
 
@@ -109,7 +111,9 @@ def run(
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="NUMBER", help="Runs of each problem and strategy." + by_default("1")
+            min=1,
+            metavar="NUMBER",
+            help="Number of seeds, and so of runs, per problem and strategy." + by_default("1"),
         ),
     ] = None,
     runs: RunsOption = 4,
@@ -119,7 +123,7 @@ def run(
     total_dollars: TotalDollars = None,
     total_minutes: TotalMinutes = None,
     name: Annotated[
-        str | None, typer.Option(help="Of the bench." + by_default("made from its contents"))
+        str | None, typer.Option(help="Name of the bench." + by_default("made from its contents"))
     ] = None,
     output: FolderOption = None,
     store: StoreOption = None,
@@ -177,7 +181,7 @@ def resume(
     *,
     options: dict[str, Any],
 ) -> None:
-    """Go on with bench NAME: its unfinished runs, and those whose problems were refused."""
+    """Continue bench NAME: its unfinished runs, and those whose problems were refused."""
     from stark.benches.entry import resume_bench
     from stark.cli.settings import load_settings
 

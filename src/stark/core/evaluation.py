@@ -20,7 +20,8 @@ from stark.core.profile import Profile
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
-"""`search` does the least that ranks candidates safely; `promote` is the final check, after which a win counts."""
+"""`search` does the least that ranks candidates safely; `promote` is the final check, the only effort
+whose result is reported as a win."""
 
 
 class EvaluationBase(Frozen):
@@ -78,15 +79,18 @@ class OutOfMemory(EvaluationBase):
 
 
 class Incorrect(EvaluationBase):
-    """It ran, and its outputs differ from the reference's."""
+    """It ran, and its outputs differ from the reference's by more than the error budget, or have another form.
+
+    Also if it changed an input that the reference leaves alone, or if compute-sanitizer found a fault.
+    """
 
     status: Literal["incorrect"] = "incorrect"
     error: str
-    """Where and how they differ, in a few lines."""
+    """What is wrong and where, in a few lines."""
 
 
 class Rejected(EvaluationBase):
-    """It breaks a rule against cheating: the rule, and the evidence."""
+    """It breaks the anti-cheating rule `rule`; `error` is the evidence."""
 
     status: Literal["rejected"] = "rejected"
     rule: str
@@ -94,7 +98,7 @@ class Rejected(EvaluationBase):
 
 
 class Accuracy(Frozen):
-    """The worst error over all verified outputs, against the float64 oracle."""
+    """The worst error over all verified outputs, against the oracle (float64 where possible)."""
 
     relative_rms: float
     budget: float
@@ -107,14 +111,15 @@ class Accuracy(Frozen):
     """Whether it passes KernelBench's criterion, for comparison with published results."""
 
     oracle: Literal["float64", "float32"]
+    """`float64`, or `float32` where no float64 oracle is possible and the reference's own outputs replace it."""
 
 
 NEAR = 0.05
-"""Relative uncertainty of a roofline: a time this close to it has reached it, one further below contradicts it."""
+"""Relative uncertainty of a roofline: times within this fraction count as reaching it; times further below contradict it."""
 
 
 class Correct(EvaluationBase):
-    """It computes the same function; the only status with measurements."""
+    """Its outputs matched on every drawn input; the only status with measurements."""
 
     status: Literal["correct"] = "correct"
     accuracy: Accuracy
@@ -136,7 +141,7 @@ class Correct(EvaluationBase):
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile with its time and the device, from which its bottleneck follows."""
+        """The profile with the candidate's latency, roofline and device, from which its bottleneck follows."""
         if self.profile is None:
             return None
         return Profiled(
@@ -157,7 +162,7 @@ class Correct(EvaluationBase):
 
     @property
     def roofline_fraction(self) -> float:
-        """The roofline's time divided by its own; 1 is the roofline."""
+        """The roofline's time divided by the candidate's; 1 is the roofline."""
         return self.roofline.floor_ms / self.latency_ms
 
     @property
@@ -178,7 +183,7 @@ class Correct(EvaluationBase):
 
     @property
     def bound(self) -> Literal["memory", "compute", "launch"]:
-        """What takes longest at best: memory traffic, arithmetic, or the launch of one kernel."""
+        """The resource that sets the minimum time: memory traffic, arithmetic, or the launch of one kernel."""
         return "launch" if self.device.launch_ms > self.roofline.floor_ms else self.roofline.bound
 
 

@@ -82,7 +82,7 @@ class RunConfig(Frozen):
     start: Start = "reference"
     stop: Stop = "budget"
     window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
-    """Approximate prompt limit in tokens; other attempts are trimmed to fit."""
+    """Approximate prompt limit in tokens; the other attempts shown are trimmed to fit."""
 
     limits: Limits = Limits()
     tools: Tools = Tools()

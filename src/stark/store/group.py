@@ -1,8 +1,8 @@
 """Groups the writes of concurrent tasks into one commit.
 
 A commit waits for the disk and blocks the event loop meanwhile, so with many runs one commit per write would be
-slow. Here each write is a savepoint in an open transaction, which is committed on the loop's next turn. A task that
-needs its writes on disk before it continues awaits `settled`.
+slow. Here each write is a savepoint in an open transaction, which is committed in the event loop's next
+iteration. A task that needs its writes on disk before it continues awaits `settled`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Group:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Apply all of the block's changes or none; they are committed on the loop's next turn."""
+        """Apply all of the block's changes or none; they are committed in the event loop's next iteration."""
         connection = self.connection or self._begin()
         with connection.begin_nested():
             yield connection
@@ -63,7 +63,7 @@ class Group:
         self._finish()
 
     def _finish(self) -> None:
-        """Commit, and keep a failure for the next caller, since no task may be waiting for this commit."""
+        """Commit, and keep a failure, which all later calls raise: no task may be waiting for this commit."""
         connection, self.connection, self._commit = self.connection, None, None
         if connection is None:
             return

@@ -1,20 +1,21 @@
 """The paper's search, an adapted epsilon-greedy (arXiv 2510.16996), as published summaries describe it.
 
-- **Exploit** with probability 1 - epsilon: the fastest expandable correct node by measured speedup, the
-  root included at exactly 1 (`Tree.fastest_first`).
-- **Explore** with probability epsilon: any expandable leaf, each equally likely, failing ones included,
-  whether or not something works already.
+- **Exploit** with probability 1 - epsilon: the fastest expandable correct node by measured speedup, with
+  the root counted as exactly 1x; too-noisy nodes rank last (`Tree.fastest_first`).
+- **Explore** with probability epsilon: any expandable leaf, chosen uniformly, including failed leaves,
+  even if a correct node exists.
 - **Root throttling**: the root is not expandable once it has `n_root` children, unusable ones and those
   in flight included.
 - **Dead branches**: a node is dead, so not expandable, once at least `n_child` of its children have
-  finished and all have failed, unusable ones included. Only the node itself: its failing children can
-  still be debugged, and repaired ones improved.
+  finished and all have failed, unusable ones included. Only the node itself is dead: its failing children
+  can still be debugged, and repaired ones improved.
 
 Where the summaries say nothing, these rules are ours:
 
 - An unusable reply has no source, so it is never expandable.
 - A node with a child in flight is not expandable: a second attempt from the same state would get the same
-  context and repeat the first. The root is exempt, since an empty tree offers nothing else.
+  context and repeat the first. The root is exempt: at the start it is the only node, so parallel attempts
+  must all begin there, and `n_root` limits them.
 - The root is never dead; throttling already limits it.
 - The compiler's start (`--start compiler`) does not take one of the `n_root` slots.
 - If exploiting finds no node, it explores, and the reverse.
@@ -36,7 +37,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class EpsilonGreedy:
-    """The adapted epsilon-greedy policy. The defaults are the paper's, as published summaries describe it."""
+    """The adapted epsilon-greedy policy. The defaults are the paper's, as published summaries describe them."""
 
     name: ClassVar[str] = "epsilon-greedy"
 

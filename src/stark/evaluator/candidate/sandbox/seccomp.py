@@ -1,8 +1,8 @@
-"""seccomp: refuses system calls that no kernel, compiler or PyTorch program needs, with EPERM.
+"""seccomp: refuses system calls that no candidate, compiler or PyTorch program needs, with EPERM.
 
-Sockets come first: a child already has its channel, and connected pairs stay allowed. Where other
-processes are visible, because there is no process namespace, calls that stop, slow or read them are
-refused too. The filter is a BPF program, assembled here. It applies to all threads.
+New sockets are refused: the child already has its channel to the judge; connected socketpairs stay
+allowed. Where other processes are visible, because there is no process namespace, calls that stop, slow
+or read them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Architecture:
     column: int
     seccomp: int
     second_abi: int | None = None
-    """Bit of the numbers of a second ABI, all of which are refused."""
+    """Bit of the numbers of a second ABI; calls of that ABI are refused."""
 
 
 _ARCHITECTURES = {
@@ -171,7 +171,7 @@ _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
 
 _OWNERS_BY_IOCTL = (0x8901, 0x8902)
-"""FIOSETOWN and SIOCSPGRP, which do the same for sockets."""
+"""FIOSETOWN and SIOCSPGRP, which set owners like F_SETOWN, but for sockets."""
 
 _CONNECTED_TYPES = tuple(
     kind | flags
@@ -183,7 +183,7 @@ _CONNECTED_TYPES = tuple(
         socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
     )
 )
-"""Socket types that stay connected to their pair. A datagram socket could connect elsewhere."""
+"""Socket types that stay connected to their peer. A datagram socket could connect elsewhere."""
 
 
 def architecture() -> Architecture | None:
@@ -194,8 +194,8 @@ def architecture() -> Architecture | None:
 def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
     """Install the filter permanently, in every thread.
 
-    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for a Landlock that does not restrict
-    truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
+    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for Landlock versions that do not
+    restrict truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
     """
     machine = architecture()
     if machine is None:
@@ -234,7 +234,7 @@ def assemble(
 def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instruction]:
     for numbers in _REFUSED.values():
         yield from _never(numbers[machine.column])
-    # Filters cannot read its flags, which are in memory. C libraries fall back to clone.
+    # Filters cannot read clone3's flags, which are in memory. C libraries fall back to clone.
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
     yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
     yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
