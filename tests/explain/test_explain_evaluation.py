@@ -17,7 +17,8 @@ from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
 
 EXPLANATIONS = {
     "correct": (
-        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster\n1.60x vs compile [1.60, 1.60], faster\n"
+        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster (unconfirmed)\n"
+        "1.60x vs compile [1.60, 1.60], faster (unconfirmed)\n"
         "2% of the roofline (memory-bound: estimate 0.01 ms)"
     ),
     "incorrect": "output 0: relative error 0.31 is over its budget of 0.001",
