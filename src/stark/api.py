@@ -151,7 +151,7 @@ async def aresume(
     """Go on with a run; what `resume` waits for.
 
     Args:
-        run_id: A run's id, the beginning of one, or `last`.
+        run_id: A run's id, a unique prefix of an id, or `last`.
         store: As in `aoptimize`.
         within: As in `aoptimize`.
         replay: The recording that the run follows, if it began with one.
@@ -276,7 +276,7 @@ def runs(store: str = STORE) -> list[RunSummary]:
 
 
 def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
-    """A stored run, by its id, the beginning of one, or `last`; or from the path of a recording (`.json`, `.json.gz`).
+    """A stored run, by its id, a unique prefix of an id, or `last`; or from the path of a recording (`.json`, `.json.gz`).
 
     ```python
     stark.load_run("last").kernel.save("kernel.py")

@@ -1,7 +1,7 @@
 """The final check: the fastest candidates are judged once more, thoroughly, before one is called a win.
 
-The search ranks candidates by cheap measurements, and the best of many is partly the luckiest. So the leaders are
-measured anew, against more references and on more inputs, and only what that check measured is reported as a win.
+The search ranks candidates by cheap measurements, and the best of many noisy measurements is partly luck. So the leaders
+are measured anew, against more references and on more inputs, and only what that check measured is reported as a win.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 5
-"""Leaders that one session checks at most while none passes."""
+"""Maximum number of leaders checked per session, whether they pass or not; `torch.compile`'s kernel may be one more."""
 
 MOST_PASSED = 2
-"""Leaders that pass before the check stops, though others might still be faster."""
+"""Leaders that pass in a session before the check stops, though another might still be faster."""
 
 
 async def check_leaders(
     run_id: str, problem: Problem, tree: Tree, store: Store, executor: Executor, emit: OnEvent
 ) -> None:
-    """Check leaders, fastest first, until one passed that no other is expected to beat; store each check.
+    """Check leaders, in ranking order, until one passes and no remaining one is expected to be faster; store each check.
 
+    A leader that passes does not end the check if another may be faster: `MOST_PASSED` and `MOST_CHECKED` limit that.
     Leaders that an earlier session checked are not checked again, so a resumed run continues down the ranking. What
-    `torch.compile` generated comes last, unless one that passed is already as fast: no run that began with it ends below it.
+    `torch.compile` generated comes last, and is skipped if one that passed is already as fast. The limits do not apply
+    to it.
     """
     checks = store.promotions(run_id)
     session: list[Evaluation] = []
@@ -80,7 +82,7 @@ def _goes_on(session: list[Evaluation]) -> bool:
 
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:
-    """Whether a checked candidate is at least as fast as the search measured this one."""
+    """Whether a candidate that passed is at least as fast as this one was in the search."""
     best = best_node(tree.nodes, checks) if checks else None
     if best is None:
         return False

@@ -42,11 +42,11 @@ async def work_on(
     shared: Ledger | None = None,
     policy: Policy | None = None,
 ) -> Ended:
-    """Work on a run until it ends, then check its leaders; returns why it stopped.
+    """Work on a run until it ends, then check its leaders; returns why work stopped.
 
-    A run stopped by `shared`, the ledger of several runs, has not ended: it waits to be resumed. `policy` replaces the
-    strategy's own, for a replay. A new run is stored once nothing refuses it any more. Raises Held while another
-    process works on the run, and what the judge, the models or the store raise.
+    A run that `shared`, the ledger of several runs, stops has not ended: its leaders are not checked, and it can be
+    resumed. `policy` replaces the strategy's own, for a replay. A new run is stored only after all checks that can
+    refuse it. Raises Held while another process works on the run, and what the judge, the models or the store raise.
     """
     check_compiler(run)
     _check_length(run)
@@ -73,7 +73,7 @@ async def work_on(
 
 
 def check_compiler(run: Run) -> None:
-    """Raise UsageError for a run that starts from the compiler in a language that it does not write."""
+    """Raise UsageError for a run that starts from the compiler in a language that torch.compile cannot generate."""
     if run.config.start == "compiler" and not language(run.config.language).has_compiler:
         raise UsageError(
             f"torch.compile writes no {run.config.language} kernels; start from the reference, or choose the language "
@@ -93,7 +93,7 @@ def _check_length(run: Run) -> None:
 
 
 def _check_device(run: Run, reference: Reference) -> None:
-    """Raise UsageError, before anything is paid, for a language that the judge's device does not run."""
+    """Raise UsageError, before anything is paid for, for a language that the judge's device does not run."""
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
@@ -103,7 +103,7 @@ def _check_device(run: Run, reference: Reference) -> None:
 
 
 def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
-    """The account of a run as far as earlier sessions came."""
+    """The run's ledger as earlier sessions left it."""
     ledger = Ledger(
         run.config.budget,
         shared,
@@ -144,7 +144,7 @@ class Session:
         self.tree = Tree.replay(reference.eager.latency_ms, nodes)
 
     async def work(self) -> Ended:
-        """Keep `parallel` attempts in flight until the run ends; returns why."""
+        """Keep `parallel` attempts in flight until none may start; returns why work stopped."""
         unfinished = self.desk.store.unfinished(self.run.id)
         for attempt, selection in unfinished.items():
             self.tree.begin(attempt, selection)
@@ -163,7 +163,7 @@ class Session:
                     return limit or self._end() or nothing
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 running -= done
-                await self._tell(done)
+                await self._add_finished(done)
                 for task in done:
                     if isinstance(stopped := task.exception(), LimitReached):
                         limit = stopped.ended
@@ -176,12 +176,12 @@ class Session:
             for each in pending:
                 each.cancel()
             await asyncio.gather(*pending, return_exceptions=True)
-            await self._tell(running)
+            await self._add_finished(running)
 
     def _next(
         self, waiting: Iterator[tuple[int, Selection]], room: int
     ) -> Iterator[tuple[int, Selection]]:
-        """Ask: attempts that an earlier session began, then what the policy selects."""
+        """Yield attempts that an earlier session began, then those that the policy selects."""
         for _ in range(room):
             if begun := next(waiting, None):
                 yield begun
@@ -207,8 +207,8 @@ class Session:
         return self.policy.select(self.tree, self._random(attempt, "policy"))
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
-        """Work: write a candidate and have it evaluated."""
-        await self.desk.store.settled()  # nothing is paid before the attempt is on disk
+        """Write a candidate and have it evaluated."""
+        await self.desk.store.settled()  # nothing is paid for before the attempt is on disk
         if self._is_compilers(attempt):
             return await self._compilers_attempt(attempt, selection)
         work = Assignment(
@@ -267,8 +267,8 @@ class Session:
                 return _Judged(node.original, known)
         return None
 
-    async def _tell(self, ended: Iterable[asyncio.Task[Node]]) -> None:
-        """Tell: store each attempt that became a node, then add it to the tree."""
+    async def _add_finished(self, ended: Iterable[asyncio.Task[Node]]) -> None:
+        """Store each attempt that became a node, then add it to the tree."""
         nodes = [task.result() for task in ended if not task.cancelled() and not task.exception()]
         nodes.sort(key=lambda node: node.id)
         for node in nodes:

@@ -1,7 +1,7 @@
 """What a user may ask of a run: the one list that Python, the command line and `stark.toml` share.
 
-`RunOptions` has defaults; `configure` (in `stark.configuration`) resolves it to a `RunConfig`, which has none left. The
-command line generates its options from the fields below.
+`RunOptions` has defaults; `configure` (in `stark.configuration`) resolves it to a `RunConfig`, in which every value is
+set. The command line generates its options from the fields below.
 """
 
 from __future__ import annotations

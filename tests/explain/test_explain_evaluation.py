@@ -17,8 +17,9 @@ from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
 
 EXPLANATIONS = {
     "correct": (
-        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster\n1.60x vs compile [1.60, 1.60], faster\n"
-        "2% of the roofline (memory-bound: 0.01 ms at best)"
+        "correct, 0.5 ms: 2.00x vs eager [2.00, 2.00], faster (unconfirmed)\n"
+        "1.60x vs compile [1.60, 1.60], faster (unconfirmed)\n"
+        "2% of the roofline (memory-bound: estimate 0.01 ms)"
     ),
     "incorrect": "output 0: relative error 0.31 is over its budget of 0.001",
     "build_failed": "line 12: expected ';' before 'return'",
@@ -54,7 +55,7 @@ def test_a_profile_stands_between_evidence_and_notes() -> None:
     lines = explain(found).splitlines()
 
     assert [
-        "2% of the roofline (memory-bound: 0.01 ms at best)",
+        "2% of the roofline (memory-bound: estimate 0.01 ms)",
         "bottleneck: latency: neither memory nor matrix arithmetic is busy, 2% of the measured bandwidth; "
         "2 kernels take turns, and what passes between them goes through memory",
         "achieved: 60 GB/s (2%), no kernel in 20% of the call, 75% of kernel time in custom kernels",
@@ -69,10 +70,10 @@ def test_the_roofline_is_explained_by_what_binds() -> None:
     small = ROOFLINE.model_copy(update={"memory_ms": 0.001})
 
     assert explain(correct(0.5).model_copy(update={"roofline": compute})).endswith(
-        "80% of the roofline (compute-bound: 0.4 ms at best)"
+        "80% of the roofline (compute-bound: estimate 0.4 ms)"
     )
     assert explain(correct(0.01).model_copy(update={"roofline": small})).endswith(
-        "10% of the roofline (launch-bound: 0.001 ms at best, and launching one kernel costs 0.0025 ms)"
+        "10% of the roofline (launch-bound: estimate 0.001 ms, and launching one kernel costs 0.0025 ms)"
     )
 
 
@@ -83,12 +84,24 @@ def test_a_speedup_names_its_reference() -> None:
     assert "2.00x [1.98, 2.02]" == speedup_cell(found)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (1.004, 1.02, "[1.004, 1.020]"),
+        (0.98, 0.996, "[0.980, 0.996]"),
+        (0.9997, 1.02, "[0.9997, 1.0200]"),
+        (1.0, 1.02, "[1.00, 1.02]"),
+        (0.97, 1.03, "[0.97, 1.03]"),
+    ],
+)
+def test_an_interval_shows_on_which_side_of_1_it_ends(low: float, high: float, said: str) -> None:
+    assert speedup_cell(Speedup(reference="eager", ratio=1.0, low=low, high=high)).endswith(said)
+
+
 def test_a_reference_that_is_not_beaten_says_so() -> None:
     said = explain(correct(1.0).model_copy(update={"references": {"compile": measurement(1.0)}}))
 
-    assert said.startswith(
-        "correct, 1 ms: 1.00x vs compile [1.00, 1.00], no difference that can be measured"
-    )
+    assert said.startswith("correct, 1 ms: 1.00x vs compile [1.00, 1.00], no measurable difference")
 
 
 def test_a_measurement_says_how_it_was_made() -> None:
@@ -107,10 +120,18 @@ def test_the_compilers_complaint_is_the_evidence() -> None:
 
 @pytest.mark.parametrize(
     ("latency_ms", "said"),
-    [(0.5, "faster, if it is confirmed"), (2.0, "slower than the reference")],
+    [(0.5, "faster (unconfirmed)"), (2.0, "slower than the reference")],
 )
 def test_verdict(latency_ms: float, said: str) -> None:
     assert verdict(correct(latency_ms)).endswith(said)
+
+
+def test_only_a_final_check_confirms_a_win() -> None:
+    found = correct(0.5)
+
+    assert found.effort == "search"
+    assert evidence(found).count("faster (unconfirmed)") == len(found.references)
+    assert "unconfirmed" not in evidence(found.model_copy(update={"effort": "promote"}))
 
 
 def test_verdict_without_a_difference() -> None:
@@ -123,7 +144,7 @@ def test_verdict_without_a_difference() -> None:
         }
     )
 
-    assert verdict(same).endswith("no difference that can be measured")
+    assert verdict(same).endswith("no measurable difference")
 
 
 NOISY = Speedup(reference="eager", ratio=0.97, low=0.0, high=1137.63)
@@ -150,5 +171,5 @@ def test_a_time_below_the_roofline_is_called_doubtful() -> None:
     found = correct(0.807).model_copy(update={"roofline": compute})
 
     assert evidence(found).endswith(
-        "faster than the fp32 roofline: it computes in another arithmetic, or the measurement is off (2.7 ms)"
+        "faster than the fp32 roofline: it uses lower-precision arithmetic, or the measurement is off (2.7 ms)"
     )

@@ -40,8 +40,10 @@ def test_a_reference_faster_than_its_roofline_is_called_doubtful() -> None:
         device=CPU, versions={}, inputs=(), outputs=(), eager=measurement(80.0), roofline=roof
     )
 
-    assert "80.0 ms in eager mode; at best 67.0 ms (compute-bound roofline)" == reference_line(slow)
+    assert "80.0 ms in eager mode; roofline estimate 67.0 ms (compute-bound)" == reference_line(
+        slow
+    )
     assert (
-        "44.6 ms in eager mode, faster than the fp32 roofline: it computes in another arithmetic, "
+        "44.6 ms in eager mode, faster than the fp32 roofline: it uses lower-precision arithmetic, "
         "or the measurement is off (67.0 ms)"
     ) == reference_line(slow.model_copy(update={"eager": measurement(44.6)}))

@@ -41,8 +41,8 @@ class Spread(Frozen):
 class Against(Frozen):
     """The best kernels against one reference.
 
-    Kernels that were not measured against it are left out, so everything here is over the runs with a measured
-    kernel and those without a correct one.
+    Runs whose kernel was not measured against it are excluded. The others are the runs with a measured kernel and
+    those without a correct one.
     """
 
     reference: str
@@ -62,7 +62,7 @@ class Against(Frozen):
     """Over runs with a measured kernel; None if there is none."""
 
     of_all: Spread
-    """Over all runs; those without a correct kernel count as 1."""
+    """Over the runs with a measured kernel and those without a correct one, which count as 1."""
 
 
 class Summary(Frozen):
@@ -165,8 +165,9 @@ def against(results: Sequence[Result], reference: str) -> Against | None:
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float:
-    """Share of all runs that are correct with a speedup greater than p; KernelBench's `fastp`.
+    """Share of the given runs that are correct with a speedup greater than p; KernelBench's `fastp`.
 
+    `None` is a run without a correct kernel. `against` excludes runs whose kernel was not measured.
     KernelBench (`score.py`) takes one sample per problem and divides by the number of all problems, failed
     ones included. The inequality is strict, so fast_0 is the share of correct kernels. Its speedup is a ratio of
     mean times; ours is the median of paired ratios.
@@ -231,7 +232,7 @@ def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
 
 
 def _course(speedups: Sequence[Speedup | None], length: int) -> list[float]:
-    """One run's best speedup after each attempt; the last value continues if it ended early."""
+    """One run's best speedup after each attempt; if the run ended early, the last value is repeated."""
     best: tuple[bool, float, int] | None = None
     course = []
     for position, speedup in enumerate(speedups[:length]):

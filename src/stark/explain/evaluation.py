@@ -66,9 +66,7 @@ def status(evaluation: Evaluation) -> str:
 
 def verdict(correct: Correct) -> str:
     """The speedup against eager and its meaning; before the final check a win is unconfirmed."""
-    speedup = correct.speedup_vs("eager")
-    unconfirmed = correct.effort == "search" and speedup.low > 1 and not speedup.too_noisy
-    return _with_meaning(speedup, ": ") + (", if it is confirmed" if unconfirmed else "")
+    return _with_meaning(correct, "eager", ": ")
 
 
 def checked(evaluation: Evaluation) -> str:
@@ -101,7 +99,7 @@ def roofline_text(correct: Correct) -> str:
     roof = correct.roofline
     if beats_roofline(roof, correct.latency_ms):
         return f"{faster_than(roof)} ({roof.floor_ms:.4g} ms)"
-    limit = f"{roof.floor_ms:.4g} ms at best"
+    limit = f"estimate {roof.floor_ms:.4g} ms"
     if correct.bound == "launch":
         limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
     return f"{correct.roofline_fraction:.0%} of the roofline ({correct.bound}-bound: {limit})"
@@ -110,29 +108,42 @@ def roofline_text(correct: Correct) -> str:
 def faster_than(roofline: Roofline) -> str:
     """What it means that a measured time is below the roofline."""
     memory = roofline.bound == "memory"
-    cause = "data stays in a cache" if memory else "it computes in another arithmetic"
+    cause = "data stays in a cache" if memory else "it uses lower-precision arithmetic"
     name = "memory" if memory else roofline.arithmetic
     return f"faster than the {name} roofline: {cause}, or the measurement is off"
 
 
 def _speedup(speedup: Speedup, versus: str) -> str:
-    interval = f" [{speedup.low:.2f}, {speedup.high:.2f}]"
-    return f"{speedup.ratio:.2f}x{versus}{', too noisy' if speedup.too_noisy else interval}"
+    if speedup.too_noisy:
+        return f"{speedup.ratio:.2f}x{versus}, too noisy"
+    places = _decimals(speedup)
+    interval = f"[{speedup.low:.{places}f}, {speedup.high:.{places}f}]"
+    return f"{speedup.ratio:.{places}f}x{versus} {interval}"
 
 
-def _with_meaning(speedup: Speedup, separator: str) -> str:
-    """The speedup and what its interval says; one that is too noisy says nothing."""
+def _decimals(speedup: Speedup) -> int:
+    """Two, or as many more, up to six, as it takes to see on which side of 1 the interval's ends are."""
+    ends = [end for end in (speedup.low, speedup.high) if end != 1]
+    visible = (places for places in range(2, 7) if all(round(end, places) != 1 for end in ends))
+    return next(visible, 2)
+
+
+def _with_meaning(correct: Correct, reference: str, separator: str) -> str:
+    """The speedup and what its interval says, if it is not too noisy."""
+    speedup = correct.speedup_vs(reference)
     if speedup.too_noisy:
         return speedup_text(speedup)
-    meaning = "faster" if speedup.low > 1 else "no difference that can be measured"
-    meaning = "slower than the reference" if speedup.high < 1 else meaning
+    if speedup.low > 1:
+        meaning = "faster (unconfirmed)" if correct.effort == "search" else "faster"
+    else:
+        meaning = "slower than the reference" if speedup.high < 1 else "no measurable difference"
     return f"{speedup_text(speedup)}{separator}{meaning}"
 
 
 def _measured(correct: Correct) -> Iterator[str]:
     """The speedup against every reference, eager first, then the roofline."""
     names = sorted(correct.references, key=lambda name: name != "eager")
-    first, *more = (_with_meaning(correct.speedup_vs(name), ", ") for name in names)
+    first, *more = (_with_meaning(correct, name, ", ") for name in names)
     yield f"correct, {correct.latency_ms:.4g} ms: {first}"
     yield from more
     yield roofline_text(correct)

@@ -80,7 +80,7 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
     if kernel is None:
         share = found.share or 0.0
         of = "bandwidth, every byte counted once" if memory else f"{roof.arithmetic} peak"
-        cause = "its data stays in a cache" if memory else "it computes in another arithmetic"
+        cause = "its data stays in a cache" if memory else "it uses lower-precision arithmetic"
         doubt = f"; {cause}, or a measurement is off" if share > 1 + NEAR else ""
         return f"{share:.0%} of the measured {of}{doubt}"
     text = f"{limiter(kernel)} in {kernel_name(kernel.name)}"

@@ -63,7 +63,7 @@ def reference_line(reference: Reference) -> str:
     eager = f"{milliseconds(latency_ms)} in eager mode"
     if beats_roofline(roof, latency_ms):
         return f"{eager}, {faster_than(roof)} ({milliseconds(roof.floor_ms)})"
-    return f"{eager}; at best {milliseconds(roof.floor_ms)} ({roof.bound}-bound roofline)"
+    return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
 
 
 def dollars(spent: Spent) -> str:

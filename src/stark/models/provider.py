@@ -28,7 +28,7 @@ from stark.models.retry import Backoff
 REQUEST_TIMEOUT_S = 900.0
 """For one try. Thinking models have taken five minutes for a kernel, and an abandoned request may still be billed."""
 
-# pydantic-ai drops a temperature that it knows a model rejects, as it should, and warns on every call.
+# pydantic-ai rightly omits the temperature for models known to reject it, but warns on every call.
 warnings.filterwarnings("ignore", message="Sampling parameters", category=UserWarning)
 
 
@@ -116,7 +116,7 @@ class ProviderModel:
     async def _try(
         self, history: list[theirs.ModelMessage], temperature: float | None, limit: int
     ) -> theirs.ModelResponse:
-        """One try, repeated without a setting that the model rejects."""
+        """Send once; resend without any setting that the model rejects."""
         settings = self._settings(temperature, limit)
         address = self._connection.base_url or self._provider.name
         with translated(self._provider, self._model, address):
@@ -145,16 +145,16 @@ class ProviderModel:
         if limit < self._refused_limit:
             settings["max_tokens"] = limit
         if not self._provider.addressable:
-            # The system text and the cache points of `as_history`, but not the rest of the conversation: writing to
-            # the cache costs more than plain input, and few conversations are continued.
+            # Cache the system text and what precedes the cache points of `as_history`, but not the rest of the
+            # conversation: writing to the cache costs more than plain input, and few conversations are continued.
             settings["cache"] = CacheConfig(messages=False)
         return settings
 
     async def _send(
         self, history: list[theirs.ModelMessage], settings: ModelSettings
     ) -> theirs.ModelResponse:
-        # Entered per request: the HTTP client closes after the last one, so a model needs no closing and works on
-        # any event loop.
+        # Entered per request: the HTTP client closes after the last open request, so a model needs no closing and
+        # works on any event loop.
         async with self._connection:
             if not self._provider.streams:
                 return await model_request(
@@ -177,7 +177,7 @@ def as_history(
     """A conversation in pydantic-ai's types.
 
     Consecutive messages of one speaker become one, because some servers reject them. Of several user messages, all
-    but the last are the stable prefix, which a cache point ends.
+    but the last are the stable prefix, followed by a cache point.
     """
     history: list[theirs.ModelMessage] = []
     request: list[theirs.ModelRequestPart] = []

@@ -1,4 +1,4 @@
-"""Which run or bench a user means by an id, the beginning of one, or `last`."""
+"""Which run or bench a user means by an id, a unique prefix of an id, or `last`."""
 
 from __future__ import annotations
 

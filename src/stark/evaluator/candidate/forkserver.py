@@ -91,7 +91,7 @@ class Forkserver:
         child = self.preforked.pop(layers, None) or self._prefork(layers)
         try:
             child.channel.send(request, tuple(descriptors))
-        except ChannelClosed:  # it was killed while it waited, for instance for want of memory
+        except ChannelClosed:  # it was killed while it waited, for instance because memory ran out
             child = self._prefork(layers)
             child.channel.send(request, tuple(descriptors))
         child.channel.close()

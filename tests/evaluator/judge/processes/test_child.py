@@ -90,7 +90,7 @@ def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) 
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)"
 
     assert "the process exited with code 7" == says(forkserver, tmp_path, exits)
-    assert "the process died by signal SIGTERM" == says(forkserver, tmp_path, dies)
+    assert "the process was killed by signal SIGTERM" == says(forkserver, tmp_path, dies)
 
 
 @pytest.mark.slow

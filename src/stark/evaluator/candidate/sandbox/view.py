@@ -1,4 +1,4 @@
-"""The files that a program may read and the devices that it may use, beside its own folder.
+"""The files that a program may read and the devices that it may use, besides its own folder.
 
 These are system folders, this Python with its packages, and the tools that the environment names.
 The user's home, other candidates and the judge's files are not among them.

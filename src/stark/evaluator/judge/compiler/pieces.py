@@ -1,6 +1,8 @@
-"""Splits the top level of a Python file into pieces, and selects those that some names need.
+"""Selects the top-level statements of a Python file that given names need.
 
-Works on the text and its syntax tree. Nothing is executed.
+A candidate made from what `torch.compile` generates contains only the statements that it needs of
+the generated file (`inductor_file`) and of the problem's file (`transplant`). Works on the text and
+its syntax tree. Nothing is executed.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ POLL_S = 0.05
 """Seconds between two checks of what a child uses while the judge waits for it."""
 
 START_S = 60.0
-"""Seconds that a child may take to be confined: milliseconds, unless the machine is overloaded."""
+"""Seconds allowed for confinement, which normally takes milliseconds."""
 
 ENDING_S = 5.0
 """Seconds that a killed child may take to exit. A process stuck in a driver takes longer."""
@@ -130,7 +130,7 @@ class Child:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Check what it uses in the background, while nothing waits for its answer.
+        """Check its resource use in a background thread, while nothing waits for its answer.
 
         A child that uses too much is killed, and the block ends with ChildFailed.
         """
@@ -159,7 +159,7 @@ class Child:
     def pause(self) -> float:
         """Stop all its processes until `resume`, so that none runs while another program is timed.
 
-        Returns the time of the stop, as of `time.perf_counter`.
+        Returns the time of the stop, on the clock of `time.perf_counter`.
         """
         try:
             self._stopped = stop(self.pid, self._processes)
@@ -178,11 +178,11 @@ class Child:
             raise ChildFailed("restless", str(error)) from error
 
     def spread(self) -> None:
-        """Pin each of its threads to a core until `loosen`: several may wake on the same core."""
+        """Pin each of its threads to a core until `loosen`, since several may otherwise wake on one."""
         self._placed = placing.spread(self._runner_pid)
 
     def settle(self) -> None:
-        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
+        """Keep pinned only the threads that have worked since `spread`, if each can have a core."""
         if self._placed is not None:
             placing.settle(self._placed)
 
@@ -246,7 +246,8 @@ class Child:
             return ChildFailed("crashed", f"the process exited with code {code}")
         if -code == signal.SIGKILL:
             return ChildFailed(
-                "out_of_memory", "the process was killed by SIGKILL, probably for want of memory"
+                "out_of_memory",
+                "the process was killed by SIGKILL, probably because memory ran out",
             )
         known = {entry.value: entry.name for entry in signal.Signals}
-        return ChildFailed("crashed", f"the process died by signal {known.get(-code, -code)}")
+        return ChildFailed("crashed", f"the process was killed by signal {known.get(-code, -code)}")

@@ -47,7 +47,7 @@ def spread(pid: int) -> Placed:
 
 
 def settle(placed: Placed) -> None:
-    """Keep only the threads pinned that have worked since `spread`, if there is a core for each.
+    """Keep pinned only the threads that have worked since `spread`, if there is a core for each.
 
     Unpins all threads if others were started and ended meanwhile, because further ones would
     inherit their creator's core.

@@ -1,17 +1,17 @@
 """Times programs in turns, in random order, with checks on the clocks that a candidate could forge.
 
 Every call of a timed block has its own inputs. They are written while the candidate is stopped, as
-it always is when it is not being timed. Time outside its calls counts as well. On a CPU that is the
-untimed call before a block, as far as it takes longer than a call in the block; its result is
-checked. On a GPU it is the judge's wait for results. On a CPU results are read from the memory of
-the stopped process.
+it always is when it is not being timed. Time outside the timed calls counts too: on a CPU, the
+excess of the untimed call before a block over a timed call; on a GPU, the judge's wait for results.
+The result of the untimed call is checked. On a CPU, results are read from the memory of the stopped
+process.
 
 On a CPU the judge's wall clock is used. On a GPU device events in the running process time each
 call. Hostile code could forge them, so the judge's wall clock around each block bounds them. The
-preparation before each timed call takes a while, in which work could be hidden from both clocks. So
+preparation before each timed call is measured by neither clock, so work could be hidden in it. So
 dense blocks, which have no preparation, precede each round and are timed by the judge's clock
 alone. Some calls are also requested one at a time, each on inputs that arrive after the previous
-call has ended. A program that does a block's calls together is slower there.
+call has ended. A program that batches a block's calls is slower there.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stark.evaluator.judge.timing.program import Block, Timed
 from stark.evaluator.judge.timing.window import MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, Window
 
 MAX_ROUNDS = 100
-"""Rounds that are counted at most."""
+"""Maximum number of counted rounds."""
 
 SPIN_S = 0.002
 """Seconds. OpenMP threads of the previous process spin this long before they sleep, on cores that
 the next process needs."""
 
 SINGLE_CALLS = 8
-"""Approximate number of single calls in a round on a CPU, if the calls are short enough that these
-take less time than the block."""
+"""Mean number of single calls in a round on a CPU. It is lower if a block has fewer than six times as
+many calls, so that the single calls take less time than the block."""
 
 HIDEABLE_MS = 2.0
 """Milliseconds. Longer calls would gain little from work hidden in the preparation of a call."""
@@ -98,6 +98,9 @@ def time_together(
     contents: Contents,
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
+
+    A round in progress is finished. Timing continues to 3 times `budget_s` while fewer than
+    `MIN_ROUNDS` rounds count, and beyond until `MIN_ROUNDS_WHEN_SLOW` rounds were taken.
 
     Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
     `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the method.
@@ -192,7 +195,7 @@ def _single_calls(reference: Timed, calls: int, chance: random.Random) -> int:
     """The number of single calls in a round whose blocks have `calls` calls."""
     if reference.device_kind == "cuda":
         return 1 if calls > 1 else 0
-    # A random number, so that a candidate cannot know which call is last: its result is checked.
+    # A random number, so that a candidate cannot know which call is last; only that result is checked.
     return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(SINGLE_CALLS, calls // 6)) - 1)
 
 
