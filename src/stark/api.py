@@ -57,7 +57,7 @@ def _lists_options(function: Function) -> Function:
 
 
 def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Give a function the signature and, after its own docstring, the explanations of the one that it waits for."""
+    """Copy the async function's signature, and append its docstring's sections."""
 
     def explain(function: Function) -> Function:
         _, _, explained = inspect.cleandoc(awaited.__doc__ or "").partition("\n\n")
@@ -79,7 +79,7 @@ async def aoptimize(
     on_event: OnEvent = ignore,
     **options: Any,
 ) -> Result:
-    """Search for a faster kernel for a problem; what `optimize` waits for.
+    """Search for a faster kernel for a problem; the async form of `optimize`.
 
     Args:
         problem: A `stark.Problem`, or the path of a KernelBench-style file: `Model`, `get_inputs`, `get_init_inputs`.
@@ -89,7 +89,7 @@ async def aoptimize(
         replay: The path of a recording. Its selections and replies are followed; builds, checks and timings are live.
             `attempts` may be fewer than recorded; of the other options, only those of the judge apply.
         judge: An open executor that several runs share, instead of the option `executor`. The caller closes it. Set
-            `language` too if its device is not one of this machine.
+            `language` too if the judge's device is on another machine.
         on_event: Called in the event loop with every `stark.events.Event`.
         options: See below.
 
@@ -148,7 +148,7 @@ async def aresume(
     on_event: OnEvent = ignore,
     **options: Any,
 ) -> Result:
-    """Go on with a run; what `resume` waits for.
+    """Continue a run; the async form of `resume`.
 
     Args:
         run_id: A run's id, a unique prefix of an id, or `last`.
@@ -164,7 +164,7 @@ async def aresume(
         The stored run.
 
     Raises:
-        UsageError: There is no such run, or an option cannot be changed so.
+        UsageError: There is no such run, or an option cannot have this new value.
         StoreError: The store cannot be used, or another process works on the run.
         ModelError, MachineError: As in `aoptimize`.
     """
@@ -184,7 +184,9 @@ async def aresume(
             raise UsageError(f"run {run.id} asks live models and follows no recording")
         else:
             work = Work(run, live_replies(run, unpriced, within), executor)
-        with opened.exclusive(run.id):  # a run that is being worked on keeps its configuration
+        with opened.exclusive(
+            run.id
+        ):  # refuse to reconfigure a run that another process is working on
             opened.lose_calls(run.id)
             refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
@@ -211,14 +213,14 @@ async def aevaluate(
     judge: Executor | None = None,
     **options: Any,
 ) -> list[Judged]:
-    """Judge candidates that exist already; what `evaluate` waits for.
+    """Judge candidates that exist already; the async form of `evaluate`.
 
     Args:
         problem: As in `aoptimize`.
         candidates: Paths of files that define `ModelNew`, or kernels of earlier runs. A file that is no candidate is
             `unusable`, and does not keep the others from being judged.
-        effort: `promote` checks everything and measures against `torch.compile` too; `search` is what a search does
-            with each attempt.
+        effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker checks
+            that each attempt gets during a search.
         judge: As in `aoptimize`.
         options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `aoptimize`.
 
@@ -302,7 +304,7 @@ def bench(
 ) -> Report:
     """Run every problem with every strategy and seed, and compare the strategies.
 
-    Called again, a bench goes on with its runs. Two benches in one store share the runs that they have in common.
+    The same call again continues the bench. Two benches in one store share the runs that they have in common.
 
     ```python
     report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)

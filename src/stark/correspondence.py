@@ -21,7 +21,7 @@ from stark.models import Model, open_model
 from stark.store import Store
 
 DRAIN_S = 300.0
-"""How long a stopping run waits for calls in flight: as long as the slowest replies seen took."""
+"""How long a stopping run waits for calls in flight: the duration of the longest reply observed."""
 
 MOST_REFUSED = 3
 """If this many conversations are refused before the run's first reply, the model is blamed, not the prompt."""
@@ -168,12 +168,12 @@ class Correspondence:
             reservation = await self._desk.ledger.admit(
                 role, replies.at_most(role, messages, more_output)
             )
-            # From here on it is paid for, so it is not cut off when the run stops.
+            # The call is paid for, so it is not cancelled when the run stops.
             question = _Question(self._attempt, turn, role, messages, fit, more_output)
             return await self._drained(asyncio.create_task(self._call(question, reservation)))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
-        """The call's reply; when cancelled, wait for it to be stored first."""
+        """The call's reply; if this task is cancelled, first wait until the reply is stored."""
         try:
             return await asyncio.shield(calling)
         except asyncio.CancelledError:
@@ -196,7 +196,7 @@ class Correspondence:
         return stored.reply
 
     async def _call(self, question: _Question, reservation: Reservation) -> Reply:
-        """Store, ask, store and charge."""
+        """Store the question, ask, store the reply, charge."""
         desk, role = self._desk, question.role
         model, spent = desk.replies.model(role), Spent()
         asked: int | None = None
@@ -259,7 +259,7 @@ def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) ->
 def plain(text: str) -> str:
     """A reply whose lines end with a newline alone, with lone surrogates replaced by `?`.
 
-    Python would also count other line ends, and lone surrogates cannot be sent on or written.
+    Normalized because Python also treats a carriage return as a line end, and lone surrogates cannot be sent or written.
     """
     unbroken = text.replace("\r\n", "\n").replace("\r", "\n")
     return unbroken.encode("utf-8", "replace").decode("utf-8")

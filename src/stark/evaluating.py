@@ -95,7 +95,7 @@ def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:
 
 
 def fault_of(written: Written) -> str | None:
-    """Why a file is not a candidate on any device, or None if it may be one."""
+    """Why no device can run the file, or None if one may."""
     found = _languages_of(written)
     return found if isinstance(found, str) else None
 

@@ -47,7 +47,7 @@ class RunOptions(Frozen):
     )
     window_tokens: int = _option(
         WINDOW_TOKENS,
-        "Approximate prompt limit in tokens; the other attempts shown are trimmed to fit.",
+        "Approximate prompt limit in tokens; earlier attempts quoted in the prompt are shortened or left out to fit.",
         MODELS,
         ge=1,
     )
@@ -65,8 +65,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto` also ends near the roofline, or once the attempts since the last improvement are as many as "
-        "those that led to it (at least 10).",
+        "`auto`: also end near the roofline, or after at least 10 attempts without improvement that make up at "
+        "least half of all attempts.",
         BUDGET,
     )
     strategy: str = _option(

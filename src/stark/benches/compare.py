@@ -21,8 +21,8 @@ RESAMPLES = 2000
 LEVEL = 0.95
 
 MIN_PROBLEMS = 6
-"""With fewer problems there is no interval: that all five of five point the same way happens by chance more often
-than once in twenty."""
+"""With fewer problems there is no interval: even five out of five in one direction occur by chance in over 5 % of
+cases."""
 
 
 class Difference(Frozen):
@@ -32,7 +32,7 @@ class Difference(Frozen):
     strategy: str
     other: str
     problems: int
-    """Problems on which both have runs of the same seeds."""
+    """Number of problems on which both have runs of the same seeds."""
 
     metric: str
     """`success`, `fast_1`, `fast_2` and `correct_share` are differences; `geomean` (over all runs) is a ratio."""
@@ -54,7 +54,7 @@ def compare(
 ) -> list[Difference]:
     """The differences in every metric; empty if the two share no problem and seed.
 
-    Each metric is a mean over problems of the mean over a problem's seeds; for `geomean`, of logarithms. The
+    Each metric is averaged over each problem's seeds, then over problems; `geomean` averages logarithms. The
     interval is Efron's percentile bootstrap: from the 2.5th to the 97.5th percentile of that mean over problems
     drawn with replacement. All metrics use the same draws, and a fixed seed makes them reproducible.
     """
@@ -138,7 +138,7 @@ def _intervals(columns: Sequence[Sequence[float]]) -> list[tuple[float, float] |
 
 @lru_cache(maxsize=8)
 def _draws(count: int) -> list[Callable[[Sequence[float]], tuple[float, ...]]]:
-    """One getter per resample, which takes its rows from a column of this length."""
+    """For each resample, a function that picks its rows from a column of `count` values."""
     rng = random.Random(0)
     return [itemgetter(*rng.choices(range(count), k=count)) for _ in range(RESAMPLES)]
 

@@ -1,4 +1,4 @@
-"""A bench from the request to its report: laid out or resumed, worked on, reported."""
+"""`abench` and `resume_bench`: run a whole bench and return its report."""
 
 from __future__ import annotations
 
@@ -43,20 +43,21 @@ async def abench(
     on_event: OnBenchEvent = _unwatched,
     **options: Any,
 ) -> Report:
-    """Compare strategies on many problems; what `bench` waits for.
+    """Compare strategies on many problems; the async form of `bench`.
 
     Args:
         problems: A `Suite`, or folders and files of problems.
         strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
         seeds: Runs of each problem and strategy, with seeds 1, 2, …
-        name: Name of the bench; by default made from what it consists of.
+        name: Name of the bench; by default derived from its runs.
         total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
         parallel: Maximum number of concurrent runs.
         model_slots: Maximum number of concurrent model calls; no limit by default.
         store: As in `aoptimize`.
         judge: As in `aoptimize`.
         on_event: Called with every `stark.benches.running.BenchEvent`.
-        options: Options of `aoptimize` for every run, except that `in_each` is the number of its attempts in flight.
+        options: Options of `aoptimize` for every run. `parallel` counts runs here, so `in_each` sets each run's attempts
+            in flight.
 
     Returns:
         The report: `summaries` by level and strategy, `differences` between strategies, and `results` of all runs.
@@ -72,8 +73,9 @@ async def abench(
         raise UsageError("a bench needs at least one strategy")
     used = without_unused_models(options, strategies)
     if unused := [name for name in options if name not in used]:
+        roles = " or ".join(name.removesuffix("_model") for name in unused)
         raise UsageError(
-            f"no strategy of the bench has the role of {' and '.join(unused)}, so leave out its model"
+            f"no strategy of this bench has a {roles} role; remove {' and '.join(unused)}"
         )
     configs = {
         one: configure(
@@ -109,7 +111,7 @@ async def resume_bench(
 ) -> Report:
     """Continue a bench: its unfinished runs, and again those whose problems were refused.
 
-    `options` change those of every such run, such as `model`; the others are those of `abench`.
+    `options` (such as `model`) replace the options of these runs. Other arguments: as in `abench`.
     """
     unpriced = bool(options.pop("unpriced", False)) or keeps_prices({**options, **(total or {})})
     if "attempts" in options:
@@ -137,7 +139,9 @@ async def resume_bench(
 def _check_models(
     configs: Iterable[RunConfig], budget: Budget, pool: ModelPool, unpriced: bool
 ) -> None:
-    """Open the models of all runs. Raises ModelRefused for a missing key, UsageError for a price that is needed."""
+    """Open the models of all runs. Raises ModelRefused for a missing key, UsageError for a missing price when
+    there is a dollar limit.
+    """
     kinds = {tuple(config.models.items()): config for config in configs}
     for config in kinds.values():
         replies = LiveReplies(config.models, pool)
@@ -166,7 +170,7 @@ async def _bench_worked(
 
 
 class _LeftOpen:
-    """A judge that is shared with others, so that a bench does not close it."""
+    """A shared judge; `close` does nothing, as the caller closes it."""
 
     def __init__(self, judge: Executor) -> None:
         self.describe, self.evaluate, self.compiled = judge.describe, judge.evaluate, judge.compiled

@@ -62,7 +62,7 @@ def lay_out(
 
 
 def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
-    """Store a new bench, or find the one that was asked for before, which gets this one's budget.
+    """Store a new bench, or return the stored bench of that name, with its budget replaced by this one's.
 
     Raises UsageError when another bench has the name.
     """
@@ -80,12 +80,12 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
 
 
 def _plain(name: str) -> str:
-    """A folder's name without what a bench's name cannot have."""
+    """Replace characters that a bench's name cannot contain."""
     return re.sub(r"[^\w.-]+", "-", name).lstrip(".") or "bench"
 
 
 def _check_name(name: str) -> None:
-    """A report's folder has the bench's name, and must lie where reports lie."""
+    """Refuse names that would put the report outside the reports folder."""
     if not re.fullmatch(r"[\w-][\w.-]*", name):
         raise UsageError(
             f"{name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"

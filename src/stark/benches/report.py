@@ -34,7 +34,7 @@ class Report:
     """By level, then strategy."""
 
     own_summaries: tuple[Summary, ...]
-    """Each strategy over all of its ended runs; empty if these are the compared ones."""
+    """Each strategy over all of its ended runs; empty if all ended runs are compared."""
 
     differences: tuple[Difference, ...]
     """The bench's first strategy against each of the others."""

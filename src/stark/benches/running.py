@@ -1,4 +1,4 @@
-"""Works on many runs at once until all have ended or a limit of the whole is reached.
+"""Works on the runs of a bench concurrently until all have ended or a limit on the whole bench is reached.
 
 Each run is worked on by `stark.loop`, so it is stored, resumed and shown like any other. Only the runs in flight are in
 memory.
@@ -58,7 +58,7 @@ OnBenchEvent = Callable[[BenchEvent], None]
 
 @dataclass
 class Progress:
-    """What all runs of a bench did and spent so far; keeps counting."""
+    """What all runs of a bench did and spent so far; updated during work."""
 
     ledger: Ledger
     finished: int = 0
@@ -72,7 +72,7 @@ class Progress:
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The cells whose runs have not ended. One whose problem was refused has."""
+    """The cells whose runs have not ended. A run whose problem was refused counts as ended."""
     ended = {one.id for one in store.summaries() if one.ended is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
@@ -110,10 +110,10 @@ class BenchSession:
         """Consecutive runs that no model answered."""
 
     async def work(self) -> Ended | None:
-        """Work until every run has ended; returns the limit of the whole bench that is reached, if any.
+        """Work until every run has ended; returns the limit on the whole bench that is reached, if any.
 
-        A run whose models are unreachable, or that another process works on, is set aside. Raises what no other run could
-        do without: a model that refuses, models that are unreachable for all, no judge, no store.
+        A run whose models are unreachable, or that another process works on, is set aside. Raises
+        errors that would stop every run: a model that refuses, models that are unreachable for all, no judge, no store.
         """
         waiting = to_do(self._store, self._bench)
         ended = len(self._bench.cells) - len(waiting)
@@ -133,8 +133,8 @@ class BenchSession:
     async def _work_through(self) -> None:
         """Take the next waiting run until there is none.
 
-        At a limit of the whole bench, only runs that an earlier session began: they may lack no more than their final
-        check.
+        Once a limit on the whole bench is reached, take only runs begun in an earlier session; they may need just their
+        final check.
         """
         while (cell := next(self._waiting, None)) is not None:
             if self._ended_meanwhile(cell):
@@ -187,10 +187,10 @@ class BenchSession:
 
 
 def _progress(store: Store, bench: Bench) -> Progress:
-    """The progress of earlier sessions; the minutes of a bench's budget are those of one session."""
+    """The progress of earlier sessions; minutes start at zero, since they are per session."""
     in_flight = store.in_flight()
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in in_flight):
-        with suppress(Held), store.exclusive(run_id):  # else another process is working on it
+        with suppress(Held), store.exclusive(run_id):  # Held: another process is working on it
             store.lose_calls(run_id)
     begun, attempts, finished = store.begun(), 0, 0
     spent: dict[str, Spent] = {}

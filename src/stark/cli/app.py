@@ -134,8 +134,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="promote|search",
-            help="`promote` checks everything and measures against torch.compile too; `search` is what a search does "
-            "with each attempt.",
+            help="`promote` runs all checks and also measures against torch.compile; `search` runs only the quicker "
+            "checks that each attempt gets during a search.",
         ),
     ] = "promote",
     min_speedup: Annotated[

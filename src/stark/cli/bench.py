@@ -34,6 +34,7 @@ bench = Commands(
 )
 
 WHOLE = "Budget of the whole bench"
+OF_EACH = "Budget of each run"
 IN_EACH = "Attempts in flight in each run."
 IN_A_BENCH = tuple(name for name in EVERY if name != "seed")
 """Options of a bench's runs, whose seeds are 1, 2, … (`--seeds`)."""
@@ -74,12 +75,16 @@ TotalDollars = Annotated[
 ]
 TotalMinutes = Annotated[
     float | None,
-    typer.Option(metavar="NUMBER", help="Wall-clock limit of one session.", rich_help_panel=WHOLE),
+    typer.Option(
+        metavar="NUMBER",
+        help="Limit for this session's wall-clock time, all runs together.",
+        rich_help_panel=WHOLE,
+    ),
 ]
 
 
 @bench.command()
-@takes_options(IN_A_BENCH, parallel=IN_EACH)
+@takes_options(IN_A_BENCH, budget_panel=OF_EACH, parallel=IN_EACH)
 def run(
     problems: Annotated[
         list[Path] | None,
@@ -166,7 +171,7 @@ def run(
 
 
 @bench.command()
-@takes_options(CHANGEABLE_IN_A_BENCH, as_begun=True, parallel=IN_EACH)
+@takes_options(CHANGEABLE_IN_A_BENCH, as_begun=True, budget_panel=OF_EACH, parallel=IN_EACH)
 def resume(
     name: NameArgument = "last",
     runs: RunsOption = 4,

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
 from stark.core.usage import Price
-from stark.options import RunOptions
+from stark.options import BUDGET, RunOptions
 
 EVERY = tuple(RunOptions.model_fields)
 JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_gb")
@@ -57,12 +57,12 @@ def _without_type(option: Any) -> Any:
 
 
 def takes_options(
-    names: Iterable[str], as_begun: bool = False, **instead: str
+    names: Iterable[str], as_begun: bool = False, budget_panel: str = BUDGET, **instead: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each of these fields of `RunOptions`.
 
     The command gets those that were written as its argument `options`, by name. `as_begun` shows no defaults, since an
-    earlier run's own values are kept. `instead` replaces help texts.
+    earlier run's own values are kept. `budget_panel` is the heading of the limits. `instead` replaces help texts.
     """
     fields = {name: RunOptions.model_fields[name] for name in names}
 
@@ -80,7 +80,7 @@ def takes_options(
         parameters = [
             *(parameter for name, parameter in own.items() if name != "options"),
             *(
-                _parameter(name, field, as_begun, instead.get(name))
+                _parameter(name, field, as_begun, budget_panel, instead.get(name))
                 for name, field in fields.items()
             ),
         ]
@@ -103,7 +103,7 @@ def by_default(value: object) -> str:
 
 
 def _parameter(
-    name: str, field: FieldInfo, as_begun: bool, instead: str | None
+    name: str, field: FieldInfo, as_begun: bool, budget_panel: str, instead: str | None
 ) -> inspect.Parameter:
     kind = _plain_type(field)
     shows_default = not as_begun and field.default not in (None, False)
@@ -112,6 +112,8 @@ def _parameter(
     )
     extra = field.json_schema_extra
     panel = extra.get("panel") if isinstance(extra, dict) else None
+    if panel == BUDGET:
+        panel = budget_panel
     option = typer.Option(
         flag(name),
         metavar="" if kind is bool else _metavar(field),
@@ -155,7 +157,8 @@ KernelBenchOption = Annotated[
 ReplayOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="RECORDING", help="Take selections and replies from a recording; judge them live."
+        metavar="RECORDING",
+        help="Follow a recording's choices and model replies; build, check and time candidates anew.",
     ),
 ]
 OutputOption = Annotated[

@@ -13,7 +13,7 @@ from stark.core.base import Frozen
 from stark.core.counters import KernelCounters
 
 OUTSIDE = "outside PyTorch's operators"
-"""The step of a CPU's profile for the program's own native code and for Python."""
+"""Name of the CPU-profile step that sums time in custom native code and Python."""
 
 
 class Launch(Frozen):
@@ -30,7 +30,7 @@ class Launch(Frozen):
     """Per block."""
 
     occupancy: float | None = None
-    """Estimated; 0 if the profiler cannot estimate it."""
+    """Estimated, as a share of 1; 0 if the profiler cannot estimate it, None if it reports no figure."""
 
     spilled_bytes: int | None = None
     """Bytes of each thread's registers that are kept in memory; None if unknown."""

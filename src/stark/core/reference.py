@@ -41,7 +41,7 @@ class Reference(Frozen):
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile with its time and the device, from which its bottleneck follows."""
+        """The profile, latency, roofline and device: what is needed to find the bottleneck."""
         if self.profile is None:
             return None
         latency_ms = self.eager.latency_ms

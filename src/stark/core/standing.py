@@ -1,7 +1,7 @@
 """Which kernel of a run is best, and which cannot be told apart from it.
 
-The only place that ranks attempts: by measured speedup against eager, those that are too noisy to compare after all
-others. The fastest gets the star. It and the attempts whose 95 % intervals overlap its interval form the first group:
+The only place that ranks attempts. Ranks by speedup against eager; attempts too noisy to compare come last. The
+fastest gets the star. It and the attempts whose 95 % intervals overlap its interval form the first group:
 the measurements cannot tell whether one of them is faster. A noisy attempt joins only a group of noisy ones, since its
 interval overlaps almost any other. An attempt that repeats another's source does not count a second time.
 
