@@ -49,7 +49,7 @@ async def abench(
         problems: A `Suite`, or folders and files of problems.
         strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
         seeds: Runs of each problem and strategy, with seeds 1, 2, …
-        name: Name of the bench; by default derived from its runs.
+        name: Name of the bench; by default derived from the suite's name and its runs.
         total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
         parallel: Maximum number of concurrent runs.
         model_slots: Maximum number of concurrent model calls; no limit by default.
@@ -139,8 +139,9 @@ async def resume_bench(
 def _check_models(
     configs: Iterable[RunConfig], budget: Budget, pool: ModelPool, unpriced: bool
 ) -> None:
-    """Open the models of all runs. Raises ModelRefused for a missing key, UsageError for a missing price when
-    there is a dollar limit.
+    """Open the models of all runs.
+
+    Raises ModelRefused for a missing key, UsageError for a missing price when there is a dollar limit.
     """
     kinds = {tuple(config.models.items()): config for config in configs}
     for config in kinds.values():

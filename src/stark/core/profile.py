@@ -30,7 +30,7 @@ class Launch(Frozen):
     """Per block."""
 
     occupancy: float | None = None
-    """Estimated, as a share of 1; 0 if the profiler cannot estimate it, None if it reports no figure."""
+    """A fraction, estimated by the profiler: 0 if it cannot estimate it, None if it reports none."""
 
     spilled_bytes: int | None = None
     """Bytes of each thread's registers that are kept in memory; None if unknown."""
