@@ -112,8 +112,8 @@ class BenchSession:
     async def work(self) -> Ended | None:
         """Work until every run has ended; returns the limit on the whole bench that is reached, if any.
 
-        A run whose models are unreachable, or that another process works on, is set aside. Raises
-        errors that would stop every run: a model that refuses, models that are unreachable for all, no judge, no store.
+        A run whose models are unreachable, or that another process works on, is set aside.
+        Raises errors that would stop every run: a model that refuses, models that are unreachable for all, no judge, no store.
         """
         waiting = to_do(self._store, self._bench)
         ended = len(self._bench.cells) - len(waiting)

@@ -28,7 +28,8 @@ class Measurement(Frozen):
 
     resolution_ms: float = Field(default=0.0, ge=0)
     """Error of the latency that more samples do not reduce, in milliseconds: steady differences between processes that run
-    the same program, the cost of requests, and disagreement between clocks. The judge writes 1000 times the latency if it cannot tell."""
+    the same program, the cost of requests, and disagreement between clocks. The judge writes 1000 times the
+    latency if it cannot tell."""
 
     @property
     def latency_ms(self) -> float:
