@@ -39,7 +39,7 @@ HEADINGS: dict[RoleName, Sequence[str]] = {
     ),
     "debug": (
         *("# Your role: debug", "# The problem: ", "# The device", "# How to write candidates in "),
-        *("# Its siblings", "# Its plan", "# The failing candidate"),
+        *("# The candidate's siblings", "# Its plan", "# The failing candidate"),
         *("# What happened", "# Your reply"),
     ),
     "solo": (

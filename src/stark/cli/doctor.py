@@ -22,6 +22,7 @@ from rich.text import Text
 
 from stark import __version__
 from stark.cli import consoles
+from stark.cli.places import check_beside
 from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
 from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
@@ -279,7 +280,8 @@ def _places(settings: Settings) -> Iterator[Finding]:
 
 def _place(settings: Settings) -> Iterator[Finding]:
     try:
-        with Store.open(settings.store) as store:
+        check_beside(settings.store)
+        with Store.open(settings.store, create=False) as store:
             count = len(store.summaries())
         yield Finding(
             "places", "store", "ok", f"{without_password(settings.store)}, {counted(count, 'run')}"

@@ -28,12 +28,12 @@ def check_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _refused(place: Path) -> Iterator[None]:
+def _refused(place: Path, option: str = "--output") -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise UsageError(
-            f"nothing can be written to {place}: {error.strerror}; choose another --output"
+            f"nothing can be written to {place}: {error.strerror}; choose another {option}"
         ) from error
 
 
@@ -49,6 +49,14 @@ def refuse_fleeting(store: str) -> None:
 def beside(store: str) -> Path:
     """Where results go by default: beside the store's file, else in `.stark`."""
     return _folder(store) or Path(".stark")
+
+
+def check_beside(store: str) -> None:
+    """Check that a store can be written where it is, or will be, without creating anything. Raises UsageError."""
+    folder = beside(store).absolute()
+    existing = next(each for each in (folder, *folder.parents) if each.is_dir())
+    with _refused(existing, "--store"):
+        TemporaryFile(dir=existing).close()
 
 
 def kernel_path(store: str, run_id: str) -> Path:
