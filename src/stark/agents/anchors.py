@@ -41,7 +41,7 @@ class _Replaced(NamedTuple):
 def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
     """The anchors, widened to whole statements of `source` where they split one.
 
-    Each must lie inside the file, have a name of its own and share no line with another, widened or not.
+    Each must lie inside the file, have a unique name and share no line with another, widened or not.
 
     Raises ReplyError with the reason and, where an anchor would need too many more lines, the nearest valid span.
     """

@@ -26,7 +26,7 @@ from stark.store import STORE, Store
 
 
 def _unwatched(event: BenchEvent) -> None:
-    """The handler of a bench that nobody watches."""
+    """The default event handler: does nothing."""
 
 
 async def abench(

@@ -115,7 +115,7 @@ async def _judge(
 
 
 class _Progress:
-    """A spinner with the work beside it, or with what it waits for; without a terminal, lines."""
+    """A spinner beside the current work, or beside what it waits for; plain lines without a terminal."""
 
     def __init__(self, console: Console, work: str) -> None:
         self._console, self._work = console, work

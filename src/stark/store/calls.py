@@ -1,10 +1,10 @@
-"""Model calls with their texts, and those whose reply was lost, read from their tables."""
+"""Model calls with their texts, and the outcome of each call that was asked."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, update
 
 from stark.core.call import Call, Lost
 from stark.core.usage import Cost
@@ -49,3 +49,14 @@ def read_lost(connection: Connection, run_id: str) -> list[Lost]:
         Lost(role=role, model=model, reserved=Cost(tokens=tokens, dollars=dollars))
         for role, model, tokens, dollars in connection.execute(query)
     ]
+
+
+def settle(connection: Connection, asked: int, outcome: str) -> None:
+    """Write down how the call with the number `asked` ended."""
+    connection.execute(update(AskedRow).where(AskedRow.number == asked).values(outcome=outcome))
+
+
+def lose_open_calls(connection: Connection, run_id: str) -> None:
+    """Mark as lost the calls of a run whose outcome is not known."""
+    lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
+    connection.execute(lost.values(outcome="lost"))

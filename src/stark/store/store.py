@@ -25,7 +25,7 @@ from stark.core.run import Ended, Run
 from stark.core.usage import Budget, Cost
 from stark.store import codec
 from stark.store.artifacts import keep
-from stark.store.calls import read_calls, read_lost
+from stark.store.calls import lose_open_calls, read_calls, read_lost, settle
 from stark.store.database import Database, exists
 from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
@@ -143,12 +143,12 @@ class Store:
         goes_on = update(RunRow).where(RunRow.id == run_id)
         with self._database.writing(f"reopening run {run_id}") as connection:
             connection.execute(goes_on.values(ended_kind=None, ended_detail=None))
-            _lose_calls(connection, run_id)
+            lose_open_calls(connection, run_id)
 
     def lose_calls(self, run_id: str) -> None:
         """Note that the run's calls in flight are lost; for whoever works on it alone (`exclusive`)."""
         with self._database.writing(f"settling the calls of run {run_id}") as connection:
-            _lose_calls(connection, run_id)
+            lose_open_calls(connection, run_id)
 
     def in_flight(self) -> set[str]:
         """The ids of the runs with calls in flight, or whose process was killed while there were some."""
@@ -269,7 +269,7 @@ class Store:
     def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
         """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
         with self._database.writing("storing the outcome of a question") as connection:
-            _settle(connection, asked, outcome)
+            settle(connection, asked, outcome)
 
     def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
         """Store the reply to a question, and the run's active time so far. Raises StoreError when that turn is stored."""
@@ -287,7 +287,7 @@ class Store:
             ]
             if messages:
                 connection.execute(insert(MessageRow), messages)
-            _settle(connection, asked, "answered")
+            settle(connection, asked, "answered")
             connection.execute(
                 update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s)
             )
@@ -386,15 +386,6 @@ class Store:
             changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
-
-
-def _lose_calls(connection: Connection, run_id: str) -> None:
-    lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
-    connection.execute(lost.values(outcome="lost"))
-
-
-def _settle(connection: Connection, asked: int, outcome: str) -> None:
-    connection.execute(update(AskedRow).where(AskedRow.number == asked).values(outcome=outcome))
 
 
 def _selections(connection: Connection, run_id: str) -> dict[int, Selection]:
