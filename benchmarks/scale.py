@@ -42,9 +42,9 @@ from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.store import Store
 from stark.strategies import STRATEGIES, policy_of
-from stark.testing.executor import FakeExecutor, invented
-from stark.testing.model import ScriptedModel
-from stark.testing.replies import team_reply
+from support.executor import FakeExecutor, invented
+from support.model import ScriptedModel
+from support.replies import team_reply
 
 MODEL_SLOTS, QUESTION_S = 32, 0.25
 DEVICE_SLOTS, JUDGING_S = 8, 0.1

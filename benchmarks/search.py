@@ -17,7 +17,7 @@ from stark.core.node import ROOT, Node, Selection
 from stark.search.policies import POLICIES
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
-from stark.testing.nodes import EAGER_MS, outcome, random_tree
+from support.nodes import EAGER_MS, outcome, random_tree
 
 ATTEMPTS = 1000
 ROUNDS = 200

@@ -17,7 +17,7 @@ import loop_samples as samples
 from stark.events import AttemptFinished, Draining, Event
 from stark.loop import work_on
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
+from support.executor import FakeExecutor
 
 JUDGE_S = 0.006
 LIMIT_S = 60

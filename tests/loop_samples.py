@@ -21,9 +21,9 @@ from stark.models import Model
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.model import ScriptedModel
-from stark.testing.replies import role_of, team_reply
+from support.executor import FakeExecutor
+from support.model import ScriptedModel
+from support.replies import role_of, team_reply
 
 TEMPERATURES = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}
 NO_PLAN = "I would rather talk about something else."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stark.core.bottleneck import Profiled
 from stark.core.device import Device, Roofline
 from stark.core.profile import Launch, Profile, Step
-from stark.testing.nodes import CPU, DEVICE
+from support.nodes import CPU, DEVICE
 
 
 def roofline(memory_ms: float, compute_ms: float = 0.0) -> Roofline:

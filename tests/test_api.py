@@ -19,8 +19,8 @@ from stark.events import AttemptFinished, CheckFinished, Event, Prepared, Starte
 from stark.languages import language
 from stark.recording import record, write_recording
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU, correct, failure
+from support.executor import FakeExecutor
+from support.nodes import CPU, correct, failure
 
 EXAMPLE = language("cpp").example
 PROBLEM = stark.Problem(name="normalize", source=EXAMPLE.problem.source)

@@ -28,7 +28,7 @@ from stark.correspondence import Desk, LiveReplies, ModelPool, plain
 from stark.events import Charged, Draining, Event, Stepped
 from stark.ledger import Ledger, LimitReached
 from stark.store import Store
-from stark.testing.model import Asked, ScriptedModel
+from support.model import Asked, ScriptedModel
 
 QUESTION = (Message(speaker="user", text="Write a kernel."),)
 FIT = Fit(limit_tokens=32_000, tokens=6)

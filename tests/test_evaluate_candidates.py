@@ -7,8 +7,8 @@ from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.evaluating import Judged, Written, evaluate_candidates, shortfall
 from stark.languages import language
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU, correct, failure
+from support.executor import FakeExecutor
+from support.nodes import CPU, correct, failure
 
 PROBLEM = Problem(name="linear", source="class Model: ...")
 GOOD = language("cpp").example.candidate.source

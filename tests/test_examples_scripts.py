@@ -13,8 +13,8 @@ from types import ModuleType
 import pytest
 
 from stark.languages import LANGUAGES
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from support.executor import FakeExecutor
+from support.nodes import CPU
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"

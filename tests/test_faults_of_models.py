@@ -24,10 +24,10 @@ from stark.events import AttemptBegan, Charged, Draining, Event, Started, Steppe
 from stark.ledger import Ledger
 from stark.models.retry import Backoff, Transient
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.model import ScriptedModel
-from stark.testing.nodes import correct
-from stark.testing.replies import role_of, team_reply
+from support.executor import FakeExecutor
+from support.model import ScriptedModel
+from support.nodes import correct
+from support.replies import role_of, team_reply
 
 
 @pytest.fixture

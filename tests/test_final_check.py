@@ -17,8 +17,8 @@ from stark.events import CheckBegan, CheckFinished, Event
 from stark.final_check import MOST_CHECKED, MOST_PASSED, check_leaders, demote_refuted
 from stark.search.tree import Tree
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import EAGER_MS, correct, working
+from support.executor import FakeExecutor
+from support.nodes import EAGER_MS, correct, working
 
 RUN = samples.run()
 

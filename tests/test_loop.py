@@ -27,9 +27,9 @@ from stark.events import (
 from stark.languages import language
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy, team_of
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU, correct
-from stark.testing.replies import role_of, team_reply
+from support.executor import FakeExecutor
+from support.nodes import CPU, correct
+from support.replies import role_of, team_reply
 
 
 @pytest.fixture

@@ -27,8 +27,8 @@ from stark.recording import (
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
-from stark.testing.executor import FakeExecutor, invented
-from stark.testing.nodes import correct, failure
+from support.executor import FakeExecutor, invented
+from support.nodes import correct, failure
 
 ATTEMPTS = 15
 

@@ -16,8 +16,8 @@ from stark.core.errors import JudgeUnavailable, ModelRefused, ModelUnreachable, 
 from stark.core.evaluation import Evaluation
 from stark.core.usage import Budget
 from stark.store import Store
-from stark.testing.executor import FakeExecutor, invented
-from stark.testing.nodes import correct
+from support.executor import FakeExecutor, invented
+from support.nodes import correct
 
 
 @pytest.fixture

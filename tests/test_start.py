@@ -17,8 +17,8 @@ from stark.recording import RecordedCompiler, RecordedReplies, record
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
 from stark.strategies import STRATEGIES
-from stark.testing.executor import COMPILED, FakeExecutor, invented
-from stark.testing.nodes import EAGER_MS, correct, failure
+from support.executor import COMPILED, FakeExecutor, invented
+from support.nodes import EAGER_MS, correct, failure
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from stark.core.run import Ended
 from stark.search.tree import Tree
 from stark.stopping import PATIENCE, enough, last_gain
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import EAGER_MS, ROOFLINE, correct, failing, failure, working
+from support.executor import FakeExecutor
+from support.nodes import EAGER_MS, ROOFLINE, correct, failing, failure, working
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.store import Store
 from stark.strategies import STRATEGIES, policy_of, split_strategies, strategy, team_of
-from stark.testing.model import ScriptedModel
+from support.model import ScriptedModel
 
 
 def test_the_method_its_baselines_and_its_ablations_are_there() -> None:

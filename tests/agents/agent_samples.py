@@ -25,7 +25,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from stark.languages import LANGUAGES, Language
 from stark.search.tree import Tree
-from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
+from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -24,7 +24,7 @@ from stark.core.candidate import Candidate
 from stark.core.evaluation import Incorrect
 from stark.core.node import ROOT, Node
 from stark.core.plan import Anchor
-from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, unusable, working
+from support.nodes import PROFILE, ROOFLINE, correct, failure, unusable, working
 
 
 def brief(**shown: object) -> Brief:

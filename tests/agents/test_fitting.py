@@ -17,7 +17,7 @@ from stark.core.candidate import Candidate
 from stark.core.node import ROOT, Node
 from stark.core.usage import estimated_tokens
 from stark.search.tree import Tree
-from stark.testing.nodes import random_tree, unusable, working
+from support.nodes import random_tree, unusable, working
 
 LONG_PLAN = "Tile the rows.\n" + "The second paragraph explains at length. " * 40
 TINY = 1

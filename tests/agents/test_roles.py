@@ -18,7 +18,7 @@ from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
 from stark.languages import LANGUAGES
 from stark.search.tree import Tree
-from stark.testing.nodes import random_tree
+from support.nodes import random_tree
 
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 REWRITE = Plan(action="rewrite", strategy="One kernel, one thread per element.")

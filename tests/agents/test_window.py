@@ -10,8 +10,8 @@ import pytest
 from stark.agents.window import LIMIT, ContextWindow, Repair, RoleName, lone_window, window
 from stark.core.node import ROOT, Node
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, random_tree, unusable, working
-from stark.testing.policies import view
+from support.nodes import failing, random_tree, unusable, working
+from support.policies import view
 
 ROLES: tuple[RoleName, ...] = get_args(RoleName)
 

@@ -23,10 +23,10 @@ from stark.evaluator.executors import Executor
 from stark.events import AttemptFinished, Started
 from stark.store import Attempted, Outcome, Store
 from stark.strategies import strategy, team_of
-from stark.testing.executor import FakeExecutor
-from stark.testing.model import ScriptedModel
-from stark.testing.nodes import EAGER_MS, correct, measurement
-from stark.testing.replies import team_reply
+from support.executor import FakeExecutor
+from support.model import ScriptedModel
+from support.nodes import EAGER_MS, correct, measurement
+from support.replies import team_reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STRATEGIES = ("stark", "sampling", "search-only")

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
 import bench_samples as samples
 
 from stark.core.bench import Cell
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.model import ScriptedModel
-from stark.testing.replies import team_reply
+from support.executor import FakeExecutor
+from support.model import ScriptedModel
+from support.replies import team_reply
 
 REPLY_S = 0.004
 JUDGE_S = 0.006

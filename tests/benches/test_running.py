@@ -22,9 +22,9 @@ from stark.core.reference import Reference
 from stark.core.run import Ended
 from stark.core.usage import Budget
 from stark.store import Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.model import ScriptedModel
-from stark.testing.replies import team_reply
+from support.executor import FakeExecutor
+from support.model import ScriptedModel
+from support.replies import team_reply
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from measuring import command
 from stark.core.errors import MachineError
 from stark.core.evaluation import Correct, Incorrect
 from stark.languages import language
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import correct, measurement
+from support.executor import FakeExecutor
+from support.nodes import correct, measurement
 
 LATE = 1e12
 

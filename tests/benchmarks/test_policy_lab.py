@@ -17,7 +17,7 @@ from lab_samples import CERTAIN
 
 from stark.search.policies import POLICIES
 from stark.search.policies.best_first import BestFirst
-from stark.testing.policies import view
+from support.policies import view
 
 SMALL = Contest(
     landscapes=("recorded", "any"), policies=(PAPER, "ucb"), seeds=30, attempts=8, parallel=2

@@ -4,7 +4,7 @@ from lab.rank_value import idle_nodes, rank_values
 
 from stark.core.node import ROOT, Selection
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, unusable, working
+from support.nodes import failing, unusable, working
 
 
 def test_correct_nodes_and_the_root_have_the_value_of_their_rank() -> None:

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
 from stark.languages import language
-from stark.testing.executor import invented
-from stark.testing.nodes import correct, failure
+from support.executor import invented
+from support.nodes import correct, failure
 
 PLAN = "ACTION: rewrite\\nSTRATEGY:\\nFuse everything into one pass over memory.\\n"
 

@@ -8,8 +8,8 @@ from cli_samples import BETTER, BROKEN, GOOD, MODEL, Ended, Stark, candidate_sou
 
 from stark.cli.app import main
 from stark.languages import language
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from support.executor import FakeExecutor
+from support.nodes import CPU
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from stark.core.usage import Budget, Spent
 from stark.events import AttemptFinished, CheckBegan, CheckFinished, Started, Stepped
 from stark.ledger import Ledger
 from stark.search.tree import Tree
-from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
+from support.nodes import EAGER_MS, correct, failing, failure, working
 
 CELLS = tuple(
     Cell(problem=f"problem{n}", level="own", strategy="stark", seed=1, run_id=f"run-{n}")

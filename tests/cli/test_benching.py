@@ -16,7 +16,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import language
 from stark.store import STORE, Store
-from stark.testing.executor import FakeExecutor
+from support.executor import FakeExecutor
 
 MODEL = """#!/bin/sh
 # Plans, and answers every other question with the same candidate under a mark of its own.

@@ -10,8 +10,8 @@ from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Evaluation
 from stark.languages import LANGUAGES
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU, correct, measurement
+from support.executor import FakeExecutor
+from support.nodes import CPU, correct, measurement
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from stark.events import CheckFinished, Draining, Notice, Prepared, Started, Ste
 from stark.ledger import Ledger
 from stark.search.tree import Tree
 from stark.strategies import strategy
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
+from support.executor import FakeExecutor
+from support.nodes import EAGER_MS, correct, failing, failure, working
 
 RUN = Run(
     id="softmax-12ab",

@@ -16,8 +16,8 @@ from stark.core.evaluation import Effort, Evaluation
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.store import STORE, Store
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU, ROOFLINE, correct
+from support.executor import FakeExecutor
+from support.nodes import CPU, ROOFLINE, correct
 
 THREE = [*OPTIMIZE, "--attempts", "3"]
 
@@ -501,8 +501,8 @@ SCRIPT = """
 import sys
 import stark.api
 from stark.cli.app import main
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import CPU
+from support.executor import FakeExecutor
+from support.nodes import CPU
 stark.api.open_executor = lambda *_: FakeExecutor(device=CPU)
 """
 

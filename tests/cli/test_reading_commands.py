@@ -8,8 +8,8 @@ from cli_samples import BETTER, GOOD, OPTIMIZE, Stark, candidate_source
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import correct, failure
+from support.executor import FakeExecutor
+from support.nodes import correct, failure
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from profile_samples import launch, on_cpu, on_gpu, roofline, step
 from stark.core.bottleneck import Profiled, kernel_name
 from stark.core.profile import OUTSIDE
-from stark.testing.nodes import CPU
+from support.nodes import CPU
 
 
 @pytest.mark.parametrize(

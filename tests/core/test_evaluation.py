@@ -14,7 +14,7 @@ from stark.core.evaluation import (
     evaluation_adapter,
 )
 from stark.core.measurement import Measurement
-from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure
+from support.nodes import PROFILE, ROOFLINE, correct, failure
 
 FAILURES = tuple(status for status in STATUSES if status != "correct")
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from stark.core.candidate import Candidate
 from stark.core.evaluation import STATUSES
 from stark.core.node import ROOT, Node, Selection
-from stark.testing.nodes import correct, failing, failure, unusable, working
+from support.nodes import correct, failing, failure, unusable, working
 
 CANDIDATE = Candidate(language="triton", source="class ModelNew: ...\n")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.core.standing import best_node, standing, standing_of
-from stark.testing.nodes import correct, failing, failure, working
+from support.nodes import correct, failing, failure, working
 
 
 def speedup(ratio: float, low: float, high: float) -> Speedup:

@@ -6,7 +6,7 @@ import pytest
 
 from stark.core.reference import Reference, TensorSpec
 from stark.explain.device import device_text, reference_text
-from stark.testing.nodes import CPU, DEVICE, EAGER_MS, PROFILE, ROOFLINE, measurement
+from support.nodes import CPU, DEVICE, EAGER_MS, PROFILE, ROOFLINE, measurement
 
 SPEC = TensorSpec(shape=(64, 256), dtype="float32")
 REFERENCE = Reference(

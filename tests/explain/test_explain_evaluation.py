@@ -13,7 +13,7 @@ from stark.explain.evaluation import (
     speedup_text,
     verdict,
 )
-from stark.testing.nodes import PROFILE, ROOFLINE, correct, failure, measurement
+from support.nodes import PROFILE, ROOFLINE, correct, failure, measurement
 
 EXPLANATIONS = {
     "correct": (

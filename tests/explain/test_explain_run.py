@@ -4,7 +4,7 @@ from stark.core.reference import Reference
 from stark.core.standing import Standing
 from stark.core.usage import Spent
 from stark.explain.run import idea, price, reference_line, standing_lines, tokens
-from stark.testing.nodes import CPU, ROOFLINE, measurement, working
+from support.nodes import CPU, ROOFLINE, measurement, working
 
 
 def test_unknown_prices_and_estimates_are_marked() -> None:

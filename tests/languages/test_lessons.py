@@ -7,7 +7,7 @@ import pytest
 from stark.core.profile import Profile, Step
 from stark.core.reference import Reference
 from stark.languages import LANGUAGES, Language
-from stark.testing.nodes import CPU, DEVICE, ROOFLINE, measurement
+from support.nodes import CPU, DEVICE, ROOFLINE, measurement
 
 SOFTMAX = Profile(
     clock="host",

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.oracle import Comparison, compare, expect  # noqa: E402
+from stark.evaluator.judge.verify.oracle import Comparison, compare, expect
 
 BITS = {"tf32": 10, "bf16": 7}
 """Of the fraction that is kept; both have float32's exponents."""

@@ -5,7 +5,7 @@ import pytest
 from stark.core.profile import Profile, Step
 from stark.core.reference import Reference, TensorSpec
 from stark.languages.work import CPU_ENTRIES, Work, work_of
-from stark.testing.nodes import CPU, DEVICE, ROOFLINE, measurement
+from support.nodes import CPU, DEVICE, ROOFLINE, measurement
 
 
 def profile(count: float, *names: str, on_device: bool = True) -> Profile:

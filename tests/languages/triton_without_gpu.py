@@ -21,8 +21,8 @@ MODE, FOLDER = sys.argv[1], Path(sys.argv[2])
 if MODE == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"  # is read when a kernel is defined
 
-import torch  # noqa: E402
-import triton  # noqa: E402
+import torch
+import triton
 
 torch.manual_seed(0)
 

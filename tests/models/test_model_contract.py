@@ -10,7 +10,7 @@ from chat_server import ChatServer, completion
 
 from stark.core.call import Message, Reply
 from stark.models import Model, open_model
-from stark.testing.model import ScriptedModel
+from support.model import ScriptedModel
 
 REPLY = "hello, wörld"
 CONVERSATION = (

@@ -8,7 +8,7 @@ import pytest
 from stark.core.call import Message
 from stark.core.errors import PromptRefused
 from stark.core.usage import Price
-from stark.testing.model import Asked, ScriptedModel
+from support.model import Asked, ScriptedModel
 
 QUESTION = (Message(speaker="user", text="say hello"),)
 

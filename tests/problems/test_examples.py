@@ -11,10 +11,10 @@ from stark.problems import load_all
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.degenerate import null_solvers, passing  # noqa: E402
-from stark.evaluator.judge.problem.inputs import Program  # noqa: E402
-from stark.evaluator.judge.problem.regimes import REGIMES, changed  # noqa: E402
-from stark.evaluator.judge.verify.oracle import expect  # noqa: E402
+from stark.evaluator.judge.problem.degenerate import null_solvers, passing
+from stark.evaluator.judge.problem.inputs import Program
+from stark.evaluator.judge.problem.regimes import REGIMES, changed
+from stark.evaluator.judge.verify.oracle import expect
 
 EXAMPLES = load_all(str(Path(__file__).parents[2] / "examples"))
 RECORDED = ("gated_causal_conv", "layernorm_gelu_residual")

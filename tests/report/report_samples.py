@@ -15,7 +15,7 @@ from stark.core.reference import Reference, TensorSpec
 from stark.core.run import RoleModel, Run, RunConfig
 from stark.core.usage import Budget
 from stark.strategies import strategy
-from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, measurement
+from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, measurement
 
 PROBLEM = '''"""A reference with "quotes" and a \\backslash."""
 import torch

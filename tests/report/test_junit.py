@@ -7,7 +7,7 @@ from stark.core.evaluation import BuildFailed, Evaluation
 from stark.core.problem import Problem
 from stark.evaluating import Judged
 from stark.report.junit import junit_xml
-from stark.testing.nodes import correct
+from support.nodes import correct
 
 
 def judged(file: str, evaluation: Evaluation) -> Judged:

@@ -13,7 +13,7 @@ from stark.core.problem import Problem
 from stark.evaluating import Judged
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
-from stark.testing.nodes import PROFILE, correct, failure, measurement
+from support.nodes import PROFILE, correct, failure, measurement
 
 PROFILED = correct(0.5).model_copy(update={"profile": PROFILE})
 

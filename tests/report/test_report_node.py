@@ -14,7 +14,7 @@ from stark.explain.evaluation import explain
 from stark.report.node import evaluation_table, node_of, node_text
 from stark.report.run import run_text
 from stark.report.view import RunView
-from stark.testing.nodes import PROFILE, correct, failure, working
+from support.nodes import PROFILE, correct, failure, working
 
 ANCHORED = Node(
     id=2,

@@ -8,7 +8,7 @@ from stark.core.node import Node
 from stark.report.document import run_document
 from stark.report.run import run_text
 from stark.report.view import RunView
-from stark.testing.nodes import EAGER_MS, correct, failing, failure, working
+from support.nodes import EAGER_MS, correct, failing, failure, working
 
 GROUPED = (working(1, latency_ms=0.500), working(2, latency_ms=0.499), working(3, latency_ms=0.9))
 

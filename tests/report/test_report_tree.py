@@ -9,7 +9,7 @@ from rich.text import Text
 from stark.core.node import Node, Selection
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
-from stark.testing.nodes import EAGER_MS, correct, failing, random_tree, working
+from support.nodes import EAGER_MS, correct, failing, random_tree, working
 
 
 def drawn(table: TreeTable, columns: int = 120) -> list[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from stark.search.leaderboard import leaderboard
 from stark.search.tree import Tree
-from stark.testing.nodes import correct, failing, unusable, working
+from support.nodes import correct, failing, unusable, working
 
 
 def ids(tree: Tree, size: int = 2) -> list[int]:

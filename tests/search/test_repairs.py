@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from stark.search.repairs import failures, failures_repaired, newest_repairable, working_repair
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, unusable, working
+from support.nodes import failing, unusable, working
 
 
 def test_failures_are_counted_from_the_last_that_worked() -> None:

@@ -7,8 +7,8 @@ import pytest
 from stark.core.evaluation import Correct
 from stark.core.node import ROOT, Node, Selection
 from stark.search.tree import Tree
-from stark.testing.nodes import correct, failing, random_tree, unusable, working
-from stark.testing.policies import view
+from support.nodes import correct, failing, random_tree, unusable, working
+from support.policies import view
 
 
 def improve(parent: int) -> Selection:

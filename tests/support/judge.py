@@ -18,6 +18,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
+
 from stark.core.problem import Problem
 from stark.evaluator.judge import lock
 from stark.evaluator.judge.shelf import MOST_KEPT, Shelf
@@ -33,8 +35,8 @@ from stark.evaluator.protocol import (
     NotCompiled,
     request_adapter,
 )
-from stark.testing.executor import FakeExecutor
-from stark.testing.nodes import DEVICE, EAGER_MS, correct
+from support.executor import FakeExecutor
+from support.nodes import DEVICE, EAGER_MS, correct
 
 THREADS = 64
 

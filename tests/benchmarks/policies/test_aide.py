@@ -9,7 +9,7 @@ from lab.policies.aide import Aide
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, working
+from support.nodes import failing, working
 
 DRAFTS = [*(working(id, latency_ms=0.1 * id) for id in (1, 2, 3, 4)), failing(5)]
 

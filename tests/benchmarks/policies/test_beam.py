@@ -8,7 +8,7 @@ from lab.policies.beam import Beam
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, working
+from support.nodes import failing, working
 
 FIRST = [working(id, latency_ms=0.1 * id) for id in range(1, 7)]
 """A whole first batch; 1 and 2 survive."""

@@ -9,7 +9,7 @@ from stark.core.errors import UsageError
 from stark.core.node import Node, Selection
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, random_tree, working
+from support.nodes import failing, random_tree, working
 
 
 def parent(policy: DebugAtOnce, *nodes: Node) -> int | None:

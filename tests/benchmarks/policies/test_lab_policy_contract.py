@@ -5,7 +5,7 @@ from lab.contestants import CONTESTANTS
 from lab.policies import LAB_POLICIES
 
 from stark.search.policies import POLICIES
-from stark.testing.policies import CONTRACT, Rule
+from support.policies import CONTRACT, Rule
 
 
 @pytest.mark.parametrize("rule", CONTRACT, ids=lambda rule: rule.__name__)

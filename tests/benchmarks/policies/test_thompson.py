@@ -9,7 +9,7 @@ from lab.policies.thompson import Thompson
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
 from stark.search.tree import Tree
-from stark.testing.nodes import unusable, working
+from support.nodes import unusable, working
 
 PAIR = [working(1, latency_ms=0.2), working(2, latency_ms=0.5)]
 

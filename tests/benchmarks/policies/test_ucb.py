@@ -8,7 +8,7 @@ from lab.policies.ucb import Ucb
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node, Selection
 from stark.search.tree import Tree
-from stark.testing.nodes import unusable, working
+from support.nodes import unusable, working
 
 
 def parent(policy: Ucb, *nodes: Node, pending: int | None = None) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.candidate.generating import NotGenerated, generate  # noqa: E402
+from stark.evaluator.candidate.generating import NotGenerated, generate
 
 
 class Split(torch.nn.Module):

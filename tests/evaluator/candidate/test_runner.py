@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.candidate import runner  # noqa: E402
+from stark.evaluator.candidate import runner
 
 
 class Event:

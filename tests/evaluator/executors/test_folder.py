@@ -24,7 +24,7 @@ from stark.evaluator.protocol import (
     NotCompiled,
     ProblemRefused,
 )
-from stark.testing.nodes import correct
+from support.nodes import correct
 
 PROBLEM = Problem(name="p", source="source")
 

@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.candidate import arena as arenas  # noqa: E402
-from stark.evaluator.candidate.arena import Arena, lay_out, open_arena  # noqa: E402
+from stark.evaluator.candidate import arena as arenas
+from stark.evaluator.candidate.arena import Arena, lay_out, open_arena
 
 
 def test_slots_keep_form_and_do_not_overlap() -> None:

@@ -12,19 +12,19 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.evaluation import Incorrect  # noqa: E402
-from stark.core.problem import Problem  # noqa: E402
-from stark.evaluator.judge import contents  # noqa: E402
-from stark.evaluator.judge.attempt import Verdict  # noqa: E402
-from stark.evaluator.judge.contents import TimedContents, _addresses, _near  # noqa: E402
-from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
-from stark.evaluator.judge.shared import SharedSet  # noqa: E402
-from stark.evaluator.judge.timing.program import Block  # noqa: E402
-from stark.evaluator.judge.timing.rounds import Round  # noqa: E402
-from stark.evaluator.judge.trials import Expected  # noqa: E402
-from stark.evaluator.judge.verify.oracle import CHUNKS, FLOORS  # noqa: E402
-from stark.evaluator.judge.verifying import check_results  # noqa: E402
-from stark.testing.nodes import CPU  # noqa: E402
+from stark.core.evaluation import Incorrect
+from stark.core.problem import Problem
+from stark.evaluator.judge import contents
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.contents import TimedContents, _addresses, _near
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.timing.program import Block
+from stark.evaluator.judge.timing.rounds import Round
+from stark.evaluator.judge.trials import Expected
+from stark.evaluator.judge.verify.oracle import CHUNKS, FLOORS
+from stark.evaluator.judge.verifying import check_results
+from support.nodes import CPU
 
 SOURCE = """
 import torch

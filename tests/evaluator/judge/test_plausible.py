@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.evaluation import Rejected  # noqa: E402
-from stark.evaluator.judge.attempt import Verdict  # noqa: E402
-from stark.evaluator.judge.measuring import _check_possible  # noqa: E402
+from stark.core.evaluation import Rejected
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.measuring import _check_possible
 
 
 class Limited:

@@ -10,18 +10,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.errors import ProblemError  # noqa: E402
-from stark.core.judging import Limits  # noqa: E402
-from stark.core.measurement import Measurement  # noqa: E402
-from stark.evaluator.judge import server  # noqa: E402
-from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
-from stark.evaluator.judge.problem.inputs import _UserCode  # noqa: E402
-from stark.evaluator.judge.problem.twin import is_out_of_memory  # noqa: E402
-from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
-from stark.evaluator.judge.room import Room  # noqa: E402
-from stark.evaluator.judge.running import start_reference  # noqa: E402
-from stark.testing.nodes import DEVICE, measurement  # noqa: E402
-from support.candidates import PROBLEM  # noqa: E402
+from stark.core.errors import ProblemError
+from stark.core.judging import Limits
+from stark.core.measurement import Measurement
+from stark.evaluator.judge import server
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import _UserCode
+from stark.evaluator.judge.problem.twin import is_out_of_memory
+from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.room import Room
+from stark.evaluator.judge.running import start_reference
+from support.candidates import PROBLEM
+from support.nodes import DEVICE, measurement
 
 
 class Child:

@@ -10,13 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.errors import ProblemError  # noqa: E402
-from stark.core.problem import Problem  # noqa: E402
-from stark.evaluator.judge import room  # noqa: E402
-from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
-from stark.evaluator.judge.problem.twin import Twin  # noqa: E402
-from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials  # noqa: E402
-from stark.testing.nodes import CPU  # noqa: E402
+from stark.core.errors import ProblemError
+from stark.core.problem import Problem
+from stark.evaluator.judge import room
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.twin import Twin
+from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials
+from support.nodes import CPU
 
 SOURCE = """
 import torch

@@ -5,7 +5,7 @@ import random
 from stark.core.node import ROOT, Selection
 from stark.search.policies.always_root import AlwaysRoot
 from stark.search.tree import Tree
-from stark.testing.nodes import unusable, working
+from support.nodes import unusable, working
 
 
 def test_every_attempt_starts_from_the_reference_however_many_there_are() -> None:

@@ -10,7 +10,7 @@ from stark.core.errors import UsageError
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.search.policies.best_first import BestFirst
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, unusable, working
+from support.nodes import failing, unusable, working
 
 STEADY = BestFirst(fresh=0.0)
 """Without chance."""

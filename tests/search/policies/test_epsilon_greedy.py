@@ -11,7 +11,7 @@ from stark.core.evaluation import Correct
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, unusable, working
+from support.nodes import failing, unusable, working
 
 EXPLOIT = EpsilonGreedy(epsilon=0.0)
 EXPLORE = EpsilonGreedy(epsilon=1.0)

@@ -5,7 +5,7 @@ import random
 from stark.core.node import ROOT, Action, Node, Selection
 from stark.search.policies.latest import Latest
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, unusable, working
+from support.nodes import failing, unusable, working
 
 
 def after(*nodes: Node) -> Selection | None:

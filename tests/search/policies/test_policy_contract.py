@@ -7,9 +7,9 @@ import pytest
 from stark.core.node import ROOT, Selection
 from stark.search.policies import POLICIES
 from stark.search.tree import Tree
-from stark.testing import policies as contract
-from stark.testing.nodes import failing
-from stark.testing.policies import CONTRACT, Rule
+from support import policies as contract
+from support.nodes import failing
+from support.policies import CONTRACT, Rule
 
 
 @pytest.mark.parametrize("rule", CONTRACT, ids=lambda rule: rule.__name__)

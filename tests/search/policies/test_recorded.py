@@ -9,7 +9,7 @@ from stark.core.node import ROOT, Selection
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.policies.recorded import Recorded
 from stark.search.tree import Tree
-from stark.testing.nodes import failing, outcome, unusable, working
+from support.nodes import failing, outcome, unusable, working
 
 IMPROVE_ROOT = Selection(parent=ROOT, action="improve")
 IMPROVE_1 = Selection(parent=1, action="improve")

@@ -19,7 +19,7 @@ from stark.evaluator.judge.building.resources import (
 )
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
-from stark.testing.nodes import DEVICE
+from support.nodes import DEVICE
 
 SAID = """
 ninja build stdout:

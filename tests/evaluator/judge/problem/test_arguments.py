@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.arguments import seeded, serialized, variation, without_overlap  # noqa: E402
+from stark.evaluator.judge.problem.arguments import seeded, serialized, variation, without_overlap
 
 
 @pytest.mark.parametrize(

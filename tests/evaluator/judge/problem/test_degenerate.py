@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.degenerate import null_solvers, passing  # noqa: E402
-from stark.evaluator.judge.problem.inputs import Drawn  # noqa: E402
-from stark.evaluator.judge.verify.oracle import expect  # noqa: E402
+from stark.evaluator.judge.problem.degenerate import null_solvers, passing
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.verify.oracle import expect
 
 
 def passing_for(*outputs: torch.Tensor) -> list[str]:

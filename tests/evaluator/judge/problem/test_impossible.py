@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem import impossible  # noqa: E402
-from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms  # noqa: E402
+from stark.evaluator.judge.problem import impossible
+from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 
 _CHANCE = torch.Generator().manual_seed(
     2

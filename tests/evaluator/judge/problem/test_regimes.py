@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.inputs import Drawn  # noqa: E402
-from stark.evaluator.judge.problem.regimes import LARGE, REGIMES, TINY, changed  # noqa: E402
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.regimes import LARGE, REGIMES, TINY, changed
 
 DRAWN = torch.rand(64, 64, generator=torch.Generator().manual_seed(0))
 DRAWN[0, 0] = 0.0

@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.device import Roofline  # noqa: E402
-from stark.evaluator.judge.problem.roofline import _allows_tf32, implausible  # noqa: E402
+from stark.core.device import Roofline
+from stark.evaluator.judge.problem.roofline import _allows_tf32, implausible
 
 MEMORY_BOUND = Roofline(
     least_bytes=1_000_000, flops=0, arithmetic="fp32", memory_ms=1.0, compute_ms=0.0

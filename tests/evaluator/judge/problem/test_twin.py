@@ -10,9 +10,9 @@ from stark.core.problem import Problem
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem import twin  # noqa: E402
-from stark.evaluator.judge.problem.inputs import Drawn, Program  # noqa: E402
-from stark.evaluator.judge.processes.failures import ChildFailed  # noqa: E402
+from stark.evaluator.judge.problem import twin
+from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.processes.failures import ChildFailed
 
 
 def program(body: str, folder: Path) -> Program:

@@ -17,7 +17,7 @@ from stark.evaluator.judge.tools import sanitizer
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import NotRun
 from stark.explain.evaluation import explain
-from stark.testing.nodes import PROFILE, correct
+from support.nodes import PROFILE, correct
 
 TARGET: Any = SimpleNamespace(language="cuda")
 BOTH = Tools(counters=True, sanitizer=True)

@@ -12,13 +12,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.judging import Limits  # noqa: E402
-from stark.evaluator.judge.building.builds import Built  # noqa: E402
-from stark.evaluator.judge.prepared import PreparedReference  # noqa: E402
-from stark.evaluator.judge.processes.forkserver import Forkserver  # noqa: E402
-from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under  # noqa: E402
-from stark.testing.nodes import CPU  # noqa: E402
-from support.candidates import PROBLEM  # noqa: E402
+from stark.core.judging import Limits
+from stark.evaluator.judge.building.builds import Built
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+from support.candidates import PROBLEM
+from support.nodes import CPU
 
 PROGRAM = """
 import json

@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify import mismatch  # noqa: E402
-from stark.evaluator.judge.verify.mismatch import Rule, describe  # noqa: E402
+from stark.evaluator.judge.verify import mismatch
+from stark.evaluator.judge.verify.mismatch import Rule, describe
 
 CAP = 4e-4
 """What `oracle.compare` allows an element of a float32 output; below, of a bfloat16 output."""

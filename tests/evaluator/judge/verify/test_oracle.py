@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.oracle import compare, expect, fault  # noqa: E402
+from stark.evaluator.judge.verify.oracle import compare, expect, fault
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -13,7 +13,7 @@ from stark.core.evaluation import STATUSES
 from stark.core.node import ROOT
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
-from stark.testing.nodes import ANY_STATUS, EAGER_MS, outcome, random_tree
+from support.nodes import ANY_STATUS, EAGER_MS, outcome, random_tree
 
 Rule = Callable[[Policy, int], None]
 

@@ -11,7 +11,7 @@ from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
-from stark.testing.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
+from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
 
 COMPILED = "class ModelNew: ...  # as the compiler has it\n"
 

@@ -1,1 +1,0 @@
-"""Provides fakes and contract checks for tests, of STARK and of your own extensions."""
