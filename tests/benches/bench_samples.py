@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from support.nodes import EAGER_MS, correct, measurement
 from support.replies import team_reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+PROBLEMS = [EXAMPLES / f"{name}.py" for name in ("masked_softmax", "moving_average", "small_matmuls")]
 STRATEGIES = ("stark", "sampling", "search-only")
 ENDED = Ended(kind="attempts", detail="30 attempts made")
 
@@ -122,10 +123,10 @@ def new_bench(
     name: str | None = None,
     budget: Budget | None = None,
     strategies: tuple[str, ...] = STRATEGIES,
-    problems: Path = EXAMPLES,
+    problems: Sequence[Path] = PROBLEMS,
 ) -> Bench:
-    """A bench over the eight examples in this store, whether it is there already or not."""
-    suite = folders([problems])
+    """A bench over three examples in this store, whether it is there already or not."""
+    suite = folders(list(problems))
     bench, runs = lay_out(suite, range(1, seeds + 1), configs(attempts, strategies), name)
     return enter(store, bench.model_copy(update={"budget": budget or bench.budget}), runs)
 

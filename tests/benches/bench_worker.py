@@ -38,7 +38,7 @@ def say(line: str) -> None:
 def main(url: str) -> None:
     say("opening")
     with Store.open(url) as store:
-        bench = samples.new_bench(store, name="killed")
+        bench = samples.new_bench(store, 3, name="killed", problems=[samples.EXAMPLES])
         model = ScriptedModel(team_reply, dollars=0.25, delay_s=REPLY_S)
         executor, models = FakeExecutor(delay_s=JUDGE_S), samples.pool_of(model)
         asyncio.run(samples.work(store, bench, 4, executor, models, Telling()))

@@ -54,9 +54,9 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
         speedups = [node.speedup_vs_eager or 0.0 for node in best]
         eager, compiled = one.against["eager"], one.against["compile"]
         assert eager is not None and compiled is not None and eager.of_correct is not None
-        assert (16, 8, len(best) / 16) == (one.runs, one.problems, one.success)
-        assert sum(value > 1 for value in speedups) / 16 == eager.fast[1.0]
-        assert geomean(speedups + [1.0] * (16 - len(best))) == pytest.approx(eager.of_all.geomean)
+        assert (6, 3, len(best) / 6) == (one.runs, one.problems, one.success)
+        assert sum(value > 1 for value in speedups) / 6 == eager.fast[1.0]
+        assert geomean(speedups + [1.0] * (6 - len(best))) == pytest.approx(eager.of_all.geomean)
         assert (median(speedups), min(speedups)) == (
             eager.of_correct.median,
             eager.of_correct.worst,
@@ -64,7 +64,7 @@ async def test_the_report_agrees_with_the_trees_of_the_runs(store: Store) -> Non
         assert 0.8 * geomean(speedups) == pytest.approx(compiled.of_correct.geomean)  # type: ignore[union-attr]
         assert one.against["max-autotune"] is None
         nodes = [node for tree in trees for node in tree]
-        assert sum(node.works for node in nodes) / 128 == one.correct_share
+        assert sum(node.works for node in nodes) / 48 == one.correct_share
         repairs = [failures_repaired(tree) for tree in trees]
         assert (sum(taken for taken, _ in repairs), sum(fixed for _, fixed in repairs)) == (
             one.failures_taken_up,
@@ -85,8 +85,8 @@ async def test_a_report_of_an_unfinished_bench_counts_what_has_ended(store: Stor
     report = make_report(store, bench)
 
     ended = len(report.ended)
-    assert 0 < ended < 24
-    assert f"{ended} of 24 runs have ended; the others do not count" == report.notes[0]
+    assert 0 < ended < 9
+    assert f"{ended} of 9 runs have ended; the others do not count" == report.notes[0]
     assert len(report.compared) == sum(one.runs for one in report.summaries)
     assert ended == sum(one.runs for one in report.own_summaries or report.summaries)
 
@@ -95,7 +95,7 @@ async def test_a_report_says_that_all_runs_have_ended(store: Store) -> None:
     problem = samples.EXAMPLES / "moving_average.py"
     notes = []
     for seeds in (1, 2):
-        bench = samples.new_bench(store, 1, seeds, strategies=("sampling",), problems=problem)
+        bench = samples.new_bench(store, 1, seeds, strategies=("sampling",), problems=[problem])
         await samples.work(store, bench)
         notes.append(make_report(store, bench).notes[0])
 
@@ -158,7 +158,7 @@ async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None
 
     report = make_report(store, shorter)
     assert {3} == {len(one.outcome.attempts) for one in report.results}
-    assert {24} == {one.attempts for one in report.summaries}
+    assert {9} == {one.attempts for one in report.summaries}
     assert {3} == {len(course) for course in report.courses.values()}
 
 
@@ -168,7 +168,7 @@ async def test_nothing_has_ended_yet(store: Store, tmp_path: Path) -> None:
     assert () == report.summaries == report.own_summaries
     assert not plots(report)
     write_report(report, tmp_path)
-    assert "0 of 24 runs have ended" in (tmp_path / "report.md").read_text()
+    assert "0 of 9 runs have ended" in (tmp_path / "report.md").read_text()
 
 
 def by_hand(*results: Result) -> Report:

@@ -497,13 +497,17 @@ def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExe
     assert (2, True) == (ended.code, "asks live models" in ended.err)
 
 
-SCRIPT = """
+TESTS = Path(__file__).parents[1]
+SCRIPT = f"""
 import sys
+sys.path.insert(0, {str(TESTS)!r})
 import stark.api
+import stark.benches.entry
 from stark.cli.app import main
 from support.executor import FakeExecutor
 from support.nodes import CPU
-stark.api.open_executor = lambda *_: FakeExecutor(device=CPU)
+for module in (stark.api, stark.benches.entry):
+    module.open_executor = lambda *_: FakeExecutor(device=CPU)
 """
 
 
