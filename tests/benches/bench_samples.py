@@ -29,7 +29,9 @@ from support.nodes import EAGER_MS, correct, measurement
 from support.replies import team_reply
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PROBLEMS = [EXAMPLES / f"{name}.py" for name in ("masked_softmax", "moving_average", "small_matmuls")]
+PROBLEMS = [
+    EXAMPLES / f"{name}.py" for name in ("masked_softmax", "moving_average", "small_matmuls")
+]
 STRATEGIES = ("stark", "sampling", "search-only")
 ENDED = Ended(kind="attempts", detail="30 attempts made")
 

@@ -67,7 +67,11 @@ def test_killed_at_random_moments_a_bench_ends_with_the_report_of_an_unbroken_on
     work(url, None)
 
     with Store.open(url) as store, Store.open("sqlite://") as other:
-        asyncio.run(samples.work(other, samples.new_bench(other, 3, name="killed", problems=[samples.EXAMPLES]), 4))
+        asyncio.run(
+            samples.work(
+                other, samples.new_bench(other, 3, name="killed", problems=[samples.EXAMPLES]), 4
+            )
+        )
         assert samples.report_of(other) == samples.report_of(store)
         assert 8 * 3 * 3 == len(finished(store))
         assert samples.bill(other) == samples.bill(store), "no reply is paid twice"

@@ -41,8 +41,9 @@ def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
     folder = workplace / "small"
     folder.mkdir()
     (folder / "problem.py").write_text(SMALL)
-    reply = f"```python\n{candidate_source(GOOD)}```\n"
-    (workplace / "reply-1.md").write_text(reply)
+    # Wrong, so that there is no final check, which would take half a minute.
+    wrong = candidate_source(BETTER).replace("*= scale", "*= 2 * scale")
+    (workplace / "reply-1.md").write_text(f"```python\n{wrong}```\n")
 
     ended = stark(
         *("bench", "run", "small", "--strategy", "sampling", "--attempts", "1"),
@@ -50,9 +51,8 @@ def test_a_bench_is_judged_for_real(stark: Stark, workplace: Path) -> None:
     )
 
     assert 0 == ended.code, ended.err
-    for summary in ended.document["summaries"]:
-        assert (1.0, 1.0, 1) == (summary["success"], summary["correct_share"], summary["attempts"])
-        assert summary["against"]["eager"]["of_correct"]["worst"] > 0
-        assert 0 < summary["roofline"]
-    for run in ended.document["runs"]:
-        assert run["latency_ms"] > 0 and run["active_s"] > 0
+    shown = stark("show", "last", "1", "--json").document
+    [summary], [run] = ended.document["summaries"], ended.document["runs"]
+    assert (0.0, 0.0, 1) == (summary["success"], summary["correct_share"], summary["attempts"])
+    assert "incorrect" == shown["status"]
+    assert run["active_s"] > 0
