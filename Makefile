@@ -1,4 +1,7 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
+# One worker has all tests with a judge; more than eight workers would wait for it.
+PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+
 .PHONY: demo test test-fast exploits check bench setup clean
 
 setup:
@@ -8,10 +11,10 @@ demo: setup  ## optimize an example with recorded replies; builds, checks and ti
 	@scripts/demo
 
 test: setup  ## all tests that this machine can run
-	.venv/bin/python -m pytest
+	$(PYTEST)
 
 test-fast: setup  ## tests that start no judge and take at most about two seconds each
-	.venv/bin/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one
 	.venv/bin/python tests/exploits/run_exploits.py
