@@ -89,18 +89,20 @@ async def test_what_was_judged_beside_a_failure_is_kept(store: Store) -> None:
 
 
 async def test_what_was_judged_while_a_failure_came_to_light_is_kept(store: Store) -> None:
-    failed, judged = asyncio.Event(), asyncio.Event()
+    failed, told, judged = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     class Staggered(FakeExecutor):
         async def evaluate(self, *args: Any, **options: Any) -> Evaluation:
             if not failed.is_set():
                 failed.set()
                 raise JudgeUnavailable("no judge answers: start one")
+            await told.wait()
             judged.set()
             return correct(0.5)
 
     async def slow_disk() -> None:
         if failed.is_set():
+            told.set()
             await judged.wait()
             for _ in range(20):  # until the other attempt is a node
                 await asyncio.sleep(0)
