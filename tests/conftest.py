@@ -67,3 +67,9 @@ async def judge_within(private_cache: None) -> AsyncIterator[JudgeWithin]:
         await judges.start()
     yield lambda limits: SharingExecutor(judges, limits)
     await judges.close()
+
+
+@pytest.fixture
+def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of benches draw none: matplotlib takes seconds for them."""
+    monkeypatch.setattr("stark.benches.files.plots", lambda report: None)

@@ -162,6 +162,7 @@ async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None
     assert {3} == {len(course) for course in report.courses.values()}
 
 
+@pytest.mark.usefixtures("without_pictures")
 async def test_nothing_has_ended_yet(store: Store, tmp_path: Path) -> None:
     report = make_report(store, samples.new_bench(store))
 
@@ -263,6 +264,7 @@ def test_markdown_has_every_table_and_escapes_what_would_break_it() -> None:
     assert lines
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_files_hold_the_same_numbers_unrounded(tmp_path: Path) -> None:
     write_report(REPORT, tmp_path)
 
@@ -321,6 +323,7 @@ def test_without_matplotlib_the_report_says_what_to_install(
     assert not list(tmp_path.glob("*.svg"))
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_folder_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 

@@ -31,7 +31,7 @@ printf '\\n# %s\\n```\\n' "$(printf '%s' "$question" | cksum)"
 
 
 @pytest.fixture
-def bench(workplace: Path, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def bench(workplace: Path, executor: FakeExecutor, without_pictures: None) -> list[str]:
     """A command for two problems, two strategies and four attempts each, of about a second."""
     example = language("cpp").example
     folder = workplace / "small"
