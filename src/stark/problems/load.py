@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,16 @@ from stark.problems.form import defines_any_part, form_fault
 CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
 
 
+@contextmanager
+def _accessing_files() -> Iterator[None]:
+    """Raise ProblemError if access is denied, a name is too long, or `~` names an unknown user."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        raise ProblemError(f"The problem cannot be accessed: {error}") from error
+
+
+@_accessing_files()
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
     """Load one problem: a file, or `level1/23` in a KernelBench checkout.
 
@@ -28,6 +37,7 @@ def load(spec: str, kernelbench: Path | None = None) -> Problem:
     return _checked(path, _read(path))
 
 
+@_accessing_files()
 def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
     """Load every problem that `spec` names: one file, all files of a folder, or a KernelBench level.
 
@@ -49,6 +59,7 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
     return problems
 
 
+@_accessing_files()
 def load_level(
     level: str, kernelbench: Path | None, numbers: Sequence[int] | None = None
 ) -> list[Problem]:
@@ -61,17 +72,15 @@ def load_level(
 
 def _locate(spec: str, kernelbench: Path | None) -> Path:
     """The file or folder that `spec` names. An existing path takes precedence over a KernelBench name."""
-    with _finding(spec):
-        path = Path(spec).expanduser()
-        if path.exists():
-            return path
+    path = Path(spec).expanduser()
+    if path.exists():
+        return path
     if match := re.fullmatch(r"level(\d+)(?:/(.+))?", spec.rstrip("/")):
         folder = _level_folder(f"level{match[1]}", kernelbench)
         return _in_level(folder, match[2]) if match[2] else folder
     if not path.parent.is_dir():
         raise ProblemError(f"There is no folder {path.parent}, so no problem {path}.")
-    nearby = path.parent.iterdir() if os.access(path.parent, os.R_OK) else ()
-    names = [file.name for file in nearby if not file.name.startswith(".")]
+    names = [file.name for file in path.parent.iterdir() if not file.name.startswith(".")]
     raise ProblemError(f"There is no file {path}{_close_names(path.name, names)}.")
 
 
@@ -81,15 +90,12 @@ def _level_folder(level: str, kernelbench: Path | None) -> Path:
         raise ProblemError(
             f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, or make one with `{CLONE}`."
         )
-    with _finding(str(kernelbench)):
-        root = kernelbench.expanduser()
-        if not root.is_dir():
-            raise ProblemError(
-                f"There is no KernelBench checkout at {root}; make one with `{CLONE}`."
-            )
-        for folder in (root / level, root / "KernelBench" / level):
-            if folder.is_dir():
-                return folder
+    root = kernelbench.expanduser()
+    if not root.is_dir():
+        raise ProblemError(f"There is no KernelBench checkout at {root}; make one with `{CLONE}`.")
+    for folder in (root / level, root / "KernelBench" / level):
+        if folder.is_dir():
+            return folder
     raise ProblemError(f"The KernelBench checkout at {root} has no folder {level}.")
 
 
@@ -134,17 +140,6 @@ def _read(path: Path) -> str:
         raise ProblemError(
             f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8."
         ) from error
-    except OSError as error:
-        raise ProblemError(f"{path} cannot be read: {error.strerror}.") from error
-
-
-@contextmanager
-def _finding(what: str) -> Iterator[None]:
-    """Raise ProblemError if access is denied, the name is too long, or `~` names an unknown user."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        raise ProblemError(f"{what} cannot be accessed: {error}") from error
 
 
 def _first_names(paths: list[Path]) -> str:
