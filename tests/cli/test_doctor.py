@@ -12,8 +12,8 @@ from stark.languages import Language
 from stark.models import Way
 
 TORCH = doctor.Torch("2.13.0", None, [])
-HOSTED = Way(name="made-up", form="made-up:NAME", kind="hosted", ready=False, detail="no key")
-COMMAND = Way(name="exec", form="exec:COMMAND", kind="command", ready=True, detail="any command")
+HOSTED = Way(name="made-up", form="made-up:NAME", ready=False, detail="no key")
+COMMAND = Way(name="exec", form="exec:COMMAND", ready=True, detail="any command")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from stark.core.usage import Price
 from stark.models import FORMS, PROVIDERS, open_model
 from stark.models.catalog import CATALOG
 
-KEYS = {name: one.key_variables for name, one in CATALOG.items() if one.needs_key}
+KEYS = {name: one.key_variables for name, one in CATALOG.items() if not one.addressable}
 
 PRICE = Price(input_per_million=2, output_per_million=8)
 QUESTION = (Message(speaker="user", text="say hello"),)
@@ -73,7 +73,7 @@ def test_a_missing_or_broken_address_is_wrong_use(spec: str) -> None:
 def test_a_path_without_a_program_is_wrong_use(tmp_path: Path) -> None:
     for spec in ("exec:/no/such --fast", f"exec[mine]:KEY=1 {tmp_path}/file", f"exec:{tmp_path}/"):
         (tmp_path / "file").touch(mode=0o644)
-        with pytest.raises(UsageError, match=r"cannot find the program .*: correct the path"):
+        with pytest.raises(UsageError, match=r"cannot find the program .* correct its path"):
             open_model(spec)
 
     (tmp_path / "file").chmod(0o755)

@@ -380,7 +380,7 @@ def _model_summary(settings: Settings, findings: list[Finding], available: list[
     if configured:
         specs = ", ".join(_specs(settings))
         return Text(f"Ready to optimize (`stark optimize`) with {specs}.", "green")
-    ready = [f"{way.name}:NAME" for way in available if way.ready and way.kind != "command"]
+    ready = [f"{way.name}:NAME" for way in available if way.ready and way.name != "exec"]
     if ready:
         named = f"name one, as in --model {ready[0]}"
         return Text(f"Ready to optimize with {', '.join(ready)}, exec:COMMAND; {named}.", "green")

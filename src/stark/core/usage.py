@@ -21,7 +21,7 @@ class Usage(Frozen):
 
     input_tokens: int | None = Field(default=None, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)
-    dollars: float | None = Field(default=None, ge=0)
+    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     seconds: float = 0.0
     """Time until the reply arrived, retries included."""
 

@@ -15,19 +15,21 @@ To add a provider, add it to `catalog.py` and, if its protocol is not OpenAI's, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
 
 from stark.core.errors import UsageError
 from stark.core.usage import Price
 from stark.models.available import Way, ways
 from stark.models.base import Model
-from stark.models.catalog import CATALOG, Provider
+from stark.models.catalog import CATALOG
+from stark.models.command import CommandModel, check_program
 
 __all__ = ["FORMS", "PROVIDERS", "Model", "Way", "open_model", "ways"]
 
-Opener = Callable[[str, str | None, Price | None], Model]
-"""Takes the text after the colon, the label in brackets and the user's price."""
+PROVIDERS = (*CATALOG, "exec")
+"""The names that may precede the colon."""
+
+FORMS = (*(provider.form for provider in CATALOG.values()), "exec:COMMAND", "exec[NAME]:COMMAND")
+"""Every form of `spec`, for help texts."""
 
 
 def open_model(spec: str, price: Price | None = None) -> Model:
@@ -37,37 +39,18 @@ def open_model(spec: str, price: Price | None = None) -> Model:
     form of `spec`, and ModelRefused for a missing key.
     """
     written = re.fullmatch(r"([a-z-]+)(?:\[([^\[\]]+)\])?:(.*\S.*)", spec, re.DOTALL)
-    if written is None or written[1] not in _OPENERS:
+    if written is None or written[1] not in PROVIDERS:
         raise UsageError(f"unknown model {spec!r}: write one of {', '.join(FORMS)}")
-    provider, label, rest = written.groups()
-    return _OPENERS[provider](rest, label, price)
-
-
-def _open_command(command: str, label: str | None, price: Price | None) -> Model:
-    from stark.models.command import CommandModel, check_program
-
-    check_program(command)
-    return CommandModel(command, label, price)
-
-
-def _open_provider(provider: Provider, spec: str, label: str | None, price: Price | None) -> Model:
+    name, label, rest = written.groups()
+    if name == "exec":
+        check_program(rest)
+        return CommandModel(rest, label, price)
+    provider = CATALOG[name]
     if label is not None:
-        raise UsageError(f"{provider.name} takes no [{label}]: write {provider.form}")
-    model, address = provider.locate(spec)
+        raise UsageError(f"{name} takes no [{label}]: write {provider.form}")
+    model, address = provider.locate(rest)
     key = provider.key()
     # Last, because importing pydantic-ai is slow.
     from stark.models.provider import ProviderModel
 
     return ProviderModel(provider, model, address, key, price)
-
-
-_OPENERS: dict[str, Opener] = {
-    **{name: partial(_open_provider, provider) for name, provider in CATALOG.items()},
-    "exec": _open_command,
-}
-
-PROVIDERS = tuple(_OPENERS)
-"""The names that may precede the colon."""
-
-FORMS = (*(provider.form for provider in CATALOG.values()), "exec:COMMAND", "exec[NAME]:COMMAND")
-"""Every form of `spec`, for help texts."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from typing import Literal
 from urllib.parse import urlsplit
 
 from stark.core.base import Frozen
@@ -22,9 +21,6 @@ class Way(Frozen):
     form: str
     """How to write a model of this kind, such as `anthropic:NAME`."""
 
-    kind: Literal["hosted", "server", "command"]
-    """A provider that needs a key, a server at a URL, or a shell command."""
-
     ready: bool
     """The key is set, or the server accepts connections. `exec:` is always ready."""
 
@@ -40,7 +36,6 @@ def ways() -> list[Way]:
     command = Way(
         name="exec",
         form="exec:COMMAND",
-        kind="command",
         ready=True,
         detail="any command that reads the prompt from stdin and prints the reply",
     )
@@ -48,12 +43,8 @@ def ways() -> list[Way]:
 
 
 def _way(provider: Provider) -> Way:
-    kind: Literal["hosted", "server"]
-    if provider.needs_key:
-        kind, (ready, detail) = "hosted", _with_key(provider)
-    else:
-        kind, (ready, detail) = "server", _at_default_address(provider)
-    return Way(name=provider.name, form=provider.form, kind=kind, ready=ready, detail=detail)
+    ready, detail = _at_default_address(provider) if provider.addressable else _with_key(provider)
+    return Way(name=provider.name, form=provider.form, ready=ready, detail=detail)
 
 
 def _with_key(provider: Provider) -> tuple[bool, str]:

@@ -21,9 +21,8 @@ class Provider:
     key_variables: tuple[str, ...]
     """Environment variables for its key; the first one set is used."""
 
-    needs_key: bool = True
     addressable: bool = False
-    """It is an OpenAI-compatible server, whose URL may follow the model's name."""
+    """It is an OpenAI-compatible server, whose URL may follow the model's name. It needs no key."""
 
     address: str | None = None
     """The default URL of such a server."""
@@ -51,11 +50,9 @@ class Provider:
         """The key from the environment. Raises ModelRefused for one that is missing or damaged."""
         variable = self.key_variable()
         if variable is None:
-            if self.needs_key:
-                raise ModelRefused(
-                    f"{self.name} needs a key: set the environment variable {self.keys}"
-                )
-            return None
+            if self.addressable:
+                return None
+            raise ModelRefused(f"{self.name} needs a key: set the environment variable {self.keys}")
         key = os.environ[variable].strip()
         if not (key.isascii() and key.isprintable()):
             raise ModelRefused(f"{variable} contains characters that no key has: set it again")
@@ -84,6 +81,10 @@ def _is_address(url: str) -> bool:
         return False
 
 
+def _server(name: str, key_variable: str, address: str | None = None) -> Provider:
+    return Provider(name, (key_variable,), addressable=True, address=address)
+
+
 CATALOG = {
     provider.name: provider
     for provider in (
@@ -91,34 +92,11 @@ CATALOG = {
         Provider("openai", ("OPENAI_API_KEY",)),
         Provider("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
         Provider("openrouter", ("OPENROUTER_API_KEY",)),
-        Provider(
-            "ollama",
-            ("OLLAMA_API_KEY",),
-            needs_key=False,
-            addressable=True,
-            address="http://localhost:11434/v1",
-        ),
-        Provider(
-            "vllm",
-            ("VLLM_API_KEY",),
-            needs_key=False,
-            addressable=True,
-            address="http://localhost:8000/v1",
-        ),
-        Provider(
-            "llamacpp",
-            ("LLAMA_API_KEY",),
-            needs_key=False,
-            addressable=True,
-            address="http://localhost:8080/v1",
-        ),
-        Provider(
-            "openai-compatible",
-            # Not OPENAI_API_KEY: an OpenAI key must not be sent to another service.
-            ("OPENAI_COMPATIBLE_API_KEY",),
-            needs_key=False,
-            addressable=True,
-        ),
+        _server("ollama", "OLLAMA_API_KEY", "http://localhost:11434/v1"),
+        _server("vllm", "VLLM_API_KEY", "http://localhost:8000/v1"),
+        _server("llamacpp", "LLAMA_API_KEY", "http://localhost:8080/v1"),
+        # Not OPENAI_API_KEY: an OpenAI key must not be sent to another service.
+        _server("openai-compatible", "OPENAI_COMPATIBLE_API_KEY"),
     )
 }
 """Every provider, by name."""

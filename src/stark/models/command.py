@@ -22,9 +22,8 @@ from contextlib import suppress
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from stark.core.base import Frozen
 from stark.core.call import Message, Reply
 from stark.core.errors import ModelRefused, ModelUnreachable, PromptRefused, UsageError
 from stark.core.usage import Price, Usage
@@ -43,14 +42,6 @@ _REAP_S = 5.0
 _ERROR_LENGTH = 2000
 
 _HEADINGS = {"system": "INSTRUCTIONS", "user": "MESSAGE", "assistant": "YOUR REPLY"}
-
-
-class _ReportedUsage(Frozen):
-    """What a command reports about one reply."""
-
-    input_tokens: int | None = Field(default=None, ge=0)
-    output_tokens: int | None = Field(default=None, ge=0)
-    dollars: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
 class CommandModel:
@@ -95,10 +86,10 @@ class CommandModel:
         started = time.monotonic()
         with TemporaryDirectory(prefix="stark-usage-") as folder:
             text, reported = await self._answer(as_text(messages), Path(folder))
-        usage = Usage(seconds=time.monotonic() - started, **reported.model_dump())
+        usage = reported.model_copy(update={"seconds": time.monotonic() - started})
         return Reply(text=text, model=self._model, usage=priced(usage, self.price))
 
-    async def _answer(self, prompt: str, folder: Path) -> tuple[str, _ReportedUsage]:
+    async def _answer(self, prompt: str, folder: Path) -> tuple[str, Usage]:
         """The reply, and the usage reported by the try that succeeded."""
         for number in range(_TRIES):
             file = folder / f"usage-{number}.json"
@@ -112,12 +103,12 @@ class CommandModel:
         detail = errors.strip()[-_ERROR_LENGTH:] or "it printed nothing to stderr"
         raise refusal(f"{self.name} {outcome}; run the command by hand to see why: {detail}")
 
-    def _reported(self, file: Path) -> _ReportedUsage:
+    def _reported(self, file: Path) -> Usage:
         """The usage in the file, if the command wrote one. Refused if unreadable, since budgets depend on it."""
         try:
-            return _ReportedUsage.model_validate_json(file.read_bytes())
+            return Usage.model_validate_json(file.read_bytes())
         except FileNotFoundError:
-            return _ReportedUsage()
+            return Usage()
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
@@ -130,21 +121,14 @@ class CommandModel:
         """Exit status, stdout and stderr of one run."""
         try:
             # In a new session, so that it can be killed with all that it started.
-            starting = asyncio.ensure_future(
-                asyncio.create_subprocess_shell(
-                    self._command,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    start_new_session=True,
-                    env=os.environ | {USAGE_VARIABLE: str(usage_file)},
-                )
+            process = await asyncio.create_subprocess_shell(
+                self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+                env=os.environ | {USAGE_VARIABLE: str(usage_file)},
             )
-            # Shielded, because a cancellation during the start would leak the process.
-            process = await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await _end(await starting)
-            raise
         except OSError as error:
             raise ModelRefused(
                 f"{self.name} cannot start: {error}; shorten the command or free system resources"
@@ -166,20 +150,19 @@ class CommandModel:
 def check_program(command: str) -> None:
     """Raise UsageError if the command's program does not exist.
 
-    Names are looked up by the shell, which has builtins. A program that the shell would expand is not checked.
+    The shell also knows builtins. A program that it would expand is not checked.
     """
     program = _program(command)
     if not re.fullmatch(r"[\w.+/][\w.+/-]*", program):
         return
-    if "/" in program:
-        found = shutil.which(program) is not None
-        advice = "correct the path, or make the file executable"
-    else:
+    found = shutil.which(program) is not None
+    if not found and "/" not in program:
         asked = ["/bin/sh", "-c", 'command -v "$1"', "sh", program]
         found = subprocess.run(asked, capture_output=True, check=False).returncode == 0
-        advice = "install it, or write its path"
     if not found:
-        raise UsageError(f"exec: cannot find the program {program}: {advice}")
+        raise UsageError(
+            f"exec: cannot find the program {program}: install it, correct its path, or make it executable"
+        )
 
 
 def as_text(messages: tuple[Message, ...]) -> str:
