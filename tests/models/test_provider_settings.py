@@ -38,17 +38,16 @@ async def test_no_temperature_is_sent_without_one(
     assert "temperature" not in chat_server.requests[0]
 
 
-async def test_a_rejected_temperature_is_dropped_for_good(
+async def test_a_request_is_sent_again_without_a_rejected_temperature(
     model: ProviderModel, chat_server: ChatServer, waits: Waits
 ) -> None:
     rejection = refusal(400, "Unsupported value: 'temperature' does not support 0.8")
     chat_server.answers = [rejection, completion()]
 
-    first = await model.ask(QUESTION, 0.8)
-    await model.ask(QUESTION, 0.8)
+    reply = await model.ask(QUESTION, 0.8)
 
-    assert "hello" == first.text
-    assert [True, False, False] == ["temperature" in sent for sent in chat_server.requests]
+    assert "hello" == reply.text
+    assert [True, False] == ["temperature" in sent for sent in chat_server.requests]
     assert [] == waits.seconds
 
 
@@ -111,26 +110,6 @@ async def test_a_call_may_ask_for_more_room(model: ProviderModel, chat_server: C
         "max_tokens is too large: 32768. This model supports at most 16384 completion tokens",
         "Unsupported parameter: 'max_tokens'",
         "max_output_tokens must be at most 8192",
-    ],
-)
-async def test_a_rejected_output_limit_is_dropped_for_good(
-    model: ProviderModel, chat_server: ChatServer, waits: Waits, message: str
-) -> None:
-    chat_server.answers = [refusal(400, message), completion()]
-
-    first = await model.ask(QUESTION, 0.8)
-    await model.ask(QUESTION, 0.8)
-    await model.ask(QUESTION, 0.8, max_output_tokens=4096)
-
-    assert "hello" == first.text
-    assert [MAX_OUTPUT_TOKENS, None, None, 4096] == limits(chat_server)
-    assert all("temperature" in sent for sent in chat_server.requests)
-    assert [] == waits.seconds
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
         # vLLM, older and newer
         "This model's maximum context length is 32768 tokens. However, you requested 33000 tokens (232 in the messages, "
         "32768 in the completion). Please reduce the length of the messages or completion.",
@@ -140,16 +119,17 @@ async def test_a_rejected_output_limit_is_dropped_for_good(
         "input length and `max_tokens` exceed context limit: 188240 + 32768 > 200000",
     ],
 )
-async def test_a_limit_that_only_one_prompt_leaves_no_room_for_is_dropped_for_it_alone(
-    model: ProviderModel, chat_server: ChatServer, message: str
+async def test_a_request_is_sent_again_without_a_rejected_output_limit(
+    model: ProviderModel, chat_server: ChatServer, waits: Waits, message: str
 ) -> None:
     chat_server.answers = [refusal(400, message), completion()]
 
-    reply = await model.ask(QUESTION, None)
-    await model.ask(QUESTION, None)
+    reply = await model.ask(QUESTION, 0.8)
 
     assert "hello" == reply.text
-    assert [MAX_OUTPUT_TOKENS, None, MAX_OUTPUT_TOKENS] == limits(chat_server)
+    assert [MAX_OUTPUT_TOKENS, None] == limits(chat_server)
+    assert all("temperature" in sent for sent in chat_server.requests)
+    assert [] == waits.seconds
 
 
 async def test_a_rejected_temperature_and_output_limit_are_both_dropped(

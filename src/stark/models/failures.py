@@ -18,73 +18,56 @@ Setting = Literal["temperature", "max_tokens"]
 
 _DETAIL_LENGTH = 400
 
-_REFUSALS: tuple[tuple[type[Exception], type[ModelError], str], ...] = (
-    (
-        theirs.ModelAuthenticationError,
-        ModelRefused,
-        "{name} rejected the key: check {keys} and its permissions ({detail})",
-    ),
-    (
-        theirs.ModelNotFoundError,
-        ModelRefused,
-        "{name} was not found at {address}: check the model's name and the address ({detail})",
-    ),
-    (
-        theirs.ModelQuotaExceededError,
-        ModelRefused,
-        "the account behind {name} has no credit left: add credit or use another model ({detail})",
-    ),
-    (
-        theirs.ModelContextWindowExceededError,
-        PromptRefused,
-        "the prompt is too long for {name}: lower the prompt limit, or use a model with a larger context window "
-        "({detail})",
-    ),
-    (
-        theirs.ModelRequestRejectedError,
-        PromptRefused,
-        "{name} rejected this prompt; if it rejects others too, use another model ({detail})",
-    ),
-    (theirs.UserError, ModelRefused, "{name} is not set up correctly: {detail}"),
-)
-"""What each error means. The first match counts, so subclasses come first."""
+_PASSING = (408, 409, 425, 429)
+"""HTTP statuses below 500 after which the same request may succeed later."""
+
+_MODEL_REFUSED: dict[type[Exception], str] = {
+    theirs.ModelAuthenticationError: "{name} rejected the key: check {keys} and its permissions",
+    theirs.ModelNotFoundError: "{name} was not found at {address}: check the model's name and the address",
+    theirs.ModelQuotaExceededError: "the account behind {name} has no credit left: add credit or use another model",
+    theirs.UserError: "{name} is not set up correctly",
+}
+
+_PROMPT_REFUSED: dict[type[Exception], str] = {
+    theirs.ModelContextWindowExceededError: "the prompt is too long for {name}: lower the prompt limit, or use a model "
+    "with a larger context window",
+    theirs.ModelRequestRejectedError: "{name} rejected this prompt; if it rejects others too, use another model",
+}
+"""Consulted after `_MODEL_REFUSED`, since the last class is a base of others."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
 """How providers name the output limit when they reject it, in lower case."""
 
 
 @contextmanager
-def translated(provider: Provider, model: str, address: str) -> Iterator[None]:
+def translated(provider: Provider, name: str, address: str) -> Iterator[None]:
     """Raise ModelRefused, PromptRefused or Transient in place of pydantic-ai's errors."""
     try:
         yield
     except (theirs.AgentRunError, theirs.UserError) as error:
-        raise _translation(error, provider, f"{provider.name}:{model}", address) from error
+        raise _translation(error, provider, name, address) from error
 
 
 def _translation(
     error: theirs.AgentRunError | theirs.UserError, provider: Provider, name: str, address: str
 ) -> ModelError | Transient:
     detail = _detail(error)
-    for kind, ours, sentence in _REFUSALS:
-        if isinstance(error, kind):
-            return ours(
-                sentence.format(name=name, keys=provider.keys, address=address, detail=detail)
-            )
-    retry_after_s = error.retry_after if isinstance(error, theirs.ModelAPIError) else None
+    for ours, sentences in ((ModelRefused, _MODEL_REFUSED), (PromptRefused, _PROMPT_REFUSED)):
+        for kind, sentence in sentences.items():
+            if isinstance(error, kind):
+                said = sentence.format(name=name, keys=provider.keys, address=address)
+                return ours(f"{said} ({detail})")
+    reason = "gave no usable answer"  # a timeout, or an answer that does not follow the protocol
     if isinstance(error, theirs.ModelConnectionError):
-        return Transient(f"{name} could not be reached at {address} ({detail})", retry_after_s)
-    if isinstance(error, theirs.ModelHTTPError):
-        status = error.status_code
-        if status == 413:
-            return PromptRefused(f"the prompt is too long for {name}: {address} answered 413")
-        if not _may_pass(status):
-            return ModelRefused(
-                f"{address} answered {status} for {name}: check the address ({detail})"
-            )
-        return Transient(f"{name} answered {status} ({detail})", retry_after_s)
-    # A timeout, or an answer that does not follow the protocol.
-    return Transient(f"{name} gave no usable answer ({detail})", retry_after_s)
+        reason = f"could not be reached at {address}"
+    elif isinstance(error, theirs.ModelHTTPError):
+        reason = f"answered {error.status_code}"
+        if error.status_code == 413:
+            return PromptRefused(f"the prompt is too long for {name}: {address} {reason}")
+        if error.status_code not in _PASSING and error.status_code < 500:
+            return ModelRefused(f"{address} {reason} for {name}: check the address ({detail})")
+    retry_after_s = error.retry_after if isinstance(error, theirs.ModelAPIError) else None
+    return Transient(f"{name} {reason} ({detail})", retry_after_s)
 
 
 def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Setting | None:
@@ -96,23 +79,10 @@ def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Settin
     if error.status_code not in (400, 413, 422):
         return None
     body = str(error.body).lower()
-    too_large = exceeds_context_window(error) or _OUTPUT_LIMIT.search(body) is not None
-    if too_large and "max_tokens" in sent:
+    too_long = isinstance(error, theirs.ModelContextWindowExceededError) or "context" in body
+    if "max_tokens" in sent and (too_long or _OUTPUT_LIMIT.search(body)):
         return "max_tokens"
     return "temperature" if "temperature" in body and "temperature" in sent else None
-
-
-def exceeds_context_window(error: theirs.ModelHTTPError) -> bool:
-    """Whether the prompt, or the prompt with the output limit, exceeds the context window."""
-    return (
-        isinstance(error, theirs.ModelContextWindowExceededError)
-        or "context" in str(error.body).lower()
-    )
-
-
-def _may_pass(status: int) -> bool:
-    """Whether the same request may succeed later."""
-    return status in (408, 409, 425, 429) or status >= 500
 
 
 def _detail(error: theirs.AgentRunError | theirs.UserError) -> str:

@@ -5,7 +5,6 @@ Importing pydantic-ai is slow, so `open_model` imports this module only for such
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from itertools import groupby
@@ -21,7 +20,7 @@ from stark.core.usage import Price, Usage
 from stark.models.base import MAX_OUTPUT_TOKENS, priced
 from stark.models.catalog import Provider
 from stark.models.connections import connect
-from stark.models.failures import exceeds_context_window, refused_setting, translated
+from stark.models.failures import refused_setting, translated
 from stark.models.prices import list_dollars, list_price, reported_dollars
 from stark.models.retry import Backoff
 
@@ -35,6 +34,8 @@ warnings.filterwarnings("ignore", message="Sampling parameters", category=UserWa
 class ProviderModel:
     """One model at one provider."""
 
+    max_output_tokens = MAX_OUTPUT_TOKENS
+
     def __init__(
         self,
         provider: Provider,
@@ -43,7 +44,6 @@ class ProviderModel:
         key: str | None,
         price: Price | None = None,
         *,
-        max_output_tokens: int = MAX_OUTPUT_TOKENS,
         timeout_s: float = REQUEST_TIMEOUT_S,
         backoff: Backoff | None = None,
     ):
@@ -51,28 +51,17 @@ class ProviderModel:
 
         Raises ModelRefused for a name that the provider cannot have.
         """
+        self.name = f"{provider.name}:{model}"
         self._provider = provider
         self._model = model
-        with translated(provider, model, address or provider.name):
+        with translated(provider, self.name, address or provider.name):
             self._connection = connect(provider, model, address, key)
         self._user_price = price
-        self._list_price = None if provider.addressable else list_price(self._connection, model)
+        self.price = price
+        if price is None and not provider.addressable:
+            self.price = list_price(self._connection, model)
         self._timeout_s = timeout_s
         self._backoff = backoff or Backoff()
-        self._takes_temperature = True
-        self._refused_limit = math.inf
-        """The smallest output limit that the model rejected."""
-        self.max_output_tokens = max_output_tokens
-
-    @property
-    def name(self) -> str:
-        """The provider and the model, without the address."""
-        return f"{self._provider.name}:{self._model}"
-
-    @property
-    def price(self) -> Price | None:
-        """See `Model.price`. A server at the user's own address has no list price."""
-        return self._user_price or self._list_price
 
     async def ask(
         self,
@@ -119,7 +108,7 @@ class ProviderModel:
         """Send once; resend without any setting that the model rejects."""
         settings = self._settings(temperature, limit)
         address = self._connection.base_url or self._provider.name
-        with translated(self._provider, self._model, address):
+        with translated(self._provider, self.name, address):
             while True:
                 try:
                     return await self._send(history, settings)
@@ -127,23 +116,17 @@ class ProviderModel:
                     refused = refused_setting(error, settings)
                     if refused is None:
                         raise
-                    if refused == "temperature":
-                        self._takes_temperature = False
-                    elif not exceeds_context_window(error):
-                        self._refused_limit = min(self._refused_limit, limit)
                     del settings[refused]
 
     def _settings(self, temperature: float | None, limit: int) -> ModelSettings:
-        """The settings of a request, without those that the model has rejected before."""
         settings = ModelSettings(
             timeout=self._timeout_s,
             request_timeout=self._timeout_s,
             max_retries=0,  # of the provider's library: only `Backoff` retries
+            max_tokens=limit,
         )
-        if temperature is not None and self._takes_temperature:
+        if temperature is not None:
             settings["temperature"] = temperature
-        if limit < self._refused_limit:
-            settings["max_tokens"] = limit
         if not self._provider.addressable:
             # Cache the system text and what precedes the cache points of `as_history`, but not the rest of the
             # conversation: writing to the cache costs more than plain input, and few conversations are continued.

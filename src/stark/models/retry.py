@@ -17,9 +17,9 @@ class Transient(Exception):
     """A failure that a retry may not repeat. Its text is one clause of an error message."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None):
+        """`retry_after_s` is how long the provider asks to wait, such as in a Retry-After header."""
         super().__init__(reason)
-        self.retry_after_s = retry_after_s
-        """How long the provider asked to wait, such as in a Retry-After header."""
+        self.retry_after_s = retry_after_s or 0.0
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,14 @@ class Backoff:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, retried while it raises Transient.
-
-        Raises ModelUnreachable once the tries are used up.
-        """
+        """The result of `work`, retried while it raises Transient; ModelUnreachable once the tries are used up."""
         failures = 0
         while True:
             try:
                 return await work()
             except Transient as failure:
                 failures += 1
-                asked_s = failure.retry_after_s or 0.0
+                asked_s = failure.retry_after_s
                 if asked_s > self.patience_s:
                     raise ModelUnreachable(
                         f"{failure}, and asks to wait {asked_s:.0f} s: try again then"
