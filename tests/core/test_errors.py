@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from stark.core import errors
@@ -26,24 +24,6 @@ EXIT_CODES = {
     "CompilerRefused": 1,
     "JudgeDied": 1,
 }
-
-
-def drawn() -> dict[str, str | None]:
-    """The tree in the module's docstring: each class and the one that it is drawn under."""
-    tree: dict[str, str | None] = {}
-    above: list[tuple[int, str]] = []
-    for indent, name in re.findall(r"^( {4,})([A-Z]\w+)", errors.__doc__ or "", re.MULTILINE):
-        while above and above[-1][0] >= len(indent):
-            above.pop()
-        tree[name] = above[-1][1] if above else None
-        above.append((len(indent), name))
-    return tree
-
-
-def test_the_docstring_draws_every_error_under_its_base() -> None:
-    bases = {kind.__name__: kind.__bases__[0].__name__ for kind in ALL}
-
-    assert bases | {"StarkError": None} == drawn()
 
 
 def test_the_exit_code_is_2_where_the_request_or_the_machine_is_to_be_mended() -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 from stark.core.bottleneck import Profiled
-from stark.core.counters import STALLS, KernelCounters
 from stark.core.device import Device, Roofline
-from stark.core.profile import Launch, Profile, Step
+from stark.core.profile import STALLS, KernelCounters, Launch, Profile, Step
 from stark.explain.counters import WAITS, facts, limiter
 from stark.explain.profile import bottleneck_text, profile_lines
 

@@ -8,7 +8,7 @@ import pytest
 
 from stark.core.errors import UsageError
 from stark.languages import LANGUAGES, Language, best_for, language
-from stark.problems.form import form_fault
+from stark.problems.load import form_fault
 
 every_language = pytest.mark.parametrize("entry", LANGUAGES.values(), ids=list(LANGUAGES))
 

@@ -11,7 +11,7 @@ import technique_samples as samples
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import MOST, MOST_CHARACTERS, Technique, choose
 from stark.languages.work import Bound, Operator, Work
-from stark.problems.form import form_fault
+from stark.problems.load import form_fault
 
 every_technique = pytest.mark.parametrize(
     ("language", "technique"),

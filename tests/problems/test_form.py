@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stark.problems.form import defines_any_part, form_fault
+from stark.problems.load import defines_any_part, form_fault
 
 GOOD = """\
 import torch

@@ -12,8 +12,6 @@ class Cell(Frozen):
     """One cell of the grid problem x strategy x seed, with its run."""
 
     problem: str
-    """The problem's name."""
-
     level: str
     """The group of the problem: a KernelBench level, or a folder."""
 

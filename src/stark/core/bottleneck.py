@@ -6,12 +6,12 @@ the call. Otherwise the longest step and its counters give the likeliest reason.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.counters import BUSY, KernelCounters
 from stark.core.device import Device, Roofline
-from stark.core.profile import Profile
+from stark.core.profile import BUSY, KernelCounters, Profile
 
 BINDING = 0.5
 """Share of a call's time from which something is the bottleneck."""
@@ -35,13 +35,12 @@ class Bottleneck(Frozen):
     """The longest kernel's, if they were read and `share` is None."""
 
 
-class Profiled(Frozen):
+@dataclass(frozen=True)
+class Profiled:
     """A profile with the time measured without a profiler, and the device's limits."""
 
     profile: Profile
     latency_ms: float
-    """Measured without a profiler."""
-
     roofline: Roofline
     device: Device
 

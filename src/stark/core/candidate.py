@@ -8,10 +8,7 @@ from stark.core.base import Frozen, digest
 
 
 class Candidate(Frozen):
-    """A replacement for a problem's `Model`.
-
-    In every language it is one Python file whose class `ModelNew` has the interface of `Model`, as in KernelBench.
-    """
+    """A replacement for a problem's `Model`: one Python file whose class `ModelNew` has the interface of `Model`."""
 
     language: str
     """A name in `stark.languages`, such as `cpp`, `triton` or `cuda`."""

@@ -37,11 +37,9 @@ class Device(Frozen):
     """Instruction sets of a CPU that kernels profit from, such as `AVX-512 BF16`; empty for a GPU."""
 
     l1_kb: float | None = None
-    """Data cache of one CPU core; None for a GPU, or if the system does not report it."""
+    """Data cache of one CPU core; like `l2_kb`, None for a GPU, or if the system does not report it."""
 
     l2_kb: float | None = None
-    """Second-level cache of one CPU core; None for a GPU, or if the system does not report it."""
-
     threads: int | None = None
     """Threads that OpenMP starts in a candidate on a CPU; None for a GPU."""
 

@@ -1,27 +1,7 @@
 """Defines every error that STARK raises on purpose.
 
 A candidate that fails raises nothing: its failure is data (`core.evaluation`). These errors are failures of the
-request or of STARK's own machinery:
-
-    StarkError                      exit code 1
-      UsageError                    exit code 2: the request is wrong
-        ProblemError                the problem file cannot be used
-        RecordingError              a recording does not match the request
-      MachineError                  exit code 2: the machine lacks something
-        JudgeUnavailable            the judge could not start, or keeps dying
-        StoreError                  the run store cannot be opened, read or written
-          Held                      another process holds the lock, such as that of a run; a bench skips the run
-      ModelError                    a language model gave no reply
-        ModelRefused                exit code 2: the model would reject any prompt (key, name, quota, address);
-                                    the run stops
-        PromptRefused               the model rejects this prompt (content policy, too long, a command that fails);
-                                    the attempt fails, and the run goes on
-        ModelUnreachable            all retries failed; the run stops
-      ReplyError                    a reply breaks its role's rules; the role is asked once more
-      CompilerRefused               `torch.compile` cannot generate a candidate; the run goes on without one
-      JudgeDied                     the judge process died during a request; the request is retried
-
-Each message is one sentence that says what to do.
+request or of STARK's own machinery. Each message is one sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -62,7 +42,7 @@ class StoreError(MachineError):
 
 
 class Held(StoreError):
-    """Another process holds the lock."""
+    """Another process holds a lock, such as that of a run; a bench skips the run."""
 
 
 class ModelError(StarkError):
@@ -70,28 +50,28 @@ class ModelError(StarkError):
 
 
 class ModelRefused(ModelError):
-    """The model would reject any prompt: wrong key, unknown model or address, or no quota left."""
+    """The model would reject any prompt: wrong key, unknown model or address, or no quota left. The run stops."""
 
     exit_code = 2
 
 
 class PromptRefused(ModelError):
-    """The model rejects one prompt and may answer others.
+    """The model rejects one prompt; the attempt fails, and the run goes on.
 
     Reasons are content policy, length, or an invalid request; for `exec:`, a command that fails or prints nothing.
     """
 
 
 class ModelUnreachable(ModelError):
-    """The model did not answer within the retries."""
+    """The model did not answer within the retries. The run stops."""
 
 
 class ReplyError(StarkError):
-    """A reply breaks the rules of its role. The message is sent to the model."""
+    """A reply breaks the rules of its role. The message is sent to the model, which is asked once more."""
 
 
 class CompilerRefused(StarkError):
-    """`torch.compile` cannot generate a candidate for a problem. The message says why."""
+    """`torch.compile` cannot generate a candidate for a problem. The run goes on without one."""
 
 
 class JudgeDied(StarkError):

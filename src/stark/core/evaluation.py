@@ -86,7 +86,6 @@ class Incorrect(EvaluationBase):
 
     status: Literal["incorrect"] = "incorrect"
     error: str
-    """What is wrong and where, in a few lines."""
 
 
 class Rejected(EvaluationBase):
@@ -141,15 +140,10 @@ class Correct(EvaluationBase):
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile with the candidate's latency, roofline and device, from which its bottleneck follows."""
+        """What is needed to find the bottleneck, if there is a profile."""
         if self.profile is None:
             return None
-        return Profiled(
-            profile=self.profile,
-            latency_ms=self.latency_ms,
-            roofline=self.roofline,
-            device=self.device,
-        )
+        return Profiled(self.profile, self.latency_ms, self.roofline, self.device)
 
     @property
     def latency_ms(self) -> float:

@@ -40,9 +40,3 @@ class Tools(Frozen):
 
     sanitizer: bool = False
     """Run compute-sanitizer at the final check; any finding makes the candidate incorrect."""
-
-    def __or__(self, other: Tools) -> Tools:
-        """The tools that either enables."""
-        return Tools(
-            counters=self.counters or other.counters, sanitizer=self.sanitizer or other.sanitizer
-        )

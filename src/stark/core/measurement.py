@@ -88,10 +88,7 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
 
 @lru_cache
 def _median_interval_rank(count: int, level: float = 0.95) -> int:
-    """The largest k for which [x(k), x(n-1-k)] covers the median with probability `level` or more.
-
-    0, the whole range, if `count` is too small for that level.
-    """
+    """The largest k for which [x(k), x(n-1-k)] covers the median with probability `level` or more, else 0."""
     tail, rank = 0.0, 0
     for k in range(count // 2):
         tail += math.comb(count, k) / 2**count

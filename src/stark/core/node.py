@@ -79,6 +79,4 @@ class Node(Frozen):
     @property
     def speedup_vs_eager(self) -> float | None:
         """The paired speedup over eager; None unless the candidate is correct."""
-        if not isinstance(self.evaluation, Correct):
-            return None
-        return self.evaluation.speedup_vs("eager").ratio
+        return self.evaluation.speedup_vs().ratio if isinstance(self.evaluation, Correct) else None

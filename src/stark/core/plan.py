@@ -28,8 +28,6 @@ class Anchor(Frozen):
     """1-based, inclusive, in the source that the plan was made for."""
 
     last_line: int = Field(ge=1)
-    """1-based, inclusive."""
-
     instruction: str = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -18,7 +18,6 @@ class Problem(Frozen):
     """Such as `level1/19_ReLU`, or the file name without `.py`."""
 
     source: str
-    """The whole Python file."""
 
     @cached_property
     def digest(self) -> str:

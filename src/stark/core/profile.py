@@ -10,25 +10,26 @@ from typing import Literal
 from pydantic import Field
 
 from stark.core.base import Frozen
-from stark.core.counters import KernelCounters
 
 OUTSIDE = "outside PyTorch's operators"
 """Name of the CPU-profile step that sums time in custom native code and Python."""
 
+BUSY = 0.6
+"""Share of its peak from which a unit limits a kernel."""
+
+STALLS = tuple(
+    "long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle barrier wait drain no_instruction".split()
+)
+"""The stalls that are read, by NVIDIA's names: reasons why a warp waits."""
+
 
 class Launch(Frozen):
-    """How a kernel was launched on a GPU."""
+    """How a kernel was launched on a GPU: with how many registers per thread, and shared bytes and threads per block."""
 
     registers: int
-    """Per thread."""
-
     shared_bytes: int
-    """Per block."""
-
     blocks: int
     threads: int
-    """Per block."""
-
     occupancy: float | None = None
     """A fraction, estimated by the profiler: 0 if it cannot estimate it, None if it reports none."""
 
@@ -37,14 +38,14 @@ class Launch(Frozen):
 
 
 class Step(Frozen):
-    """One kernel of a GPU, or one operator on a CPU, with all its executions in one call."""
+    """One kernel of a GPU, or one operator on a CPU."""
 
     name: str
     count: float
     """Executions per call."""
 
     time_ms: float
-    """All executions together, without nested operators."""
+    """All executions in a call, without nested operators."""
 
     share: float
     """Share of the time of all steps."""
@@ -56,6 +57,47 @@ class Step(Frozen):
     """The PyTorch operator that launched the kernel, if any."""
 
     launch: Launch | None = None
+
+
+class KernelCounters(Frozen):
+    """One kernel as Nsight Compute measures it, running alone with cold caches; of several executions the longest.
+
+    A share is None if the device did not report it.
+    """
+
+    name: str
+    time_ms: float
+    """All its executions, each with a cold cache and under the profiler."""
+
+    share: float
+    """Of the time of all kernels."""
+
+    dram_bytes: float | None = None
+    """Read and written by all its executions, each with a cold cache."""
+
+    dram: float | None = None
+    """Share of the peak bandwidth."""
+
+    issue: float | None = None
+    """Share of the peak of the busiest unit in the multiprocessors."""
+
+    tensor: float | None = None
+    """Share of cycles in which the tensor cores were active."""
+
+    occupancy: float | None = None
+    """Active warps relative to the most that a multiprocessor can hold."""
+
+    l1_hits: float | None = None
+    l2_hits: float | None = None
+    loads_used: float | None = None
+    """Share of the bytes moved by loads from global memory, in sectors of 32, that the kernel asked for."""
+
+    stores_used: float | None = None
+    bank_conflicts: float | None = None
+    """Share of shared-memory accesses that were repeated because of a conflict."""
+
+    stalls: dict[str, float] = Field(default={})
+    """Share of a warp's time between two instructions, by stall."""
 
 
 class Profile(Frozen):

@@ -41,10 +41,7 @@ class Reference(Frozen):
 
     @property
     def profiled(self) -> Profiled | None:
-        """The profile, latency, roofline and device: what is needed to find the bottleneck."""
+        """What is needed to find the bottleneck, if there is a profile."""
         if self.profile is None:
             return None
-        latency_ms = self.eager.latency_ms
-        return Profiled(
-            profile=self.profile, latency_ms=latency_ms, roofline=self.roofline, device=self.device
-        )
+        return Profiled(self.profile, self.eager.latency_ms, self.roofline, self.device)

@@ -69,8 +69,6 @@ class RunConfig(Frozen):
     """By role name."""
 
     language: str
-    """A name in `stark.languages`, such as `triton`."""
-
     executor: str
     """Where candidates are judged: `local`, `command:LINE` or `folder:PATH`."""
 
@@ -114,4 +112,3 @@ class Ended(Frozen):
     expand; `refused`: the judge cannot use the problem."""
 
     detail: str
-    """One line for people."""

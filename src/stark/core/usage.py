@@ -1,8 +1,4 @@
-"""What language-model calls cost, and what a run may spend.
-
-`Usage` is what a model reported of one call. `Spent` adds up calls: tokens that a model did not report are estimated
-from the length of the texts, unknown prices count as $0, and both are marked.
-"""
+"""What language-model calls cost, and what a run may spend."""
 
 from __future__ import annotations
 
@@ -37,7 +33,7 @@ class Cost(Frozen):
 
 
 class Spent(Frozen):
-    """What several calls cost together."""
+    """What several calls cost together; unreported tokens are estimated from the length of the texts."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -56,16 +52,8 @@ class Spent(Frozen):
     """Waiting time, added up over concurrent calls too."""
 
     def __add__(self, other: Spent) -> Spent:
-        return Spent(
-            calls=self.calls + other.calls,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            estimated_calls=self.estimated_calls + other.estimated_calls,
-            dollars=self.dollars + other.dollars,
-            unpriced_calls=self.unpriced_calls + other.unpriced_calls,
-            lost_calls=self.lost_calls + other.lost_calls,
-            seconds=self.seconds + other.seconds,
-        )
+        names = Spent.model_fields
+        return Spent(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     @property
     def tokens(self) -> int:

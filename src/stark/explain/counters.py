@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stark.core.counters import BUSY, KernelCounters
+from stark.core.profile import BUSY, KernelCounters
 
 WASTED, CONFLICTING, WAITING, NOTABLE = 0.5, 0.2, 0.25, 0.1
 """Shares from which a figure is worth reporting; `WASTED` is the share up to which bytes count as wasted."""

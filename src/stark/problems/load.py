@@ -1,4 +1,7 @@
-"""Finds problem files by path or KernelBench name, reads them and checks their form."""
+"""Finds problem files by path or KernelBench name, reads them and checks their form.
+
+Whether the parts of a problem fit together is found by the judge, which runs them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,15 @@ from pathlib import Path
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
-from stark.problems.form import defines_any_part, form_fault
+from stark.core.python import bindings, parse_python
 
 CLONE = "git clone https://github.com/ScalingIntelligence/KernelBench"
+
+WHAT_TO_ADD = {
+    "Model": "a class `Model(nn.Module)` whose `forward` is the computation",
+    "get_inputs": "a function `get_inputs()` that returns the list of forward's arguments",
+    "get_init_inputs": "a function `get_init_inputs()` that returns the list of Model's arguments (`[]` for none)",
+}
 
 
 @contextmanager
@@ -68,6 +77,28 @@ def load_level(
     if numbers is None:
         return load_all(str(folder))
     return [load(str(_in_level(folder, str(number)))) for number in numbers]
+
+
+def form_fault(source: str) -> str | None:
+    """The first reason why this source is not a problem, as one sentence, or None."""
+    try:
+        tree = parse_python(source)
+    except SyntaxError as error:
+        return f"line {error.lineno or 1}: {error.msg}."
+    parts = dict(bindings(tree))
+    for name, what in WHAT_TO_ADD.items():
+        if name not in parts:
+            return f"line {len(source.splitlines()) or 1}: {name} is missing; add {what}."
+    return None
+
+
+def defines_any_part(source: str) -> bool:
+    """Whether the source is meant as a problem: it defines a part of one, or cannot be parsed."""
+    try:
+        tree = parse_python(source)
+    except SyntaxError:
+        return True
+    return any(name in WHAT_TO_ADD for name, _ in bindings(tree))
 
 
 def _locate(spec: str, kernelbench: Path | None) -> Path:

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.core.counters import KernelCounters
 from stark.core.evaluation import Correct, Incorrect
 from stark.core.judging import Tools
+from stark.core.profile import KernelCounters
 from stark.evaluator.judge.tools import examined as module
 from stark.evaluator.judge.tools import sanitizer
 from stark.evaluator.judge.tools.examined import examined

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.core.counters import STALLS
+from stark.core.profile import STALLS
 from stark.evaluator.judge.tools.counters import MAX_KERNELS, counters_in
 from stark.evaluator.judge.tools.running import NotRun, Ran
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stark.core.counters import STALLS, KernelCounters
+from stark.core.profile import STALLS, KernelCounters
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
