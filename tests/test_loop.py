@@ -8,7 +8,7 @@ import pytest
 
 import loop_samples as samples
 from stark.agents.fitting import least_tokens
-from stark.core.call import Message, prompt_of, spent_by_role
+from stark.core.call import Message, spent_by_role
 from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError, PromptRefused, UsageError
 from stark.core.evaluation import Effort, Evaluation
@@ -29,7 +29,7 @@ from stark.store import Store
 from stark.strategies import STRATEGIES, strategy, team_of
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct
-from support.replies import role_of, team_reply
+from support.replies import prompt_of, role_of, team_reply
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 import loop_samples as samples
 from loop_samples import Worked
-from stark.core.call import Message, prompt_of
+from stark.core.call import Message
 from stark.core.candidate import Candidate
 from stark.core.errors import ModelRefused, PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
@@ -29,6 +29,7 @@ from stark.store import Store
 from stark.strategies import STRATEGIES, strategy
 from support.executor import FakeExecutor, invented
 from support.nodes import correct, failure
+from support.replies import prompt_of
 
 ATTEMPTS = 15
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import loop_samples as samples
-from stark.core.call import Call, Message, prompt_of
+from stark.core.call import Call, Message
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ModelRefused, ModelUnreachable, StoreError
 from stark.core.evaluation import Evaluation
@@ -18,6 +18,7 @@ from stark.core.usage import Budget
 from stark.store import Store
 from support.executor import FakeExecutor, invented
 from support.nodes import correct
+from support.replies import prompt_of
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 
 import loop_samples as samples
 from stark.agents.window import RoleName
-from stark.core.call import prompt_of
 from stark.core.errors import UsageError
 from stark.core.node import ROOT, Node
 from stark.core.run import Strategy
@@ -17,6 +16,7 @@ from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.store import Store
 from stark.strategies import STRATEGIES, policy_of, split_strategies, strategy, team_of
 from support.model import ScriptedModel
+from support.replies import prompt_of
 
 
 def test_the_method_its_baselines_and_its_ablations_are_there() -> None:

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
-from stark.core.call import Call, prompt_of
+from stark.core.call import Call
 from stark.core.node import ROOT, Node
 from stark.recording import Recording
+from support.replies import prompt_of
 
 NOT_SHOWN = "# The plan role does not see the sources of other attempts."
 

@@ -16,7 +16,7 @@ from stark.agents.briefing import Brief
 from stark.agents.roles import Ask
 from stark.agents.team import Assignment
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply, prompt_of
+from stark.core.call import Fit, Message, Reply
 from stark.core.candidate import Candidate
 from stark.core.evaluation import BuildFailed, Crashed, Evaluation
 from stark.core.node import ROOT, Action, Node, Selection
@@ -26,6 +26,7 @@ from stark.core.reference import Reference, TensorSpec
 from stark.languages import LANGUAGES, Language
 from stark.search.tree import Tree
 from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
+from support.replies import prompt_of
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

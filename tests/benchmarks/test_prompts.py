@@ -17,11 +17,12 @@ from prompts import recorded
 
 from stark.agents.briefing import evidence_text, numbered
 from stark.agents.window import RoleName
-from stark.core.call import Fit, Message, Reply, prompt_of
+from stark.core.call import Fit, Message, Reply
 from stark.core.run import WINDOW_TOKENS
 from stark.core.usage import estimated_tokens
 from stark.languages import language
 from stark.recording import read_recording
+from support.replies import prompt_of
 
 SITUATIONS = situations()
 ANSWERED = {name: each for name, each in SITUATIONS.items() if each.replies}

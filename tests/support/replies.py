@@ -6,9 +6,17 @@ Each reply depends on the whole prompt, so two runs with the same sources also h
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import takewhile
 
 from stark.core.base import digest
-from stark.core.call import Message, prompt_of
+from stark.core.call import Message
+
+
+def prompt_of(messages: Iterable[Message]) -> str:
+    """The first prompt of a conversation: all user messages before the first reply."""
+    said = takewhile(lambda message: message.speaker != "assistant", messages)
+    return "\n".join(message.text for message in said if message.speaker == "user")
 
 
 def role_of(messages: tuple[Message, ...]) -> str:

@@ -1,4 +1,1 @@
-"""The domain model: frozen data classes for problems, candidates, evaluations, runs and costs.
-
-Knows no torch, no model, no database: everything here can be built by hand in a test.
-"""
+"""The domain model: frozen data classes that know no torch, no language model and no database."""

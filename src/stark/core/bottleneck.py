@@ -6,6 +6,7 @@ the call. Otherwise the longest step and its counters give the likeliest reason.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,12 +102,8 @@ class Profiled:
 
 def kernel_name(name: str) -> str:
     """A kernel's name without its return type, template arguments and parameters."""
-    plain, depth = "", 0
-    for character in name.removeprefix("void ").replace("(anonymous namespace)::", ""):
-        depth += {"<": 1, ">": -1}.get(character, 0)
-        if character == "(" and depth == 0:
-            break
-        if depth == 0 and character != ">":
-            plain += character
-    plain = plain.strip() or name
+    plain = name.removeprefix("void ").replace("(anonymous namespace)::", "")
+    while (bare := re.sub("<[^<>]*>", "", plain)) != plain:
+        plain = bare
+    plain = plain.partition("(")[0].strip() or name
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 1]}…"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 from typing import Literal
 
 from pydantic import Field
@@ -17,12 +16,6 @@ class Message(Frozen):
 
     speaker: Literal["system", "user", "assistant"]
     text: str
-
-
-def prompt_of(messages: Iterable[Message]) -> str:
-    """The first prompt of a conversation: all user messages before the first reply."""
-    said = takewhile(lambda message: message.speaker != "assistant", messages)
-    return "\n".join(message.text for message in said if message.speaker == "user")
 
 
 Kept = Literal["outcome", "line", "nothing"]

@@ -56,10 +56,7 @@ class ModelRefused(ModelError):
 
 
 class PromptRefused(ModelError):
-    """The model rejects one prompt; the attempt fails, and the run goes on.
-
-    Reasons are content policy, length, or an invalid request; for `exec:`, a command that fails or prints nothing.
-    """
+    """The model rejects one prompt, or an `exec:` command fails on it. The attempt fails, and the run goes on."""
 
 
 class ModelUnreachable(ModelError):

@@ -20,8 +20,7 @@ from stark.core.profile import Profile
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
-"""`search` does the least that ranks candidates safely; `promote` is the final check, the only effort
-whose result is reported as a win."""
+"""`search` does the least that ranks candidates safely; only what `promote`, the final check, measured is a win."""
 
 
 class EvaluationBase(Frozen):
@@ -79,10 +78,7 @@ class OutOfMemory(EvaluationBase):
 
 
 class Incorrect(EvaluationBase):
-    """It ran, and its outputs differ from the reference's by more than the error budget, or have another form.
-
-    Also if it changed an input that the reference leaves alone, or if compute-sanitizer found a fault.
-    """
+    """It ran and gave wrong outputs, changed an input that the reference leaves alone, or failed compute-sanitizer."""
 
     status: Literal["incorrect"] = "incorrect"
     error: str

@@ -22,11 +22,8 @@ class Limits(Frozen):
     """How long paired timing continues while its confidence interval is wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
-    """Host memory of the candidate's process, without what it shares with the judge.
-
-    On a CPU it also limits the address space of each process that the candidate starts. GPU memory does not count,
-    and builds have their own limit.
-    """
+    """Host memory of the candidate's process, without what it shares with the judge; builds have their own limit.
+    On a CPU it also limits the address space of each process that the candidate starts."""
 
     output_kb: int = Field(default=64, ge=1)
     """How much of a candidate's output is kept."""

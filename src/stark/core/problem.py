@@ -9,10 +9,7 @@ from stark.core.base import Frozen, digest
 
 
 class Problem(Frozen):
-    """A reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`.
-
-    It is only text; the judge finds out whether it runs.
-    """
+    """The text of a reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`."""
 
     name: str
     """Such as `level1/19_ReLU`, or the file name without `.py`."""

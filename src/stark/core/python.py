@@ -13,8 +13,6 @@ def parse_python(source: str) -> ast.Module:
         warnings.simplefilter("ignore")
         try:
             return ast.parse(source)
-        except SyntaxError:
-            raise
         except ValueError as error:
             raise SyntaxError(str(error)) from error
         except (RecursionError, MemoryError) as error:
@@ -37,11 +35,9 @@ def bindings(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:
                     yield (alias.asname or alias.name).partition(".")[0], node
             case ast.Name(ctx=ast.Store()):
                 yield node.id, node
-            case ast.AnnAssign(value=None):
+            case ast.AnnAssign(value=None) | ast.Lambda():
                 continue
-            case (
-                ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp()
-            ):
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 continue
             case _:
                 waiting += reversed(list(ast.iter_child_nodes(node)))

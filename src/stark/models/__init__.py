@@ -1,15 +1,6 @@
 """Opens language models by the text that users write.
 
-    anthropic:NAME, openai:NAME, google:NAME, openrouter:NAME
-                                 a hosted model; its key comes from the environment
-    ollama:NAME, vllm:NAME, llamacpp:NAME
-                                 a model on a local server at its default address,
-                                 or on another with NAME@URL
-    openai-compatible:NAME@URL   any other server with OpenAI's chat completions API
-    exec:COMMAND                 a shell command that reads the prompt on stdin and prints the reply
-    exec[NAME]:COMMAND           the same, recorded as NAME; `command.py` says how it reports usage
-
-To add a provider, add it to `catalog.py` and, if its protocol is not OpenAI's, to `connections.py`.
+`FORMS` has every form, docs/settings.md their keys. To add a provider, add it to `catalog.py`.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ class Way(Frozen):
     """One way to name a model, and whether it works here."""
 
     name: str
-    """What stands before the colon: `anthropic`, `vllm`, `exec`."""
-
     form: str
     """How to write a model of this kind, such as `anthropic:NAME`."""
 

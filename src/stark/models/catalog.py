@@ -1,7 +1,4 @@
-"""Lists the providers that a model can be named from, with their keys and addresses.
-
-Imports no provider's library; `stark.models.provider` does.
-"""
+"""Lists the providers that a model can be named from, with their keys and addresses; imports no provider's library."""
 
 from __future__ import annotations
 

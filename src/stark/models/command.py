@@ -1,11 +1,6 @@
 """Uses a shell command as a model: it reads the conversation on stdin and prints the reply.
 
-A coding agent's command line, a script or a person can so take any role. A command may report its usage by writing
-JSON to the file that the variable STARK_USAGE_FILE names; every key is optional:
-
-    {"input_tokens": 12000, "output_tokens": 900, "dollars": 0.05}
-
-The command runs with the user's rights, outside any sandbox, and receives no temperature and no output limit.
+A coding agent's command line, a script or a person can so take any role (docs/prompts.md). The command runs with the user's rights, outside any sandbox, and receives no temperature and no output limit.
 """
 
 from __future__ import annotations
@@ -58,19 +53,12 @@ class CommandModel:
         *,
         timeout_s: float = TIMEOUT_S,
     ):
-        """Keep the command, to be recorded as `label` or else as its program.
-
-        Raises UsageError for a command without a program.
-        """
+        """Record the command as `label`, or else as its program. Raises UsageError for a command without a program."""
         self._command = command
         self._model = label or PurePath(_program(command)).name
         self._timeout_s = timeout_s
+        self.name = f"exec:{self._model}"
         self.price = price
-
-    @property
-    def name(self) -> str:
-        """`exec:` and the label or the program."""
-        return f"exec:{self._model}"
 
     async def ask(
         self,
@@ -79,10 +67,7 @@ class CommandModel:
         *,
         max_output_tokens: int | None = None,
     ) -> Reply:
-        """Return what the command prints; see `Model.ask`.
-
-        A command that fails or prints nothing is run once more.
-        """
+        """Return what the command prints, which is run once more if it fails or prints nothing; see `Model.ask`."""
         started = time.monotonic()
         with TemporaryDirectory(prefix="stark-usage-") as folder:
             text, reported = await self._answer(as_text(messages), Path(folder))

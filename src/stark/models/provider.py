@@ -8,10 +8,14 @@ from __future__ import annotations
 import time
 import warnings
 from itertools import groupby
+from typing import Any
 
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.exceptions import ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.models import Model as Connection
+from pydantic_ai.models import infer_model
+from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import CacheConfig, ModelSettings
 
 from stark.core.call import Message, Reply
@@ -19,7 +23,6 @@ from stark.core.errors import PromptRefused
 from stark.core.usage import Price, Usage
 from stark.models.base import MAX_OUTPUT_TOKENS, priced
 from stark.models.catalog import Provider
-from stark.models.connections import connect
 from stark.models.failures import refused_setting, translated
 from stark.models.prices import list_dollars, list_price, reported_dollars
 from stark.models.retry import Backoff
@@ -47,15 +50,12 @@ class ProviderModel:
         timeout_s: float = REQUEST_TIMEOUT_S,
         backoff: Backoff | None = None,
     ):
-        """Prepare the connection without sending anything; `price` overrides the list price.
-
-        Raises ModelRefused for a name that the provider cannot have.
-        """
+        """Prepare the connection, sending nothing. Raises ModelRefused for a name that the provider cannot have."""
         self.name = f"{provider.name}:{model}"
         self._provider = provider
         self._model = model
         with translated(provider, self.name, address or provider.name):
-            self._connection = connect(provider, model, address, key)
+            self._connection = _connect(provider, model, address, key)
         self._user_price = price
         self.price = price
         if price is None and not provider.addressable:
@@ -86,10 +86,7 @@ class ProviderModel:
         )
 
     def _usage(self, response: theirs.ModelResponse, seconds: float) -> Usage:
-        """Tokens and dollars. Input tokens include cached ones.
-
-        The provider's own figure comes before the user's price, and that before the list price.
-        """
+        """Tokens, cached ones included, and dollars: the provider's figure, else the user's price, else the list price."""
         measured = not response.usage.unmeasured_requests
         dollars = reported_dollars(response)
         if dollars is None and self._user_price is None and not self._provider.addressable:
@@ -182,3 +179,25 @@ def as_history(
     if request:
         history.append(theirs.ModelRequest(parts=request))
     return history
+
+
+def _connect(provider: Provider, model: str, address: str | None, key: str | None) -> Connection:
+    """pydantic-ai's model for a provider and name. Sends nothing."""
+    if address is not None:
+        return _at_address(provider, model, address, key)
+    endpoint: Any = infer_provider_class(provider.name)
+    return infer_model(f"{provider.name}:{model}", lambda _: endpoint(api_key=key))
+
+
+def _at_address(provider: Provider, model: str, address: str, key: str | None) -> Connection:
+    """A model at an OpenAI-compatible URL."""
+    # Imported here, so that using another provider does not load OpenAI's library.
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    # Without a key, this sends a placeholder, never OPENAI_API_KEY.
+    endpoint = OpenAICompatibleProvider(provider.name, base_url=address, api_key=key)
+    # Older servers ignore `max_completion_tokens`, and all of them know `max_tokens`.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    return OpenAIChatModel(model, provider=endpoint, profile=profile)

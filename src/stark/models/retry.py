@@ -43,16 +43,13 @@ class Backoff:
             except Transient as failure:
                 failures += 1
                 asked_s = failure.retry_after_s
+                advice = f"after {failures} tries: try again later"
                 if asked_s > self.patience_s:
-                    raise ModelUnreachable(
-                        f"{failure}, and asks to wait {asked_s:.0f} s: try again then"
-                    ) from failure
-                if failures >= self.tries:
-                    raise ModelUnreachable(
-                        f"{failure}, after {failures} tries: try again later"
-                    ) from failure
-                wait_s = self.wait_s(failures, asked_s)
-            await self.sleep(wait_s)
+                    advice = f"and asks to wait {asked_s:.0f} s: try again then"
+                elif failures < self.tries:
+                    await self.sleep(self.wait_s(failures, asked_s))
+                    continue
+                raise ModelUnreachable(f"{failure}, {advice}") from failure
 
     def wait_s(self, failures: int, asked_s: float = 0.0) -> float:
         """The wait after this many consecutive failures: what the provider asks for, plus the backoff."""

@@ -43,7 +43,7 @@ def load(spec: str, kernelbench: Path | None = None) -> Problem:
     if path.is_dir():
         names = _first_names(_python_files(path))
         raise ProblemError(f"{spec} is a folder, not a problem; name one of its files{names}.")
-    return _checked(path, _read(path))
+    return _checked(path)
 
 
 @_accessing_files()
@@ -54,11 +54,8 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
     """
     path = _locate(spec, kernelbench)
     if not path.is_dir():
-        return [_checked(path, _read(path))]
-    sources = {file: _read(file) for file in _python_files(path)}
-    problems = [
-        _checked(file, source) for file, source in sources.items() if defines_any_part(source)
-    ]
+        return [_checked(path)]
+    problems = [_checked(file) for file in _python_files(path) if defines_any_part(_read(file))]
     if not problems:
         folders = [inner for inner in path.iterdir() if inner.is_dir() and _python_files(inner)]
         raise ProblemError(
@@ -154,8 +151,9 @@ def _number(path: Path) -> int:
     return int(digits[0]) if digits else 0
 
 
-def _checked(path: Path, source: str) -> Problem:
+def _checked(path: Path) -> Problem:
     """The problem in this file: `level1/23_Softmax` for a file of KernelBench, else named by the file."""
+    source = _read(path)
     fault = form_fault(source)
     if fault is not None:
         raise ProblemError(f"{path}, {fault}")
