@@ -33,23 +33,9 @@ def test_lines_count_from_1(first: int, last: int) -> None:
         anchor(first=first, last=last)
 
 
-def test_an_anchor_does_not_end_before_it_begins() -> None:
-    with pytest.raises(ValidationError, match="anchor loop ends on line 2, before it begins"):
-        anchor(first=3, last=2)
-
-
 def test_an_anchor_says_what_to_do() -> None:
     with pytest.raises(ValidationError):
         anchor(instruction="")
-
-
-def test_an_edit_names_anchors_and_a_rewrite_none() -> None:
-    assert (anchor(),) == Plan(action="edit", strategy="faster", anchors=(anchor(),)).anchors
-    assert () == Plan(action="rewrite", strategy="faster").anchors
-    with pytest.raises(ValidationError, match="an edit names at least one anchor"):
-        Plan(action="edit", strategy="faster")
-    with pytest.raises(ValidationError, match="a rewrite names none"):
-        Plan(action="rewrite", strategy="faster", anchors=(anchor(),))
 
 
 @pytest.mark.parametrize("values", [{"strategy": ""}, {"action": "delete"}, {"gain": "2x"}])

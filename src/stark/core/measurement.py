@@ -63,10 +63,9 @@ class Speedup(Frozen):
 def speedup(reference_name: str, reference: Measurement, candidate: Measurement) -> Speedup:
     """Reference latency divided by candidate latency, from samples taken in pairs.
 
-    The i-th samples of both were taken next to each other, so slow drift of the machine cancels
-    in their ratio. The result is the median of these ratios. Its 95 % interval comes from order
-    statistics, which assume no distribution; with few pairs it is the whole range. The interval is
-    widened by the larger of the two relative resolutions.
+    The i-th samples of both were taken next to each other, so slow drift of the machine cancels in their ratio. The
+    result is the median of these ratios. Its 95 % interval comes from order statistics, which assume no distribution;
+    with few pairs it is the whole range. The interval is widened by the larger of the two relative resolutions.
 
     Raises ValueError if the two differ in their number of samples.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stark.core.base import Frozen
 
@@ -30,12 +30,6 @@ class Anchor(Frozen):
     last_line: int = Field(ge=1)
     instruction: str = Field(min_length=1)
 
-    @model_validator(mode="after")
-    def _lines_in_order(self) -> Anchor:
-        if self.last_line < self.first_line:
-            raise ValueError(f"anchor {self.name} ends on line {self.last_line}, before it begins")
-        return self
-
 
 class Plan(Frozen):
     """One optimization strategy: either anchored edits or a rewrite of the whole file."""
@@ -46,17 +40,12 @@ class Plan(Frozen):
 
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()
+    """At least one for an edit, none for a rewrite."""
 
     @property
     def name(self) -> str:
         """A name for screens and prompts: the title, else the start of the strategy's first sentence."""
         return self.title or short_name(_SENTENCE_END.split(self.strategy.strip(), maxsplit=1)[0])
-
-    @model_validator(mode="after")
-    def _anchors_go_with_edits(self) -> Plan:
-        if (self.action == "edit") != bool(self.anchors):
-            raise ValueError("an edit names at least one anchor, and a rewrite names none")
-        return self
 
 
 class Edit(Frozen):

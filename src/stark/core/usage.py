@@ -88,9 +88,8 @@ class Price(Frozen):
 
     def dollars(self, input_tokens: int, output_tokens: int) -> float:
         """The price of one call."""
-        return (
-            input_tokens * self.input_per_million + output_tokens * self.output_per_million
-        ) / 1e6
+        millionths = input_tokens * self.input_per_million + output_tokens * self.output_per_million
+        return millionths / 1e6
 
 
 class Budget(Frozen):

@@ -31,18 +31,12 @@ def ways() -> list[Way]:
 
     Opens a TCP connection to the default address of each local server and sends nothing.
     """
-    command = Way(
-        name="exec",
-        form="exec:COMMAND",
-        ready=True,
-        detail="any command that reads the prompt from stdin and prints the reply",
-    )
-    return [_way(provider) for provider in CATALOG.values()] + [command]
-
-
-def _way(provider: Provider) -> Way:
-    ready, detail = _at_default_address(provider) if provider.addressable else _with_key(provider)
-    return Way(name=provider.name, form=provider.form, ready=ready, detail=detail)
+    found = []
+    for provider in CATALOG.values():
+        ready, detail = _with_server(provider) if provider.addressable else _with_key(provider)
+        found.append(Way(name=provider.name, form=provider.form, ready=ready, detail=detail))
+    detail = "any command that reads the prompt from stdin and prints the reply"
+    return [*found, Way(name="exec", form="exec:COMMAND", ready=True, detail=detail)]
 
 
 def _with_key(provider: Provider) -> tuple[bool, str]:
@@ -53,18 +47,12 @@ def _with_key(provider: Provider) -> tuple[bool, str]:
     return True, f"key in {provider.key_variable()}"
 
 
-def _at_default_address(provider: Provider) -> tuple[bool, str]:
+def _with_server(provider: Provider) -> tuple[bool, str]:
     if provider.address is None:
         return False, f"write the URL of an OpenAI-compatible server: {provider.form}"
-    if _accepts_connections(provider.address):
-        return True, f"a server listens at {provider.address}"
-    return False, f"no server at {provider.address}: start one, or write {provider.form}"
-
-
-def _accepts_connections(url: str) -> bool:
-    address = urlsplit(url)
+    url = urlsplit(provider.address)
     try:
-        with socket.create_connection((address.hostname, address.port), CONNECT_TIMEOUT_S):
-            return True
+        socket.create_connection((url.hostname, url.port), CONNECT_TIMEOUT_S).close()
     except OSError:
-        return False
+        return False, f"no server at {provider.address}: start one, or write {provider.form}"
+    return True, f"a server listens at {provider.address}"

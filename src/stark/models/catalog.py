@@ -59,9 +59,8 @@ class Provider:
         """Split `NAME@URL` into the model's name and the server's URL, which is None for a hosted model."""
         if not self.addressable:
             return model, None
-        written = re.fullmatch(r"(?P<name>.+?)(?:@(?P<url>https?://.+))?", model, re.DOTALL)
-        name, url = (written["name"], written["url"]) if written else (model, None)
-        address = url or self.address
+        name, *urls = re.split(r"@(?=https?://)", model, maxsplit=1)
+        address = urls[0] if urls else self.address
         if address is None or not _is_address(address):
             raise UsageError(
                 f"{self.name}:{model} does not say where the model is: write {self.form}, "
