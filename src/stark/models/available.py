@@ -27,10 +27,7 @@ class Way(Frozen):
 
 
 def ways() -> list[Way]:
-    """Every way to name a model, ready or not, in the order of the catalog.
-
-    Opens a TCP connection to the default address of each local server and sends nothing.
-    """
+    """Every way to name a model, ready or not. Connects to the local servers' default addresses and sends nothing."""
     found = []
     for provider in CATALOG.values():
         ready, detail = _with_server(provider) if provider.addressable else _with_key(provider)

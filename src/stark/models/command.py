@@ -67,7 +67,7 @@ class CommandModel:
         *,
         max_output_tokens: int | None = None,
     ) -> Reply:
-        """Return what the command prints, which is run once more if it fails or prints nothing; see `Model.ask`."""
+        """Return what the command prints; if it fails or prints nothing, it is run once more. See `Model.ask`."""
         started = time.monotonic()
         with TemporaryDirectory(prefix="stark-usage-") as folder:
             text, reported = await self._answer(as_text(messages), Path(folder))

@@ -28,8 +28,11 @@ def list_dollars(response: ModelResponse) -> float | None:
 
 def list_price(connection: Connection, model: str) -> Price | None:
     """A model's list price for uncached input and short prompts; None for an unlisted model."""
-
-    def per_million(usage: RequestUsage) -> float | None:
+    prices = []
+    for usage in (
+        RequestUsage(input_tokens=_SAMPLE_TOKENS),
+        RequestUsage(output_tokens=_SAMPLE_TOKENS),
+    ):
         sample = ModelResponse(
             parts=[],
             usage=usage,
@@ -38,10 +41,7 @@ def list_price(connection: Connection, model: str) -> Price | None:
             provider_url=connection.base_url,
         )
         dollars = list_dollars(sample)
-        return None if dollars is None else dollars * 1e6 / _SAMPLE_TOKENS
-
-    input_price = per_million(RequestUsage(input_tokens=_SAMPLE_TOKENS))
-    output_price = per_million(RequestUsage(output_tokens=_SAMPLE_TOKENS))
-    if input_price is None or output_price is None:
-        return None
-    return Price(input_per_million=input_price, output_per_million=output_price)
+        if dollars is None:
+            return None
+        prices.append(dollars * 1e6 / _SAMPLE_TOKENS)
+    return Price(input_per_million=prices[0], output_per_million=prices[1])

@@ -1,7 +1,4 @@
-"""Asks the models of the providers in the catalog, through pydantic-ai.
-
-Importing pydantic-ai is slow, so `open_model` imports this module only for such models.
-"""
+"""Asks the models of the providers in the catalog, through pydantic-ai."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Finds problem files by path or KernelBench name, reads them and checks their form.
-
-Whether the parts of a problem fit together is found by the judge, which runs them.
-"""
+"""Finds problem files by path or KernelBench name, reads them and checks their form."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ def load_level(
 
 
 def form_fault(source: str) -> str | None:
-    """The first reason why this source is not a problem, as one sentence, or None."""
+    """Why this source is not a problem, as one sentence, or None. The judge finds whether its parts fit together."""
     try:
         tree = parse_python(source)
     except SyntaxError as error:
