@@ -110,8 +110,8 @@ def test_an_anchor_that_splits_a_statement_is_widened(
         ),
         (
             [anchor("below", 22, 23), anchor("above", 21, 22)],
-            "Anchors above (lines 21-22) and below (lines 22-23) overlap. "
-            "Make them one anchor, or name spans that share no line.",
+            "Anchors above (lines 21-22) and below (lines 22-23) overlap; anchors cover whole "
+            "statements. Make them one anchor, or name spans that share no line.",
         ),
         (
             [BODY, anchor("head", 8, 9)],
@@ -121,7 +121,7 @@ def test_an_anchor_that_splits_a_statement_is_widened(
         ),
         (
             [anchor("first", 19, 21), anchor("second", 22, 23)],
-            "Anchors first (lines 19-23) and second (lines 22-23) overlap once they cover whole "
+            "Anchors first (lines 19-23) and second (lines 22-23) overlap; anchors cover whole "
             "statements. Make them one anchor, or name spans that share no line.",
         ),
         (
@@ -212,20 +212,11 @@ def test_markers_that_come_back_with_a_replacement_are_stripped(each: Anchor) ->
     )
 
 
-def test_code_outside_the_returned_markers_is_refused() -> None:
-    answer = "    i = 0\n    # <<<IMPROVE BEGIN body>>>\n    i = 1\n    # <<<IMPROVE END body>>>"
-
-    assert (
-        "The replacement for body holds code outside its markers. "
-        "Give only the lines that replace the anchor's own."
-    ) == refusal([BODY], {"body": answer})
-
-
 def test_another_anchor_s_markers_are_refused() -> None:
     answer = "    i = 0\n    # <<<IMPROVE BEGIN repr>>>"
 
     assert (
-        "The replacement for body contains the markers of repr. "
+        "The replacement for body contains the markers of another anchor. "
         "Give each anchor its own lines only."
     ) == refusal([BODY, REPR], {"body": answer, "repr": text_of(REPR)})
 
@@ -259,11 +250,11 @@ def test_syntax_error_outside_the_anchors_names_the_line_of_the_result() -> None
 
 
 def test_replacement_at_column_0_is_moved_to_the_span_s_indentation() -> None:
-    answer = 'i = 0\nif n > 1:\n    s = """\n text\n"""\n\ntl.store(y + i, 0.0)'
+    answer = "i = 0\nif n > 1:\n    i = 1\n\ntl.store(y + i, 0.0)"
 
     result, (edit,) = splice(SOURCE, [BODY], {"body": answer})
 
-    moved = '    i = 0\n    if n > 1:\n        s = """\n text\n"""\n\n    tl.store(y + i, 0.0)'
+    moved = "    i = 0\n    if n > 1:\n        i = 1\n\n    tl.store(y + i, 0.0)"
     assert moved == edit.after
     assert f"\n{moved}\n" in result
 
@@ -296,75 +287,6 @@ def test_embedded_replacement_is_never_moved() -> None:
     _, (edit,) = splice(SOURCE, [LOOP], {"loop": answer})
 
     assert answer == edit.after
-
-
-@pytest.mark.parametrize("answer", ['  """ + "" + r"""', '  a();\n"""\nb = """'])
-def test_replacement_may_not_close_the_string_around_it(answer: str) -> None:
-    assert (
-        "A replacement opens or closes a multi-line Python string, so that the lines around it "
-        "read differently. Leave the quotes (\"\"\" or ''') that surround an anchor alone."
-    ) == refusal([LOOP], {"loop": answer})
-
-
-def test_replacement_may_not_swallow_code_into_a_string() -> None:
-    source = "a = 1\nb = 2\nc = 3  # '''\n"
-
-    with pytest.raises(ReplyError, match="opens or closes a multi-line Python string"):
-        splice(source, [anchor("a", 1, 1)], {"a": "a = '''"})
-
-
-def test_replacement_may_not_take_over_the_methods_below_it() -> None:
-    answer = "    def forward(self, x):\n        return x\n\nclass Other:"
-    forward = anchor("forward", 27, 30)
-
-    assert (
-        "After the replacements, lines outside the anchors belong to another block than before. "
-        "Keep the indentation of the lines that you replace, and open nothing at their end that "
-        "takes in the lines below."
-    ) == refusal([forward], {"forward": answer})
-
-
-@pytest.mark.parametrize(
-    ("source", "answer"),
-    [
-        ("if a:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
-        ("for a in b:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
-        ("try:\n    x = 1\n    y = 2\nfinally:\n    z = 3\n", "    x = 1\nexcept OSError:"),
-        (
-            "try:\n    x = 1\n    y = 2\nfinally:\n    z = 3\n",
-            "    x = 1\nexcept OSError:\n    x = 2\nelse:",
-        ),
-        (
-            "try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n",
-            "    x = 1\nexcept ValueError:",
-        ),
-        ("try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n", "    x = 1\nelse:"),
-        ("try:\n    w = 0\nexcept OSError:\n    x = 1\n    y = 2\n", "    x = 1\nfinally:"),
-        ("match a:\n    case 1:\n        x = 1\n        y = 2\n", "        x = 1\n    case 2:"),
-        ("x = 1\ndef y():\n    pass\n", "x = 1\n@functools.cache"),
-    ],
-)
-def test_replacement_may_not_move_the_lines_below_it_to_another_branch(
-    source: str, answer: str
-) -> None:
-    line = next(n for n, text in enumerate(source.split("\n"), 1) if "x = 1" in text)
-
-    with pytest.raises(ReplyError, match="belong to another block than before"):
-        splice(source, [anchor("x", line, line)], {"x": answer})
-
-
-@pytest.mark.parametrize("branch", ["else", "finally"])
-def test_replacement_before_a_branch_leaves_it_in_its_place(branch: str) -> None:
-    before = "try:\n    x = 1\nexcept OSError:\n    y = 2\n"
-    source = f"{before}{branch}:\n    z = 3\n"
-
-    result, _ = splice(
-        source, [anchor("x", 2, 2)], {"x": "    if a:\n        x = 1\n    else:\n        x = 4"}
-    )
-
-    assert result.endswith(
-        f"    else:\n        x = 4\nexcept OSError:\n    y = 2\n{branch}:\n    z = 3\n"
-    )
 
 
 def disjoint_anchors(chance: random.Random) -> list[Anchor]:

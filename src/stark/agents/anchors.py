@@ -1,21 +1,17 @@
 """Grounds plans in source: checks span anchors, shows them as markers and replaces their lines.
 
 An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; the
-program inserts the markers and splices the replacements, so nothing outside an anchor can change. Every source given
+program inserts the markers and splices the replacements, so no line outside an anchor can change. Every source given
 here must parse as Python.
 """
 
 from __future__ import annotations
 
-import ast
-import re
 import textwrap
-import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-from stark.agents.spans import Layout, Span, multi_line_literals
+from stark.agents.spans import Layout, Span
 from stark.core.errors import ReplyError
 from stark.core.plan import Anchor, Edit
 from stark.core.python import parse_python
@@ -23,25 +19,13 @@ from stark.core.python import parse_python
 WIDENING_LINES = 3
 """How far either end of an anchor moves to cover whole statements; beyond that the plan is refused."""
 
-_MARKER = re.compile(r"\s*(?:#|//)\s*<<<IMPROVE (?P<edge>BEGIN|END) (?P<name>\w+)>>>\s*")
 _COMMENT_WIDTH = 88
-
-
-_Place = tuple[int, str, int | None, str]
-"""A statement's line and kind, the line of the statement around it, and the branch of that which holds it."""
-
-
-class _Replaced(NamedTuple):
-    """An anchor and the lines that replace it."""
-
-    anchor: Anchor
-    lines: list[str]
 
 
 def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
     """The anchors, widened to whole statements of `source` where they split one.
 
-    Each must lie inside the file, have a unique name and share no line with another, widened or not.
+    Each must lie inside the file, have a unique name and share no line with another after widening.
 
     Raises ReplyError with the reason and, where an anchor would need too many more lines, the nearest valid span.
     """
@@ -58,10 +42,14 @@ def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
                 f"Anchor {_described(anchor)} lies outside the file, which has {len(lines)} lines. "
                 "Name lines of the source that you were shown."
             )
-    _check_apart(anchors, "overlap")
     layout = Layout(source)
     widened = tuple(_widened(layout, lines, anchor) for anchor in anchors)
-    _check_apart(widened, "overlap once they cover whole statements")
+    for above, below in pairwise(_in_order(widened)):
+        if below.first_line <= above.last_line:
+            raise ReplyError(
+                f"Anchors {_described(above)} and {_described(below)} overlap; anchors cover whole "
+                "statements. Make them one anchor, or name spans that share no line."
+            )
     return widened
 
 
@@ -73,16 +61,10 @@ def mark(source: str, anchors: Sequence[Anchor]) -> str:
     """
     lines = source.split("\n")
     layout = Layout(source)
-    for anchor in sorted(anchors, key=lambda a: a.first_line, reverse=True):
+    for anchor in reversed(_in_order(anchors)):
         span = lines[anchor.first_line - 1 : anchor.last_line]
-        leader = _leader(layout, anchor)
-        indent = _indentation(span)
-        lines[anchor.first_line - 1 : anchor.last_line] = [
-            f"{indent}{leader} <<<IMPROVE BEGIN {anchor.name}>>>",
-            *_instruction_comments(anchor, indent + leader),
-            *span,
-            f"{indent}{leader} <<<IMPROVE END {anchor.name}>>>",
-        ]
+        *begin, end = (_indentation(span) + comment for comment in _comments(layout, anchor))
+        lines[anchor.first_line - 1 : anchor.last_line] = [*begin, *span, end]
     return "\n".join(lines)
 
 
@@ -95,39 +77,35 @@ def splice(
     adjusted: trailing blank lines and repeated markers are removed, and a Python replacement that begins at column 0
     is moved to its anchor's indentation if the file then parses. `ground` has checked the anchors.
 
-    Raises ReplyError when nothing changes, when the result does not parse, or when a replacement changes the meaning
-    of lines outside its anchor.
+    Raises ReplyError when nothing changes, when a replacement has another anchor's markers, or when the result does
+    not parse.
     """
     layout = Layout(source)
-    replaced = []
+    edits = []
     for anchor in anchors:
-        lines = _without_markers(layout, anchor, _lines_of(replacements[anchor.name]))
+        before = source.split("\n")[anchor.first_line - 1 : anchor.last_line]
+        after = _without_markers(layout, anchor, replacements[anchor.name])
         if not layout.is_embedded(anchor.first_line, anchor.last_line):
-            lines = _indented_to_fit(source, anchor, lines)
-        replaced.append(_Replaced(anchor, lines))
-    edits = tuple(_edit(source, each) for each in replaced)
+            after = _indented_to_fit(source, anchor, after)
+        edits.append(Edit(anchor=anchor.name, before="\n".join(before), after="\n".join(after)))
     if all(_same_code(edit.before, edit.after) for edit in edits):
         raise ReplyError(
             "This changes nothing: every replacement equals the lines that it replaces. "
             "Carry out each anchor's instruction."
         )
-    result = _assembled(source, replaced)
-    _check_syntax(result, replaced)
-    _check_outside(source, result, replaced)
-    return result, edits
+    new_lines = {edit.anchor: edit.after.split("\n") if edit.after else [] for edit in edits}
+    result = _assembled(source, anchors, new_lines)
+    _check_syntax(result, anchors, new_lines)
+    return result, tuple(edits)
 
 
 def _described(anchor: Anchor) -> str:
     return f"{anchor.name} ({Span(anchor.first_line, anchor.last_line)})"
 
 
-def _check_apart(anchors: Sequence[Anchor], fault: str) -> None:
-    for above, below in pairwise(sorted(anchors, key=lambda a: a.first_line)):
-        if below.first_line <= above.last_line:
-            raise ReplyError(
-                f"Anchors {_described(above)} and {_described(below)} {fault}. "
-                "Make them one anchor, or name spans that share no line."
-            )
+def _in_order(anchors: Sequence[Anchor]) -> list[Anchor]:
+    """From the top of the file to its bottom."""
+    return sorted(anchors, key=lambda anchor: anchor.first_line)
 
 
 def _widened(layout: Layout, lines: Sequence[str], anchor: Anchor) -> Anchor:
@@ -146,188 +124,85 @@ def _widened(layout: Layout, lines: Sequence[str], anchor: Anchor) -> Anchor:
     return anchor.model_copy(update={"first_line": whole.first, "last_line": whole.last})
 
 
-def _leader(layout: Layout, anchor: Anchor) -> str:
-    return "//" if layout.is_embedded(anchor.first_line, anchor.last_line) else "#"
-
-
 def _indentation(lines: Sequence[str]) -> str:
     """The indentation of the first line that is not blank."""
     first = next((line for line in lines if line.strip()), "")
     return first[: len(first) - len(first.lstrip())]
 
 
-def _instruction_comments(anchor: Anchor, leader: str) -> list[str]:
+def _comments(layout: Layout, anchor: Anchor) -> list[str]:
+    """The marker that begins the anchor, its instruction, and the marker that ends it, as comment lines."""
+    leader = "//" if layout.is_embedded(anchor.first_line, anchor.last_line) else "#"
     wrapped = [
         row
         for paragraph in anchor.instruction.splitlines()
         for row in textwrap.wrap(paragraph, _COMMENT_WIDTH, break_long_words=False)
     ]
-    return [f"{leader} {row}" for row in wrapped]
+    rows = [f"<<<IMPROVE BEGIN {anchor.name}>>>", *wrapped, f"<<<IMPROVE END {anchor.name}>>>"]
+    return [f"{leader} {row}" for row in rows]
 
 
-def _lines_of(replacement: str) -> list[str]:
-    lines = replacement.replace("\r\n", "\n").split("\n")
+def _without_markers(layout: Layout, anchor: Anchor, replacement: str) -> list[str]:
+    """The new lines without the anchor's own comments and without blank lines at the end."""
+    own = _comments(layout, anchor)
+    rows = replacement.replace("\r\n", "\n").split("\n")
+    lines = [row for row in rows if row.strip() not in own]
+    if any("<<<IMPROVE" in line for line in lines):
+        raise ReplyError(
+            f"The replacement for {anchor.name} contains the markers of another anchor. "
+            "Give each anchor its own lines only."
+        )
     while lines and not lines[-1].strip():
         lines.pop()
     return lines
 
 
-def _without_markers(layout: Layout, anchor: Anchor, lines: list[str]) -> list[str]:
-    """The lines between the anchor's own markers, or all lines if the reply repeats no markers."""
-    markers = {
-        (match["edge"], match["name"]): number
-        for number, line in enumerate(lines)
-        if (match := _MARKER.fullmatch(line))
-    }
-    foreign = sorted({name for _, name in markers if name != anchor.name})
-    if foreign:
-        raise ReplyError(
-            f"The replacement for {anchor.name} contains the markers of {', '.join(foreign)}. "
-            "Give each anchor its own lines only."
-        )
-    begin = markers.get(("BEGIN", anchor.name), -1)
-    end = markers.get(("END", anchor.name), len(lines))
-    if any(line.strip() for line in lines[: max(begin, 0)] + lines[end + 1 :]):
-        raise ReplyError(
-            f"The replacement for {anchor.name} holds code outside its markers. "
-            "Give only the lines that replace the anchor's own."
-        )
-    inside = lines[begin + 1 : end]
-    if begin >= 0:
-        for comment in _instruction_comments(anchor, _leader(layout, anchor)):
-            if inside and inside[0].strip() == comment:
-                inside.pop(0)
-    return _lines_of("\n".join(inside)) if inside else []
-
-
 def _indented_to_fit(source: str, anchor: Anchor, lines: list[str]) -> list[str]:
-    """The lines, moved to the anchor's indentation if they begin at column 0 and the file then parses.
-
-    Lines inside a multi-line string are not moved, since their spaces are content.
-    """
+    """The lines, moved to the anchor's indentation if they begin at column 0 and the file then parses."""
     indent = _indentation(source.split("\n")[anchor.first_line - 1 : anchor.last_line])
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not indent or not code or code[0][0].isspace():
         return lines
+    moved = textwrap.indent("\n".join(lines), indent).split("\n")
     try:
-        literals = list(multi_line_literals("\n".join(lines)))
-    except (SyntaxError, tokenize.TokenError):
-        return lines
-    content = {row for lit in literals for row in range(lit.first + 1, lit.last + 1)}
-    moved = [
-        indent + line if line.strip() and number not in content else line
-        for number, line in enumerate(lines, start=1)
-    ]
-    try:
-        parse_python(_assembled(source, [_Replaced(anchor, moved)]))
+        parse_python(_assembled(source, [anchor], {anchor.name: moved}))
     except SyntaxError:
         return lines
     return moved
 
 
-def _edit(source: str, replaced: _Replaced) -> Edit:
-    anchor = replaced.anchor
-    before = source.split("\n")[anchor.first_line - 1 : anchor.last_line]
-    return Edit(anchor=anchor.name, before="\n".join(before), after="\n".join(replaced.lines))
-
-
 def _same_code(before: str, after: str) -> bool:
-    """Whether two texts differ only in trailing blanks."""
-    left, right = ([line.rstrip() for line in _lines_of(text)] for text in (before, after))
-    return left == right
+    """Whether two texts differ only in blanks at the ends of lines, and in blank lines at the end."""
+    left, right = ([line.rstrip() for line in text.split("\n")] for text in (before, after))
+    return "\n".join(left).rstrip() == "\n".join(right).rstrip()
 
 
-def _assembled(source: str, replaced: Sequence[_Replaced]) -> str:
+def _assembled(
+    source: str, anchors: Sequence[Anchor], new_lines: Mapping[str, Sequence[str]]
+) -> str:
     lines = source.split("\n")
-    for anchor, new in sorted(replaced, key=lambda r: r.anchor.first_line, reverse=True):
-        lines[anchor.first_line - 1 : anchor.last_line] = new
+    for anchor in reversed(_in_order(anchors)):
+        lines[anchor.first_line - 1 : anchor.last_line] = new_lines[anchor.name]
     return "\n".join(lines)
 
 
-def _new_spans(replaced: Sequence[_Replaced]) -> list[tuple[str, range]]:
-    """The lines of each replacement in the result, from top to bottom."""
-    spans, shift = [], 0
-    for anchor, lines in sorted(replaced, key=lambda r: r.anchor.first_line):
-        first = anchor.first_line + shift
-        spans.append((anchor.name, range(first, first + len(lines))))
-        shift += len(lines) - (anchor.last_line + 1 - anchor.first_line)
-    return spans
-
-
-def _check_syntax(result: str, replaced: Sequence[_Replaced]) -> None:
+def _check_syntax(
+    result: str, anchors: Sequence[Anchor], new_lines: Mapping[str, Sequence[str]]
+) -> None:
     try:
         parse_python(result)
     except SyntaxError as error:
         number = error.lineno or 1
         lines = result.split("\n")
         text = lines[min(number, len(lines)) - 1].strip()
-        place = next(
-            (
-                f"line {number + 1 - span.start} of the replacement for {name}"
-                for name, span in _new_spans(replaced)
-                if number in span
-            ),
-            f"line {number} of the result, outside the anchors",
-        )
+        place, shift = f"line {number} of the result, outside the anchors", 0
+        for anchor in _in_order(anchors):
+            size = len(new_lines[anchor.name])
+            within = number + 1 - anchor.first_line - shift
+            if 1 <= within <= size:
+                place = f"line {within} of the replacement for {anchor.name}"
+            shift += size - (anchor.last_line + 1 - anchor.first_line)
         raise ReplyError(
             f"With the replacements the file does not parse as Python: {place}, `{text}`: "
             f"{error.msg}. Keep the indentation of the lines that you replace."
         ) from error
-
-
-def _check_outside(source: str, result: str, replaced: Sequence[_Replaced]) -> None:
-    """Splicing keeps the text outside the anchors; check that its meaning stays the same too."""
-    old = [range(r.anchor.first_line, r.anchor.last_line + 1) for r in replaced]
-    new = [span for _, span in _new_spans(replaced)]
-    if _literals_outside(source, old) != _literals_outside(result, new):
-        raise ReplyError(
-            "A replacement opens or closes a multi-line Python string, so that the lines around it "
-            "read differently. Leave the quotes (\"\"\" or ''') that surround an anchor alone."
-        )
-    if _nesting_outside(source, old) != _nesting_outside(result, new):
-        raise ReplyError(
-            "After the replacements, lines outside the anchors belong to another block than before. "
-            "Keep the indentation of the lines that you replace, and open nothing at their end that "
-            "takes in the lines below."
-        )
-
-
-def _numbered_outside(line: int, spans: Sequence[range]) -> int | None:
-    """A line's number when the spans are cut out, or None inside a span."""
-    if any(line in span for span in spans):
-        return None
-    return line - sum(len(span) for span in spans if span.start < line)
-
-
-def _literals_outside(source: str, spans: Sequence[range]) -> list[tuple[int | None, int | None]]:
-    """The multi-line strings with at least one end outside the spans."""
-    ends = [
-        (_numbered_outside(lit.first, spans), _numbered_outside(lit.last, spans))
-        for lit in multi_line_literals(source)
-    ]
-    return [pair for pair in ends if pair != (None, None)]
-
-
-def _nesting_outside(source: str, spans: Sequence[range]) -> list[_Place]:
-    """The place in the syntax tree of each statement that begins outside the spans."""
-
-    def below(node: ast.AST, parent: int | None) -> Iterator[_Place]:
-        for branch, value in ast.iter_fields(node):
-            for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.stmt):
-                    number = _numbered_outside(_first_line(child), spans)
-                    if number is not None:
-                        yield number, type(child).__name__, parent, branch
-                    yield from below(child, number)
-                elif isinstance(child, (ast.ExceptHandler, ast.match_case)):
-                    yield from below(child, _numbered_outside(_first_line(child), spans))
-
-    return list(below(parse_python(source), 0))
-
-
-def _first_line(node: ast.stmt | ast.ExceptHandler | ast.match_case) -> int:
-    """The first line, decorators included."""
-    if isinstance(node, ast.match_case):
-        return node.pattern.lineno
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return decorators[0].lineno if decorators else node.lineno

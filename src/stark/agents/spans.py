@@ -1,7 +1,7 @@
 """Finds whole statements in a candidate file: in its Python, and in the code inside its strings.
 
-Python is read by `ast`. Kernels in C++ or CUDA stand in multi-line strings. There a statement is recognized by its
-brackets and by how its lines end, so templates and unusual macros need no grammar.
+Python is read by `ast`. Kernels in C++ or CUDA stand in multi-line strings. There only brackets count, so templates and
+macros need no grammar.
 
 All line numbers are 1-based, inclusive, in the Python file.
 """
@@ -9,30 +9,22 @@ All line numbers are 1-based, inclusive, in the Python file.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from stark.core.python import parse_python
 
 _PYTHON_BLANK = re.compile(r"\s*(?:#.*)?")
+_QUOTES = re.compile(r"\w*('''|\"\"\")")
 _NO_CODE = re.compile(
     r'(?P<string>R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')'
-    r"|(?P<directive>^[ \t]*#(?:[^\n]*\\\n)*[^\n]*)"
     r"|//[^\n]*|/\*.*?\*/",
-    re.DOTALL | re.MULTILINE,
+    re.DOTALL,
 )
-"""Strings, directives with their continuation lines, and comments of C++."""
+"""Strings and comments of C++."""
 
 _PARTNER = {")": "(", "]": "[", "}": "{"}
-_ENDS = re.compile(r".*[;{}:]|[A-Z][A-Z0-9_]*\(.*\)")
-"""A line of C++ after which a statement may begin; a macro in capitals needs no semicolon."""
-
-_DIRECTIVE = "#"
-_CONTINUES = re.compile(r"else\b|catch\b")
 
 
 class Span(NamedTuple):
@@ -47,22 +39,14 @@ class Span(NamedTuple):
         )
 
 
-class Literal(NamedTuple):
-    """A triple-quoted string: from the line of its opening quotes to the line of its closing ones."""
-
-    first: int
-    last: int
-    text: str
-    """Its content as written."""
-
-
 class Layout:
     """The whole statements of one candidate file, which must parse."""
 
     def __init__(self, source: str) -> None:
+        tree = parse_python(source)
         self._lines = source.split("\n")
-        self._blocks = tuple(_python_blocks(parse_python(source), self._lines))
-        self._embedded = tuple(_Embedded(literal) for literal in multi_line_literals(source))
+        self._blocks = tuple(_python_blocks(tree, self._lines))
+        self._embedded = tuple(_embedded(tree, source))
 
     def is_embedded(self, first: int, last: int) -> bool:
         """Whether these lines lie inside one multi-line string, below its opening quotes."""
@@ -80,9 +64,7 @@ class Layout:
         return found and Span(min(first, found.first), max(last, found.last))
 
     def _around(self, first: int, last: int) -> _Embedded | None:
-        return next(
-            (e for e in self._embedded if e.literal.first < first and last < e.literal.last), None
-        )
+        return next((e for e in self._embedded if e.first < first and last < e.last), None)
 
     def _whole_python(self, first: int, last: int) -> Span | None:
         code = [
@@ -96,84 +78,29 @@ class Layout:
         return min(hulls, key=lambda hull: hull.last - hull.first, default=None)
 
 
-class _Embedded:
-    """The code in one literal, with strings, comments and directives reduced to what delimits statements."""
+class _Embedded(NamedTuple):
+    """The code in one multi-line string, whose quotes are on its first and last line."""
 
-    def __init__(self, literal: Literal) -> None:
-        self.literal = literal
-        rows = enumerate(_NO_CODE.sub(_reduced, literal.text).split("\n"), start=literal.first)
-        self._code = {number: row.strip() for number, row in rows if row.strip()}
-        self._numbers = list(self._code)
-        self._pairs = list(_bracket_pairs(self._code))
-        has_semicolons = any(";" in row and _DIRECTIVE not in row for row in self._code.values())
-        self._ends = _ENDS if has_semicolons else re.compile(".*")
+    first: int
+    last: int
+    code: tuple[int, ...]
+    """The lines that hold more than blanks and comments."""
+
+    pairs: tuple[tuple[int, int], ...]
+    """The lines of each opening bracket and its partner."""
 
     def whole(self, first: int, last: int) -> Span | None:
-        """The smallest span of whole statements that contains these lines; None if they hold no code."""
-        low = bisect_left(self._numbers, first)
-        high = bisect_right(self._numbers, last) - 1
-        if low > high:
+        """The smallest span that contains these lines and splits no pair of brackets; None if they hold no code."""
+        numbers = [number for number in self.code if first <= number <= last]
+        if not numbers:
             return None
-        before: Span | None = None
-        span = Span(self._numbers[low], self._numbers[high])
-        while span != before:
+        before, span = None, Span(numbers[0], numbers[-1])
+        while span != before:  # a wider span may split another pair, as in `} else {`
             before = span
-            span = self._widened(span)
+            for pair in self.pairs:
+                if len({span.first <= line <= span.last for line in pair}) > 1:
+                    span = Span(min(span.first, *pair), max(span.last, *pair))
         return span
-
-    def _widened(self, span: Span) -> Span:
-        """Widened to the partners of its brackets, and by a line at an end inside a statement."""
-        first, last = span
-        for pair in self._pairs:
-            if len({first <= line <= last for line in pair}) > 1:
-                first, last = min(first, *pair), max(last, *pair)
-        above = bisect_left(self._numbers, first) - 1
-        if above >= 0 and not self._divides(above):
-            first = self._numbers[above]
-        below = bisect_right(self._numbers, last)
-        if below < len(self._numbers) and not self._divides(below - 1):
-            last = self._numbers[below]
-        return Span(first, last)
-
-    def _divides(self, index: int) -> bool:
-        """Whether a statement ends, or a body begins, between this line of code and the next.
-
-        Directives do not end the statement above them: a pragma may follow the head of a loop.
-        """
-        if self._code[self._numbers[index]] == _DIRECTIVE:
-            return False
-        rows = [self._code[number] for number in self._numbers[: index + 2]]
-        below = rows.pop()
-        above = next((row for row in reversed(rows) if not row.startswith(_DIRECTIVE)), ";")
-        return bool(self._ends.fullmatch(above)) and not _CONTINUES.match(below)
-
-
-def multi_line_literals(source: str) -> Iterator[Literal]:
-    """The triple-quoted strings of a Python text that span lines, in order.
-
-    Raises SyntaxError or tokenize.TokenError where the text does not split into tokens.
-    """
-    lines = source.split("\n")
-    opened: list[tokenize.TokenInfo] = []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        kind = tokenize.tok_name[token.type]
-        if kind in {"FSTRING_START", "TSTRING_START"}:  # Python 3.12 and later
-            opened.append(token)
-            continue
-        start = token
-        if kind in {"FSTRING_END", "TSTRING_END"}:
-            start = opened.pop()
-        elif kind != "STRING":
-            continue
-        quotes = re.match(r"\w*('''|\"\"\")", start.string)
-        (first, column), (last, end) = start.start, token.end
-        if quotes and not opened and first < last:
-            rows = [
-                lines[first - 1][column + quotes.end() :],
-                *lines[first : last - 1],
-                lines[last - 1][: end - 3],
-            ]
-            yield Literal(first, last, "\n".join(rows))
 
 
 def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
@@ -197,18 +124,27 @@ def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
                 yield block
 
 
-def _reduced(match: re.Match[str]) -> str:
-    """A placeholder for a string, a directive or a comment, with as many line ends."""
-    line_ends = "\n" * match[0].count("\n")
-    if match["string"]:
-        return f'"{line_ends}"'
-    return line_ends.replace("\n", "\n#").join("#;") if match["directive"] else line_ends
+def _embedded(tree: ast.Module, source: str) -> Iterator[_Embedded]:
+    """The code in each triple-quoted string that spans lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno:
+            literal = ast.get_source_segment(source, node) or ""
+            if quotes := _QUOTES.match(literal):
+                text = _NO_CODE.sub(_emptied, literal[quotes.end() : -3])
+                rows = dict(enumerate(text.split("\n"), start=node.lineno))
+                code = tuple(number for number, row in rows.items() if row.strip())
+                yield _Embedded(node.lineno, max(rows), code, tuple(_bracket_pairs(rows)))
 
 
-def _bracket_pairs(code: dict[int, str]) -> Iterator[tuple[int, int]]:
+def _emptied(match: re.Match[str]) -> str:
+    """An empty string or nothing, with as many line ends as the match."""
+    return ('""' if match["string"] else "") + "\n" * match[0].count("\n")
+
+
+def _bracket_pairs(rows: dict[int, str]) -> Iterator[tuple[int, int]]:
     """The lines of each opening bracket and its partner; a bracket without a partner is ignored."""
     opened: list[tuple[str, int]] = []
-    for number, row in code.items():
+    for number, row in rows.items():
         for character in row:
             if character in _PARTNER.values():
                 opened.append((character, number))
