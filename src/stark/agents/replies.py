@@ -5,13 +5,12 @@ Every refusal is a ReplyError whose text is sent back to the model, so it names 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from stark.agents.anchors import ground
-from stark.agents.spans import Layout, Span
+from stark.agents.spans import Span
 from stark.core.errors import ReplyError
 from stark.core.plan import ANCHOR_NAME, Anchor, Plan, short_name, unquoted
 from stark.core.python import parse_python
@@ -45,9 +44,8 @@ class _Field(NamedTuple):
 class _Block(NamedTuple):
     """A fenced block, or a line of prose between blocks."""
 
-    fenced: bool
-    tag: str
-    """The language that the fence names, in lower case; empty for prose and bare fences."""
+    tag: str | None
+    """The language that the fence names, in lower case; empty for bare fences, None for prose."""
 
     text: str
 
@@ -109,7 +107,7 @@ def parse_candidate(reply: str) -> str:
     Other blocks and prose may surround it. Raises ReplyError if there is no such block or more than one, if it was
     cut off, or if it does not parse.
     """
-    python = [block.text for block in _blocks(reply) if block.fenced and block.tag in _PYTHON]
+    python = [block.text for block in _blocks(reply) if block.tag in _PYTHON]
     if not python:
         raise ReplyError(
             "No ```python block was found. Give the whole file in one ```python block."
@@ -126,7 +124,7 @@ def parse_candidate(reply: str) -> str:
         )
     source = whole[0]
     try:
-        tree = parse_python(source)
+        parse_python(source)
     except SyntaxError as error:
         lines = source.split("\n")
         number = min(error.lineno or 1, len(lines))
@@ -134,56 +132,44 @@ def parse_candidate(reply: str) -> str:
             f"The file does not parse as Python: line {number}, `{lines[number - 1].strip()}`: "
             f"{error.msg}. Give the whole file again without this error."
         ) from error
-    if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
-        raise ReplyError(
-            "class ModelNew is inside a string. Define it at the top level of the file."
-        )
     return source
 
 
 def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
     """The new text of each anchor, given as a line `ANCHOR: name` and one fenced block, in any order.
 
-    Prose and the blocks' language tags are ignored. Raises ReplyError if an anchor is missing, unknown or repeated, or
-    does not have exactly one block.
+    Prose and the blocks' language tags are ignored. Raises ReplyError if an anchor is unknown or does not have
+    exactly one block.
     """
     known = [anchor.name for anchor in anchors]
-    found: dict[str, str | None] = {}
+    found: dict[str, str] = {}
     current = None
     for block in _blocks(reply):
-        if not block.fenced:
+        if block.tag is None:
             field = _keyword(block.text)
             if field and field.word == "ANCHOR":
                 current = _bare(field.value)
-                _check_heading(current, known, found)
-                found[current] = None
+                if current not in known:
+                    raise ReplyError(
+                        f"The plan has no anchor called `{current}`. "
+                        f"Its anchors are: {', '.join(known)}."
+                    )
         elif current is None:
             raise ReplyError(
                 "A code block comes before any ANCHOR line. "
                 "Write `ANCHOR: name` on its own line before each block."
             )
-        elif found[current] is not None:
-            raise ReplyError(
-                f"Anchor {current} is followed by more than one code block. Give it exactly one."
-            )
+        elif current in found:
+            raise ReplyError(f"Anchor {current} has more than one code block. Give it exactly one.")
         else:
             found[current] = block.text
-    missing = [name for name in known if found.get(name) is None]
+    missing = [name for name in known if name not in found]
     if missing:
         raise ReplyError(
             f"No code block was given for {', '.join(missing)}. "
             "For each anchor write `ANCHOR: name`, then one fenced block with its new lines."
         )
-    return {name: text for name, text in found.items() if text is not None}
-
-
-def _check_heading(name: str, known: Sequence[str], found: dict[str, str | None]) -> None:
-    if name not in known:
-        raise ReplyError(
-            f"The plan has no anchor called `{name}`. Its anchors are: {', '.join(known)}."
-        )
-    if name in found:
-        raise ReplyError(f"Anchor {name} is given twice. Give each anchor one replacement.")
+    return found
 
 
 def _blocks(reply: str) -> list[_Block]:
@@ -193,7 +179,7 @@ def _blocks(reply: str) -> list[_Block]:
     for line in lines:
         opening = _FENCE.fullmatch(line)
         if not opening:
-            blocks.append(_Block(False, "", line))
+            blocks.append(_Block(None, line))
             continue
         fence, indent = opening["fence"], len(opening["indent"])
         closing = re.compile(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}\s*")
@@ -208,7 +194,7 @@ def _blocks(reply: str) -> list[_Block]:
                 "never closed. Answer again in full, as briefly as the task allows."
             )
         tag = "".join(opening["info"].lower().split()[:1])
-        blocks.append(_Block(True, tag, "".join(row + "\n" for row in inside)))
+        blocks.append(_Block(tag, "".join(row + "\n" for row in inside)))
     return blocks
 
 
@@ -280,30 +266,25 @@ def _anchor(fields: list[_Field], source: str) -> Anchor:
         _taken(fields, word, f"anchor {name}") for word in _OF_AN_ANCHOR
     )
     span = _SPAN.fullmatch(lines)
-    if not span:
-        raise ReplyError(f"LINES of anchor {name} is `{lines[:80]}`. Write it as `LINES: 12-18`.")
-    first, last = int(span[1]), int(span[2] or span[1])
+    first, last = (int(span[1]), int(span[2] or span[1])) if span else (0, 0)
     if not 1 <= first <= last:
         raise ReplyError(
-            f"LINES of anchor {name} is `{lines}`. Lines count from 1, and a span ends no earlier "
-            "than it begins."
+            f"LINES of anchor {name} is `{lines[:80]}`. Write the first and the last line, counted "
+            "from 1, as `LINES: 12-18`."
         )
     stated = Anchor(name=name, first_line=first, last_line=last, instruction=instruction)
-    return _located(stated, begins, ends, source)
+    return _located(stated, begins, ends, source.split("\n"))
 
 
-def _located(stated: Anchor, begins: str, ends: str, source: str) -> Anchor:
+def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> Anchor:
     """The anchor at the lines that it names, or at lines close by if its quotes fit only these."""
-    lines = source.split("\n")
     firsts = _quoted_near(begins, stated.first_line, lines)
     lasts = _quoted_near(ends, stated.last_line, lines)
     if stated.first_line in firsts and stated.last_line in lasts:
         return stated
-    layout = Layout(source)
     fitting = [Span(first, last) for first in firsts for last in lasts if first <= last]
-    whole = [span for span in fitting if layout.whole(*span) == span]
-    shifted = [s for s in whole if s.first - stated.first_line == s.last - stated.last_line]
-    for spans in (fitting, whole, shifted):
+    shifted = [s for s in fitting if s.first - stated.first_line == s.last - stated.last_line]
+    for spans in (fitting, shifted):
         if len(spans) == 1:
             update = {"first_line": spans[0].first, "last_line": spans[0].last}
             return stated.model_copy(update=update)
@@ -312,17 +293,16 @@ def _located(stated: Anchor, begins: str, ends: str, source: str) -> Anchor:
 
 def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
     """The lines near the stated one that equal a quote, or begin with it if it ends in dots."""
-    near = range(max(1, stated - _DRIFT), min(len(lines), stated + _DRIFT) + 1)
-    exact = [number for number in near if lines[number - 1].strip() == quote]
-    if exact:
-        return exact
-    if unquoted(quote) != quote:
-        return _quoted_near(unquoted(quote), stated, lines)
+    quote = _bare(quote)
     prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
-    if prefix == quote or len(prefix) < _LEAST_PREFIX:
-        return []
-    fitting = [number for number in near if lines[number - 1].strip().startswith(prefix)]
-    return fitting if len({lines[number - 1].strip() for number in fitting}) == 1 else []
+    is_cut = prefix != quote and len(prefix) >= _LEAST_PREFIX
+    near = range(max(1, stated - _DRIFT), min(len(lines), stated + _DRIFT) + 1)
+    return [
+        number
+        for number in near
+        if _bare(lines[number - 1]) == quote
+        or (is_cut and lines[number - 1].strip().startswith(prefix))
+    ]
 
 
 def _mismatch(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> str:
