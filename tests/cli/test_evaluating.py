@@ -99,7 +99,7 @@ def test_the_language_is_what_the_source_is_in(
 def test_of_several_languages_it_is_the_one_that_the_device_can_run(
     stark: Stark, monkeypatch: pytest.MonkeyPatch, workplace: Path
 ) -> None:
-    source = candidate_source(GOOD) + "\nload_inline = tvm_ffi.cpp.load_inline\n"
+    source = candidate_source(GOOD) + "\nload_inline = tvm_ffi.cpp.load_inline\nNOTE = 'CUDA'\n"
     assert None is LANGUAGES["cpp"].check(source) is LANGUAGES["cuda"].check(source)
     (workplace / "either.py").write_text(source)
     on_gpu, on_cpu = FakeExecutor(), FakeExecutor(device=CPU)

@@ -24,7 +24,6 @@ plain
 def test_blocks_are_found_by_their_whole_info_string():
     assert ["one\n"] == fenced(TEXT, "python problem")
     assert ["two\n\n"] == fenced(TEXT, "python")
-    assert ["plain\n"] == fenced(TEXT, "")
     assert [] == fenced(TEXT, "cpp")
 
 

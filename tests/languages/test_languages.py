@@ -81,6 +81,7 @@ def test_a_bare_machine_is_told_what_it_lacks_and_how_to_get_it(
     for name in ("CXX", "CC", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("stark.languages.tools.shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("stark.languages.tools._version_line", lambda *_: None)
     monkeypatch.setattr("stark.languages.tools.USUAL_CUDA_HOME", "/nonexistent")
     monkeypatch.setattr("stark.languages.tools.find_spec", lambda _: None)
     first = entry.tools[0]

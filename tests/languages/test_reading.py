@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from stark.languages.reading import keyword_given, names_used
+from stark.languages.reading import names_used
 
 
 @pytest.mark.parametrize(
@@ -25,18 +25,3 @@ def test_a_name_is_found_under_every_form_of_import(source: str):
 def test_text_that_names_a_function_is_no_use_of_it():
     source = '"""tvm_ffi.cpp.load_inline"""\n# tvm_ffi.cpp.load_inline()\nx = "load_inline"'
     assert frozenset() == names_used(ast.parse(source))
-
-
-@pytest.mark.parametrize(
-    ("argument", "given"),
-    [
-        ("SOURCE", True),
-        ("'x'", True),
-        ("None", False),
-        ("''", False),
-        ("[]", False),
-        ("['']", False),
-    ],
-)
-def test_a_keyword_counts_when_it_carries_something(argument: str, given: bool):
-    assert given == keyword_given(ast.parse(f"f(cuda_sources={argument})"), "cuda_sources")

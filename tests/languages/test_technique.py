@@ -127,7 +127,7 @@ def test_a_technique_that_does_not_fit_is_left_out_for_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lengths = {"long": MOST_CHARACTERS - 10, "middling": 11, "short": 10}
-    monkeypatch.setattr("stark.languages.technique._read", lambda name: "x" * lengths[name])
+    monkeypatch.setattr(Technique, "text", property(lambda self: "x" * lengths[self.name]))
 
     chosen = choose([Technique(name) for name in lengths], HOPPER)
 

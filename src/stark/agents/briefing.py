@@ -22,7 +22,7 @@ from stark.core.run import WINDOW_TOKENS
 from stark.explain.device import device_text
 from stark.explain.evaluation import evidence, explain
 from stark.languages import Language
-from stark.languages.lessons import Lessons
+from stark.languages.base import Lessons
 
 OTHER_SOURCE_LINES = 220
 """Longer sources of other attempts are cut."""

@@ -17,7 +17,6 @@ from stark.core.problem import Problem
 from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
 from stark.languages.guide import fenced, section
-from stark.languages.lessons import Lessons
 from stark.languages.technique import Technique, choose
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
@@ -30,6 +29,39 @@ class Example(NamedTuple):
 
     problem: Problem
     candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What models are taught for one problem on one device: ideas for plans, everything for code, traps for repairs."""
+
+    form: str
+    """The guide's rules for every candidate."""
+
+    guide: str
+    """The whole guide."""
+
+    techniques: tuple[Technique, ...]
+
+    @property
+    def to_plan(self) -> str:
+        """For plans: the form, and each technique's idea and when it pays."""
+        if not self.techniques:
+            return self.form
+        leads = "\n\n".join(technique.lead for technique in self.techniques)
+        return f"{self.form}\n\n# Techniques that may pay here\n{leads}"
+
+    @property
+    def to_write(self) -> str:
+        """For code: the whole guide and techniques."""
+        return "\n\n".join([self.guide.strip(), *(technique.text for technique in self.techniques)])
+
+    @property
+    def to_repair(self) -> str:
+        """For repairs: the guide, and each technique's traps."""
+        return "\n\n".join(
+            [self.guide.strip(), *(technique.traps for technique in self.techniques)]
+        )
 
 
 @dataclass(frozen=True)
@@ -78,8 +110,7 @@ class Language:
 
     def lessons(self, reference: Reference) -> Lessons:
         """The guide and the techniques for the problem of this reference."""
-        chosen = choose(self.techniques, work_of(reference)) if self.techniques else ()
-        return Lessons(self.form, self.guide, chosen)
+        return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
 
     @property
     def example(self) -> Example:

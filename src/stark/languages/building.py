@@ -15,6 +15,8 @@ def common_environment(build_dir: Path) -> dict[str, str]:
     """Variables for every language."""
     return {
         "PATH": search_path(),
+        # For kernels that the NVIDIA driver compiles itself.
+        "CUDA_CACHE_PATH": str(build_dir / "cuda_cache"),
         # Many candidates build at once, and each has one or two source files.
         "MAX_JOBS": "2",
         "TORCHINDUCTOR_CACHE_DIR": str(build_dir / "inductor"),
@@ -33,11 +35,6 @@ def extension_environment(build_dir: Path) -> dict[str, str]:
         # extension into each build folder. Tensors pass without either.
         "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
     }
-
-
-def device_environment(build_dir: Path) -> dict[str, str]:
-    """For programs on an NVIDIA GPU: the folder for kernels that the driver compiles itself."""
-    return {"CUDA_CACHE_PATH": str(build_dir / "cuda_cache")}
 
 
 def toolkit_environment(architecture: str | None) -> dict[str, str]:

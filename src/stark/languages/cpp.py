@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stark.languages.base import Language
 from stark.languages.building import extension_environment
-from stark.languages.reading import keyword_given, names_used
+from stark.languages.reading import names_used
 from stark.languages.technique import Technique
 from stark.languages.tools import CPP_COMPILER, NINJA, TORCH, TVM_FFI
 
@@ -26,16 +26,14 @@ GENERATED = "torch._inductor.async_compile.AsyncCompile", ".cpp_pybinding"
 
 
 def _rule(tree: ast.Module) -> str | None:
-    if not (BUILDERS & names_used(tree) or _is_generated(names_used(tree))):
+    names, (compiler, method) = names_used(tree), GENERATED
+    is_generated = compiler in names and any(name.endswith(method) for name in names)
+    if not (BUILDERS & names or is_generated):
         return "The file compiles no C++; call tvm_ffi.cpp.load_inline with cpp_sources."
-    if keyword_given(tree, "cuda_sources"):
+    keywords = (node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword))
+    if "cuda_sources" in keywords:
         return "The file passes cuda_sources, but the language cpp is for the CPU; use cpp_sources."
     return None
-
-
-def _is_generated(names: frozenset[str]) -> bool:
-    compiler, method = GENERATED
-    return compiler in names and any(name.endswith(method) for name in names)
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:

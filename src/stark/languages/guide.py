@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 
 def fenced(text: str, info: str) -> list[str]:
     """The contents of all blocks fenced by three backticks whose info string is exactly `info`."""
-    blocks: list[str] = []
-    opened: str | None = None
-    lines: list[str] = []
-    for line in text.splitlines(keepends=True):
-        if not line.startswith("```"):
-            lines.append(line)
-        elif opened is None:
-            opened, lines = line[3:].strip(), []
-        else:
-            if opened == info:
-                blocks.append("".join(lines))
-            opened = None
-    return blocks
+    return re.findall(rf"^```{re.escape(info)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def section(guide: str, title: str, level: int = 2) -> str:

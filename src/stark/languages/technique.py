@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from importlib.resources import files
 from typing import get_args
 
@@ -20,6 +20,9 @@ MOST = 3
 
 MOST_CHARACTERS = 14_000
 """Limit for all techniques in one prompt, about 4,000 tokens."""
+
+_HOPPER = re.compile(r"sm_(9|\d\d)\d")
+"""NVIDIA architectures from `sm_90` on."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,14 @@ class Technique:
             and (not self.operators or bool(self.operators & work.operators))
             and work.steps >= self.least_steps
             and (work.few_outputs or not self.few_outputs)
-            and (_generation(work.architecture) >= 9 or not self.hopper)
+            and (_HOPPER.match(work.architecture) is not None or not self.hopper)
         )
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The whole file: when it pays, the idea, an example, the traps."""
-        return _read(self.name)
+        file = files("stark.languages").joinpath("techniques", f"{self.name}.md")
+        return file.read_text(encoding="utf-8").strip()
 
     @property
     def title(self) -> str:
@@ -100,15 +104,3 @@ def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]
             chosen.append(technique)
             room -= len(technique.text)
     return tuple(chosen)
-
-
-def _generation(architecture: str) -> int:
-    """The major version of an NVIDIA architecture, 9 for `sm_90`; 0 for anything else."""
-    match = re.fullmatch(r"sm_(\d+)\d[af]?", architecture)
-    return int(match.group(1)) if match else 0
-
-
-@lru_cache
-def _read(name: str) -> str:
-    path = files("stark.languages").joinpath("techniques", f"{name}.md")
-    return path.read_text(encoding="utf-8").strip()

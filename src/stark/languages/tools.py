@@ -88,21 +88,12 @@ def _ninja_version() -> str | None:
     return None if ninja is None else f"ninja {_version_line((ninja,), 0)}"
 
 
+@lru_cache
 def _version_line(command: tuple[str, ...], line: int) -> str | None:
     """One line of the output of `command --version`, or None if there is no such program."""
-    program = shutil.which(command[0]) if command else None
-    return None if program is None else _asked_version(program, command[1:], line)
-
-
-@lru_cache
-def _asked_version(program: str, arguments: tuple[str, ...], line: int) -> str | None:
     try:
         reply = subprocess.run(
-            [program, *arguments, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=True,
+            [*command, "--version"], capture_output=True, text=True, timeout=20, check=True
         )
         return reply.stdout.strip().splitlines()[line]
     except (OSError, subprocess.SubprocessError, IndexError):

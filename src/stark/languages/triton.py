@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from stark.languages.base import Language
-from stark.languages.building import common_environment, device_environment
+from stark.languages.building import common_environment
 from stark.languages.reading import names_used
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Technique
 from stark.languages.tools import C_COMPILER, TORCH, TRITON_COMPILER
@@ -21,7 +21,7 @@ def _rule(tree: ast.Module) -> str | None:
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
     """Ignores the architecture, since Triton compiles for the device that it launches on."""
     folders = {"TRITON_HOME": str(build_dir), "TRITON_CACHE_DIR": str(build_dir / "triton")}
-    return common_environment(build_dir) | device_environment(build_dir) | folders
+    return common_environment(build_dir) | folders
 
 
 TRITON = Language(
