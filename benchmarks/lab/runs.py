@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from lab.landscape import EAGER_MS, Place, World
 from stark.core.candidate import Candidate
 from stark.core.node import ROOT, Node, Selection
-from stark.search.leaderboard import leaderboard
+from stark.core.standing import vs_eager
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 
@@ -107,8 +107,6 @@ def _node(attempt: int, selection: Selection, place: Place) -> Node:
 
 
 def _gain_of_result(tree: Tree, places: dict[int, Place]) -> float:
-    for best in leaderboard(tree, 1):
-        speedup = tree.speedup(best.id)
-        if speedup is not None and speedup.low > 1.0:
-            return places[best.id].gain
-    return 0.0
+    best = tree.best
+    speedup = vs_eager(best.evaluation) if best is not None else None
+    return places[best.id].gain if best and speedup and speedup.low > 1.0 else 0.0

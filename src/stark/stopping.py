@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from stark.core.evaluation import Correct
 from stark.core.run import Ended
-from stark.search.leaderboard import leaderboard
 from stark.search.tree import Tree
 
 PATIENCE = 10
@@ -22,7 +21,7 @@ GAIN = 0.01
 
 def enough(tree: Tree) -> Ended | None:
     """Why the run need not go on, if so."""
-    best = next(iter(leaderboard(tree, 1)), None)
+    best = tree.best
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from stark.search.leaderboard import leaderboard
 from stark.search.tree import Tree
 from support.nodes import correct, failing, unusable, working
 
 
 def ids(tree: Tree, size: int = 2) -> list[int]:
-    return [node.id for node in leaderboard(tree, size)]
+    return [node.id for node in tree.leaderboard(size)]
 
 
 def test_the_two_fastest_correct_nodes() -> None:

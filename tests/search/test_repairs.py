@@ -36,27 +36,27 @@ def test_a_failure_is_repaired_at_the_end_of_a_chain_of_repairs() -> None:
     broken = [failing(1), failing(3, 1, action="debug")]
     tree = Tree.replay(1.0, [*broken, working(4, 3, action="debug"), working(5, 3, action="debug")])
 
-    assert tree.node(4) == working_repair(1, tree.children) == working_repair(3, tree.children)
+    assert tree.node(4) == working_repair(tree, 1) == working_repair(tree, 3)
 
 
 def test_the_shortest_chain_counts() -> None:
     nodes = [failing(1), failing(2, 1, action="debug"), working(3, 2, action="debug")]
     tree = Tree.replay(1.0, [*nodes, working(4, 1, action="debug")])
 
-    assert tree.node(4) == working_repair(1, tree.children)
+    assert tree.node(4) == working_repair(tree, 1)
 
 
 def test_what_is_no_repair_repairs_nothing() -> None:
     tree = Tree.replay(1.0, [failing(1), working(2, 1), failing(3, 1, action="debug")])
 
-    assert None is working_repair(1, tree.children)
+    assert None is working_repair(tree, 1)
 
 
 def test_a_chain_may_be_long() -> None:
     chain = [failing(id, id - 1, action="debug") for id in range(2, 3000)]
     tree = Tree.replay(1.0, [failing(1), *chain, working(3000, 2999, action="debug")])
 
-    assert tree.node(3000) == working_repair(1, tree.children)
+    assert tree.node(3000) == working_repair(tree, 1)
 
 
 def test_a_chain_of_repairs_counts_as_one_repaired_failure() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from stark.core.evaluation import Correct
 from stark.core.node import ROOT, Node, Selection
+from stark.core.standing import vs_eager
 from stark.search.tree import Tree
 from support.nodes import correct, failing, random_tree, unusable, working
 from support.policies import view
@@ -35,7 +36,7 @@ def test_an_empty_tree_is_the_reference() -> None:
 
     assert () == tree.nodes
     assert ROOT in tree
-    assert tree.works(ROOT) and tree.has_source(ROOT) and tree.is_leaf(ROOT)
+    assert tree.works(ROOT) and tree.has_source(ROOT) and (ROOT,) == tree.leaves
     assert 3.5 == tree.root_latency_ms
     assert [ROOT] == list(tree.fastest_first())
     assert tree.best is None
@@ -78,13 +79,12 @@ def test_ranked_by_paired_speedup_because_latencies_drift() -> None:
 
 def test_leaves_have_a_source_and_no_child_with_one(family: Tree) -> None:
     assert (3, 5) == family.leaves
-    assert not family.is_leaf(4), "an unusable attempt has nothing to grow from"
 
 
 def test_an_unusable_child_leaves_its_parent_a_leaf() -> None:
     tree = Tree.replay(1.0, [failing(1), unusable(2, 1, action="debug")])
 
-    assert tree.is_leaf(1)
+    assert (1,) == tree.leaves
 
 
 def test_the_root_is_not_a_node() -> None:
@@ -213,7 +213,7 @@ def test_nodes_are_ranked_by_their_measured_speedup_not_by_their_intervals_lower
     exact = working(1, latency_ms=0.5)
     wide = measured(2, 0.4, (0.4, 0.4, 0.55, 0.55, 0.4, 0.4, 0.4, 0.4, 0.4))
     tree = Tree.replay(1.0, [exact, wide])
-    first, second = tree.speedup(2), tree.speedup(1)
+    first, second = vs_eager(tree.node(2).evaluation), vs_eager(tree.node(1).evaluation)
 
     assert first and second and first.ratio > second.ratio and first.low < second.low
     assert not first.too_noisy
@@ -225,13 +225,6 @@ def test_a_measurement_that_is_too_noisy_comes_after_all_others() -> None:
     noisy = measured(2, 0.4, (0.9, 0.2, 0.9, 0.2, 0.4, 0.9, 0.2, 0.9, 0.2))
     tree = Tree.replay(1.0, [noisy, slow])
 
-    assert (speedup := tree.speedup(2)) and speedup.too_noisy
+    assert (speedup := vs_eager(tree.node(2).evaluation)) and speedup.too_noisy
     assert [ROOT, 1, 2] == list(tree.fastest_first())
     assert slow == tree.best
-
-
-def test_the_root_has_a_speedup_of_exactly_1(family: Tree) -> None:
-    root, failed = family.speedup(ROOT), family.speedup(2)
-
-    assert root is not None and failed is None
-    assert (1.0, 1.0, 1.0) == (root.low, root.ratio, root.high)

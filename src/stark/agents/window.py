@@ -22,7 +22,6 @@ from pydantic import model_validator
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
 from stark.core.standing import rank_key, vs_eager
-from stark.search.leaderboard import leaderboard
 from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
@@ -111,7 +110,7 @@ def lone_window(tree: Tree, node_id: int) -> ContextWindow:
 
 
 def _for_planning(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    leaders = [node for node in leaderboard(tree) if node.id != node_id]
+    leaders = [node for node in tree.leaderboard() if node.id != node_id]
     children = [child for child in tree.children(node_id) if child.plan or child.candidate]
     always = {leader.id for leader in leaders}
     rest = [child for child in children if child.id not in always]
@@ -135,7 +134,7 @@ def _for_coding(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
         node=_selected(tree, node_id),
         children=tuple(child for child in children if child.id in shown),
         cousins=tuple(cousin for cousin in cousins if cousin.id in shown),
-        leading=tuple(leader.id for leader in leaderboard(tree) if leader.id in shown),
+        leading=tuple(leader.id for leader in tree.leaderboard() if leader.id in shown),
     )
 
 
@@ -158,7 +157,7 @@ def _for_debugging(tree: Tree, node_id: int, rng: random.Random) -> ContextWindo
 
 
 def _repair(tree: Tree, sibling: Node) -> Repair | None:
-    fixed = None if sibling.works else working_repair(sibling.id, tree.children)
+    fixed = None if sibling.works else working_repair(tree, sibling.id)
     return None if fixed is None else Repair(broken=sibling, fixed=fixed)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
 
+from stark.core.node import Node
 from stark.search.tree import Tree
 
 
@@ -29,16 +30,11 @@ class Attempt(Protocol):
         """Whether the candidate is correct."""
 
 
-AnyAttempt = TypeVar("AnyAttempt", bound=Attempt)
-
-
-def working_repair(
-    failed: int, children: Callable[[int], Iterable[AnyAttempt]]
-) -> AnyAttempt | None:
+def working_repair(tree: Tree, failed: int) -> Node | None:
     """The first working repair of this failure, directly or through failed repairs; of several the shortest chain's."""
     waiting = deque([failed])
     while waiting:
-        for child in children(waiting.popleft()):
+        for child in tree.children(waiting.popleft()):
             if child.action != "debug":
                 continue
             if child.works:
@@ -50,16 +46,19 @@ def working_repair(
 def failures_repaired(attempts: Iterable[Attempt]) -> tuple[int, int]:
     """How many failures have a repair, and how many of them a working one at the end of a chain of repairs.
 
-    A failed repair is part of the chain of the original failure and not counted again.
+    A failed repair is part of the chain of the original failure and not counted again. Parents come before children.
     """
-    children: defaultdict[int, list[Attempt]] = defaultdict(list)
-    originals = []
+    original: dict[int, int] = {}
+    taken, repaired = set(), set()
     for attempt in attempts:
-        children[attempt.parent].append(attempt)
-        if not attempt.works and attempt.action != "debug":
-            originals.append(attempt.id)
-    taken = [id for id in originals if any(child.action == "debug" for child in children[id])]
-    return len(taken), sum(working_repair(id, children.__getitem__) is not None for id in taken)
+        failure = original.get(attempt.parent) if attempt.action == "debug" else None
+        if failure is not None:
+            taken.add(failure)
+            if attempt.works:
+                repaired.add(failure)
+        if not attempt.works:
+            original[attempt.id] = failure or attempt.id
+    return len(taken), len(repaired)
 
 
 def newest_repairable(tree: Tree, repairs: int) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from stark.core.measurement import Speedup
@@ -22,22 +22,6 @@ ROOT_SPEEDUP = Speedup(reference="eager", ratio=1.0, low=1.0, high=1.0)
 """Of the reference against itself, exactly."""
 
 
-@dataclass(slots=True)
-class _Branch:
-    """A node (or the root) and its children."""
-
-    node: Node | None
-    """None for the root."""
-
-    speedup: Speedup | None
-    children: list[Node] = field(default_factory=list)
-    pending: int = 0
-
-    @property
-    def has_source(self) -> bool:
-        return self.node is None or self.node.candidate is not None
-
-
 class Tree:
     """All finished attempts of a run, and those in flight.
 
@@ -45,12 +29,13 @@ class Tree:
     """
 
     def __init__(self, root_latency_ms: float) -> None:
-        self._root_latency_ms = root_latency_ms
-        self._branches: dict[int, _Branch] = {ROOT: _Branch(node=None, speedup=ROOT_SPEEDUP)}
-        self._nodes: list[Node] = []
+        self.root_latency_ms = root_latency_ms
+        """Measured time of the reference in milliseconds."""
+
+        self._nodes: dict[int, Node] = {}
+        self._children: dict[int, list[Node]] = {ROOT: []}
         self._pending: dict[int, Selection] = {}
         self._last_attempt = 0
-        self._leaves: set[int] = {ROOT}
         self._ranking = [rank_key(ROOT_SPEEDUP, ROOT)]
         """The sort keys of the root and all correct nodes, fastest first."""
 
@@ -74,14 +59,10 @@ class Tree:
         self._check_parent(selection.parent)
         self._pending[attempt] = selection
         self._last_attempt = max(self._last_attempt, attempt)
-        self._branches[selection.parent].pending += 1
-        self._refresh_leaf(selection.parent)
 
     def abandon(self, attempt: int) -> None:
         """Drop an attempt in flight that will not finish; its number is not reused."""
-        selection = self._pending.pop(attempt)
-        self._branches[selection.parent].pending -= 1
-        self._refresh_leaf(selection.parent)
+        del self._pending[attempt]
 
     def add(self, node: Node) -> None:
         """Add a finished attempt. Raises ValueError if it contradicts the attempt that began under its number."""
@@ -90,30 +71,21 @@ class Tree:
         begun = self._pending.get(node.id)
         if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
             raise ValueError(f"attempt {node.id} finished differently than it began: {begun}")
-        speedup = vs_eager(node.evaluation)
-
-        if begun is not None:
-            self.abandon(node.id)
-        self._branches[node.id] = _Branch(node, speedup)
-        self._branches[node.parent].children.append(node)
-        self._nodes.append(node)
+        self._pending.pop(node.id, None)
+        self._nodes[node.id] = node
+        self._children[node.id] = []
+        self._children[node.parent].append(node)
         self._last_attempt = max(self._last_attempt, node.id)
-        self._refresh_leaf(node.id)
-        self._refresh_leaf(node.parent)
+        speedup = vs_eager(node.evaluation)
         if speedup is not None:
             insort(self._ranking, rank_key(speedup, node.id))
 
     # The whole tree.
 
     @property
-    def root_latency_ms(self) -> float:
-        """Measured time of the reference in milliseconds."""
-        return self._root_latency_ms
-
-    @property
     def nodes(self) -> tuple[Node, ...]:
         """All finished attempts, in finishing order."""
-        return tuple(self._nodes)
+        return tuple(self._nodes.values())
 
     @property
     def pending(self) -> Mapping[int, Selection]:
@@ -127,13 +99,28 @@ class Tree:
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The ids of all leaves (see `is_leaf`) in ascending order; may include the root."""
-        return tuple(sorted(self._leaves))
+        """The ids of all nodes with source code, no child with source code and none in flight, in ascending order.
+
+        May include the root. A child without source (an unusable reply) leaves its parent a leaf. Otherwise one bad
+        reply to a repair would make the failing node unreachable for exploration.
+        """
+        grown = {node.parent for node in self.nodes if node.candidate is not None}
+        grown |= {selection.parent for selection in self._pending.values()}
+        return tuple(id for id in sorted(self._children) if self.has_source(id) and id not in grown)
 
     @property
     def best(self) -> Node | None:
         """The fastest correct node, or None. It may be slower than the root."""
-        return next((self.node(id) for id in self.fastest_first() if id != ROOT), None)
+        return next(iter(self.leaderboard(1)), None)
+
+    def leaderboard(self, size: int = 2) -> tuple[Node, ...]:
+        """The `size` fastest correct nodes, fastest first; fewer if there are fewer.
+
+        An attempt that repeats an earlier one's source is not listed beside it. The paper's leaderboard keeps r = 2,
+        as published summaries describe it.
+        """
+        correct = (self.node(id) for id in self.fastest_first() if id != ROOT)
+        return tuple(islice((node for node in correct if node.duplicate_of is None), size))
 
     def fastest_first(self) -> Iterator[int]:
         """The ids of the root and all correct nodes, fastest first (`core.standing.rank_key`).
@@ -148,18 +135,15 @@ class Tree:
 
     def __contains__(self, id: int) -> bool:
         """Whether the id is the root's or a finished attempt's."""
-        return id in self._branches
+        return id in self._children
 
     def node(self, id: int) -> Node:
         """A finished attempt. Raises KeyError for the root too."""
-        node = self._branches[id].node
-        if node is None:
-            raise KeyError(id)
-        return node
+        return self._nodes[id]
 
     def children(self, id: int) -> tuple[Node, ...]:
         """The finished attempts that started from this node, in finishing order."""
-        return tuple(self._branches[id].children)
+        return tuple(self._children[id])
 
     def siblings(self, id: int) -> tuple[Node, ...]:
         """The other finished children of the same parent; the root has none."""
@@ -169,7 +153,7 @@ class Tree:
 
     def pending_children(self, id: int) -> int:
         """The number of attempts in flight that started from this node."""
-        return self._branches[id].pending
+        return sum(selection.parent == id for selection in self._pending.values())
 
     def path(self, id: int) -> tuple[Node, ...]:
         """The attempts from the root's child down to this node; empty for the root."""
@@ -182,41 +166,20 @@ class Tree:
 
     def works(self, id: int) -> bool:
         """Whether it is correct; the root always is."""
-        node = self._branches[id].node
-        return node is None or node.works
+        return id == ROOT or self.node(id).works
 
     def has_source(self, id: int) -> bool:
         """Whether there is source code to start from; an unusable reply has none."""
-        return self._branches[id].has_source
-
-    def speedup(self, id: int) -> Speedup | None:
-        """The measured speedup against eager; exactly 1 for the root, None for a failed node."""
-        return self._branches[id].speedup
-
-    def is_leaf(self, id: int) -> bool:
-        """Whether it has source code, no child with source code and no child in flight.
-
-        A child without source (an unusable reply) leaves its parent a leaf. Otherwise one bad reply
-        to a repair would make the failing node unreachable for exploration.
-        """
-        branch = self._branches[id]
-        grew = any(child.candidate is not None for child in branch.children)
-        return branch.has_source and not branch.pending and not grew
+        return id == ROOT or self.node(id).candidate is not None
 
     # Consistency.
 
-    def _refresh_leaf(self, id: int) -> None:
-        if self.is_leaf(id):
-            self._leaves.add(id)
-        else:
-            self._leaves.discard(id)
-
     def _check_new(self, attempt: int) -> None:
-        if attempt in self._branches:
+        if attempt in self._nodes:
             raise ValueError(f"attempt {attempt} is already in the tree")
 
     def _check_parent(self, parent: int) -> None:
-        if parent not in self._branches:
+        if parent not in self:
             raise ValueError(f"attempt {parent} is not finished, so nothing can start from it")
         if not self.has_source(parent):
             raise ValueError(f"attempt {parent} was unusable, so there is no source to start from")

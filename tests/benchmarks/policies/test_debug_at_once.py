@@ -35,7 +35,7 @@ def test_it_is_given_up_after_its_repairs() -> None:
 def test_with_nothing_to_repair_it_is_epsilon_greedy() -> None:
     tree = random_tree(20, random.Random(5))
     for node in tree.nodes:
-        while not node.works and tree.is_leaf(node.id):
+        while not node.works and node.id in tree.leaves:
             tree.add(working(tree.next_attempt, node.id, action="debug"))
 
     for seed in range(20):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stark.search.policies.always_root import AlwaysRoot
 from stark.search.policies.base import RegisteredPolicy
+from stark.search.policies.baselines import AlwaysRoot, Latest
 from stark.search.policies.best_first import BestFirst
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
-from stark.search.policies.latest import Latest
 
 POLICIES: Mapping[str, Callable[..., RegisteredPolicy]] = {
     EpsilonGreedy.name: EpsilonGreedy,

@@ -53,19 +53,14 @@ class EpsilonGreedy:
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
         """The next attempt's start, or None while everything expandable is in flight."""
-        fastest, leaves = self._fastest(tree), self._leaves(tree)
+        fastest = next((id for id in tree.fastest_first() if self._expandable(tree, id)), None)
+        leaves = [id for id in tree.leaves if self._expandable(tree, id)]
         explores = rng.random() < self.epsilon
         if leaves and (explores or fastest is None):
             return expand(tree, rng.choice(leaves))
         if fastest is not None:
             return expand(tree, fastest)
         return None if tree.pending else expand(tree, ROOT)
-
-    def _fastest(self, tree: Tree) -> int | None:
-        return next((id for id in tree.fastest_first() if self._expandable(tree, id)), None)
-
-    def _leaves(self, tree: Tree) -> list[int]:
-        return [id for id in tree.leaves if self._expandable(tree, id)]
 
     def _expandable(self, tree: Tree, id: int) -> bool:
         if id == ROOT:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 from stark.core.node import ROOT, Action, Node, Selection
-from stark.search.policies.latest import Latest
+from stark.search.policies.baselines import AlwaysRoot, Latest
 from stark.search.tree import Tree
 from support.nodes import failing, unusable, working
 
@@ -38,3 +38,11 @@ def test_waits_for_the_attempt_in_flight() -> None:
     tree.begin(2, selection(1, "improve"))
 
     assert Latest().select(tree, random.Random(0)) is None
+
+
+def test_every_attempt_starts_from_the_reference_however_many_there_are() -> None:
+    tree = Tree.replay(1.0, [working(1, latency_ms=0.1), *(unusable(id) for id in range(2, 20))])
+    root = Selection(parent=ROOT, action="improve")
+    for attempt in range(20, 30):
+        assert root == AlwaysRoot().select(tree, random.Random(attempt))
+        tree.begin(attempt, root)

@@ -1,4 +1,4 @@
-"""A chain: each attempt starts from the one before. The policy of `reflexion`."""
+"""The policies of the paper's baselines: independent attempts, and a chain of attempts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ from stark.search.tree import Tree
 
 
 @dataclass(frozen=True)
+class AlwaysRoot:
+    """For `sampling` and `team-only`: never waits, since no attempt depends on another."""
+
+    name: ClassVar[str] = "always-root"
+
+    def select(self, tree: Tree, rng: random.Random) -> Selection | None:
+        """The root."""
+        return expand(tree, ROOT)
+
+
+@dataclass(frozen=True)
 class Latest:
-    """One attempt at a time, whatever the parallelism, since each needs the previous outcome."""
+    """For `reflexion`: one attempt at a time, whatever the parallelism, since each needs the previous outcome."""
 
     name: ClassVar[str] = "latest"
 
