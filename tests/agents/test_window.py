@@ -185,14 +185,3 @@ def test_a_window_is_small_pure_and_without_repeats(role: RoleName) -> None:
 def test_the_window_of_a_baseline_without_memory_is_the_node_alone(tree: Tree) -> None:
     assert ContextWindow() == lone_window(tree, ROOT)
     assert ContextWindow(node=tree.node(1)) == lone_window(tree, 1)
-
-
-def test_a_window_that_breaks_its_rules_cannot_be_built() -> None:
-    many = tuple(failing(id, 1) for id in range(2, 8))
-
-    with pytest.raises(ValueError, match="at most 5"):
-        ContextWindow(node=working(1), children=many)
-    with pytest.raises(ValueError, match="without duplicates"):
-        ContextWindow(node=working(1), leaderboard=(working(1),))
-    with pytest.raises(ValueError, match="without duplicates"):
-        ContextWindow(children=many[:1], cousins=many[:1])

@@ -175,10 +175,7 @@ def outcome(
 
 
 def random_tree(size: int, rng: random.Random, pending: int = 0) -> Tree:
-    """A tree of random shape with `size` finished attempts and `pending` in flight.
-
-    Attempts finish out of order, and a few are abandoned.
-    """
+    """A tree of random shape with `size` attempts, finished out of order, and `pending` in flight."""
     tree = Tree(EAGER_MS)
     sources = [ROOT]
     while len(tree.nodes) < size or len(tree.pending) < pending:
@@ -186,9 +183,6 @@ def random_tree(size: int, rng: random.Random, pending: int = 0) -> Tree:
         if len(tree.pending) <= pending:
             continue
         attempt, selection = rng.choice(list(tree.pending.items()))
-        if rng.random() < 0.05:
-            tree.abandon(attempt)
-            continue
         node = outcome(attempt, selection, rng)
         tree.add(node)
         if node.candidate is not None:

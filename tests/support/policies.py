@@ -59,9 +59,9 @@ def survives_replay(policy: Policy, seed: int) -> None:
     """Selects the same in a tree rebuilt from its nodes, as when a run resumes."""
     for attempts in (1, 5, 20):
         grown = _run(policy, attempts, ANY_STATUS, random.Random(seed))
-        for attempt in list(grown.pending):
-            grown.abandon(attempt)
         rebuilt = Tree.replay(grown.root_latency_ms, grown.nodes)
+        for attempt, selection in grown.pending.items():
+            rebuilt.begin(attempt, selection)
         expected = policy.select(grown, random.Random(seed))
         assert expected == policy.select(rebuilt, random.Random(seed)), (
             "another selection after a replay"

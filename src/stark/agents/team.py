@@ -78,25 +78,18 @@ class PlanCodeDebug:
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
         """Repair the selected node, or plan and code an improvement."""
-        if work.selection.action == "debug":
-            return await self._repair(work, ask)
+        alone = not self.memory
         draft = Draft(role="plan")
         try:
-            plan = await roles.plan(ask, work.brief("plan", alone=not self.memory))
+            if work.selection.action == "debug":
+                draft = Draft(role="debug", plan=work.tree.node(work.selection.parent).plan)
+                return replace(draft, source=await roles.debug(ask, work.brief("debug", alone)))
+            plan = await roles.plan(ask, work.brief("plan", alone))
             draft = Draft(role="code", plan=plan)
-            source, edits = await roles.code(ask, work.brief("code", alone=not self.memory), plan)
+            source, edits = await roles.code(ask, work.brief("code", alone), plan)
+            return replace(draft, source=source, edits=edits)
         except (ReplyError, PromptRefused) as fault:
             return replace(draft, fault=str(fault))
-        return replace(draft, source=source, edits=edits)
-
-    async def _repair(self, work: Assignment, ask: Ask) -> Draft:
-        failing = work.tree.node(work.selection.parent)
-        draft = Draft(role="debug", plan=failing.plan)
-        try:
-            source = await roles.debug(ask, work.brief("debug", alone=not self.memory))
-        except (ReplyError, PromptRefused) as fault:
-            return replace(draft, fault=str(fault))
-        return replace(draft, source=source)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,8 @@ import random
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import model_validator
-
 from stark.core.base import Frozen
 from stark.core.node import ROOT, Node
-from stark.core.standing import rank_key, vs_eager
 from stark.search.repairs import working_repair
 from stark.search.tree import Tree
 
@@ -74,23 +71,13 @@ class ContextWindow(Frozen):
     def leaders(self) -> tuple[Node, ...]:
         """The run's fastest attempts among those shown, fastest first."""
         relatives = tuple(node for node in self.children + self.cousins if node.id in self.leading)
-        return tuple(sorted(self.leaderboard + relatives, key=_rank))
+        shown = self.leaderboard + relatives
+        return tuple(sorted(shown, key=lambda node: node.speedup_vs_eager or 0.0, reverse=True))
 
     @property
     def repaired_by(self) -> dict[int, int]:
         """Maps each working repair to the failure it fixed: its parent, or a failure further up."""
         return {repair.fixed.id: repair.broken.id for repair in self.repairs}
-
-    @model_validator(mode="after")
-    def _few_and_none_twice(self) -> ContextWindow:
-        shown = [node.id for node in self.others]
-        if len(shown) > LIMIT:
-            raise ValueError(f"a window shows at most {LIMIT} other nodes, not {len(shown)}")
-        if self.node is not None:
-            shown.append(self.node.id)
-        if len(set(shown)) < len(shown):
-            raise ValueError(f"a window shows nodes without duplicates, not {sorted(shown)}")
-        return self
 
 
 def window(tree: Tree, node_id: int, role: RoleName, rng: random.Random) -> ContextWindow:
@@ -142,29 +129,22 @@ def _for_debugging(tree: Tree, node_id: int, rng: random.Random) -> ContextWindo
     """A repair shows two nodes, so both are drawn or neither."""
     siblings = [sibling for sibling in tree.siblings(node_id) if sibling.candidate]
     room, shown = LIMIT, []
-    repairs = {sibling.id: _repair(tree, sibling) for sibling in siblings}
+    fixes = {broken.id: working_repair(tree, broken.id) for broken in siblings if not broken.works}
     for sibling in rng.sample(siblings, len(siblings)):
-        cost = 2 if repairs[sibling.id] else 1
+        cost = 2 if fixes.get(sibling.id) else 1
         if cost <= room:
             room -= cost
             shown.append(sibling.id)
     siblings = [sibling for sibling in siblings if sibling.id in shown]
     return ContextWindow(
         node=_selected(tree, node_id),
-        siblings=tuple(sibling for sibling in siblings if repairs[sibling.id] is None),
-        repairs=tuple(repair for sibling in siblings if (repair := repairs[sibling.id])),
+        siblings=tuple(sibling for sibling in siblings if not fixes.get(sibling.id)),
+        repairs=tuple(
+            Repair(broken=sibling, fixed=fixed)
+            for sibling in siblings
+            if (fixed := fixes.get(sibling.id))
+        ),
     )
-
-
-def _repair(tree: Tree, sibling: Node) -> Repair | None:
-    fixed = None if sibling.works else working_repair(tree, sibling.id)
-    return None if fixed is None else Repair(broken=sibling, fixed=fixed)
-
-
-def _rank(leader: Node) -> tuple[bool, float, int]:
-    speedup = vs_eager(leader.evaluation)
-    assert speedup is not None, "leaders are correct"
-    return rank_key(speedup, leader.id)
 
 
 def _selected(tree: Tree, node_id: int) -> Node | None:

@@ -10,24 +10,17 @@ from stark.core.node import Node
 from stark.search.tree import Tree
 
 
-class Attempt(Protocol):
+class _Attempt(Protocol):
     """The part of a node that counting repairs needs."""
 
     @property
-    def id(self) -> int:
-        """The attempt's number in its run."""
-
+    def id(self) -> int: ...
     @property
-    def parent(self) -> int:
-        """The attempt that it started from."""
-
+    def parent(self) -> int: ...
     @property
-    def action(self) -> str:
-        """`improve` or `debug`."""
-
+    def action(self) -> str: ...
     @property
-    def works(self) -> bool:
-        """Whether the candidate is correct."""
+    def works(self) -> bool: ...
 
 
 def working_repair(tree: Tree, failed: int) -> Node | None:
@@ -43,7 +36,7 @@ def working_repair(tree: Tree, failed: int) -> Node | None:
     return None
 
 
-def failures_repaired(attempts: Iterable[Attempt]) -> tuple[int, int]:
+def failures_repaired(attempts: Iterable[_Attempt]) -> tuple[int, int]:
     """How many failures have a repair, and how many of them a working one at the end of a chain of repairs.
 
     A failed repair is part of the chain of the original failure and not counted again. Parents come before children.

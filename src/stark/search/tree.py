@@ -1,7 +1,7 @@
 """The tree of attempts: parents and children, which nodes are correct, and what is in flight.
 
 The root (id 0) is the reference. Every finished attempt is a node. An attempt in flight is a pending
-child of its parent until its node is added or it is abandoned. The finished nodes, in the order in
+child of its parent until its node is added. The finished nodes, in the order in
 which they finished, determine the tree, so replaying stored nodes rebuilds it.
 
 Which nodes may be expanded is the policy's decision. Not thread-safe.
@@ -35,7 +35,6 @@ class Tree:
         self._nodes: dict[int, Node] = {}
         self._children: dict[int, list[Node]] = {ROOT: []}
         self._pending: dict[int, Selection] = {}
-        self._last_attempt = 0
         self._ranking = [rank_key(ROOT_SPEEDUP, ROOT)]
         """The sort keys of the root and all correct nodes, fastest first."""
 
@@ -51,23 +50,14 @@ class Tree:
 
     def begin(self, attempt: int, selection: Selection) -> None:
         """Mark an attempt as in flight. Raises ValueError if it cannot start from that parent."""
-        self._check_new(attempt)
+        self._check(attempt, selection.parent)
         if attempt in self._pending:
             raise ValueError(f"attempt {attempt} is already in flight")
-        if attempt <= selection.parent:
-            raise ValueError(f"attempt {attempt} cannot start from the later {selection.parent}")
-        self._check_parent(selection.parent)
         self._pending[attempt] = selection
-        self._last_attempt = max(self._last_attempt, attempt)
-
-    def abandon(self, attempt: int) -> None:
-        """Drop an attempt in flight that will not finish; its number is not reused."""
-        del self._pending[attempt]
 
     def add(self, node: Node) -> None:
         """Add a finished attempt. Raises ValueError if it contradicts the attempt that began under its number."""
-        self._check_new(node.id)
-        self._check_parent(node.parent)
+        self._check(node.id, node.parent)
         begun = self._pending.get(node.id)
         if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
             raise ValueError(f"attempt {node.id} finished differently than it began: {begun}")
@@ -75,7 +65,6 @@ class Tree:
         self._nodes[node.id] = node
         self._children[node.id] = []
         self._children[node.parent].append(node)
-        self._last_attempt = max(self._last_attempt, node.id)
         speedup = vs_eager(node.evaluation)
         if speedup is not None:
             insort(self._ranking, rank_key(speedup, node.id))
@@ -95,7 +84,7 @@ class Tree:
     @property
     def next_attempt(self) -> int:
         """The next attempt's number: one more than the highest so far."""
-        return self._last_attempt + 1
+        return 1 + max([ROOT, *self._nodes, *self._pending])
 
     @property
     def leaves(self) -> tuple[int, ...]:
@@ -172,13 +161,11 @@ class Tree:
         """Whether there is source code to start from; an unusable reply has none."""
         return id == ROOT or self.node(id).candidate is not None
 
-    # Consistency.
-
-    def _check_new(self, attempt: int) -> None:
+    def _check(self, attempt: int, parent: int) -> None:
         if attempt in self._nodes:
             raise ValueError(f"attempt {attempt} is already in the tree")
-
-    def _check_parent(self, parent: int) -> None:
+        if attempt <= parent:
+            raise ValueError(f"attempt {attempt} cannot start from the later {parent}")
         if parent not in self:
             raise ValueError(f"attempt {parent} is not finished, so nothing can start from it")
         if not self.has_source(parent):

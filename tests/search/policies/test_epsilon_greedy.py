@@ -220,14 +220,6 @@ def test_a_failing_node_is_not_debugged_twice_at_once() -> None:
     assert {2} == set(choices(EXPLORE, tree))
 
 
-def test_an_abandoned_attempt_opens_its_parent_again() -> None:
-    tree = tree_of(*full_root(failing(6)), pending=[(7, 6)])
-    assert None is only_choice(EpsilonGreedy(), tree)
-
-    tree.abandon(7)
-    assert 6 == only_choice(EpsilonGreedy(), tree)
-
-
 def test_waits_while_everything_expandable_is_in_flight() -> None:
     tree = tree_of(*full_root(working(6, latency_ms=0.5)), pending=[(7, 6)])
 
