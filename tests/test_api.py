@@ -19,10 +19,11 @@ from stark.events import AttemptFinished, CheckFinished, Event, Prepared, Starte
 from stark.languages import language
 from stark.recording import record, write_recording
 from stark.store import Store
+from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct, failure
 
-EXAMPLE = language("cpp").example
+EXAMPLE = guide_example(language("cpp"))
 PROBLEM = stark.Problem(name="normalize", source=EXAMPLE.problem.source)
 
 MODEL = """#!/bin/sh

@@ -7,11 +7,12 @@ from stark.core.evaluation import Evaluation
 from stark.core.problem import Problem
 from stark.evaluating import Judged, Written, evaluate_candidates, shortfall
 from stark.languages import language
+from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU, correct, failure
 
 PROBLEM = Problem(name="linear", source="class Model: ...")
-GOOD = language("cpp").example.candidate.source
+GOOD = guide_example(language("cpp")).candidate.source
 
 
 async def test_results_come_in_the_order_of_the_sources_and_each_is_told_as_it_arrives() -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Evaluation
 from stark.languages import language
+from support.examples import guide_example
 from support.executor import invented
 from support.nodes import correct, failure
 
@@ -43,7 +44,7 @@ Stark = Callable[..., Ended]
 
 
 def candidate_source(mark: str) -> str:
-    return f"{language('cpp').example.candidate.source}\n# {mark}\n"
+    return f"{guide_example(language('cpp')).candidate.source}\n# {mark}\n"
 
 
 def verdict(candidate: Candidate) -> Evaluation:

@@ -8,6 +8,7 @@ from cli_samples import BETTER, BROKEN, GOOD, MODEL, Ended, Stark, candidate_sou
 
 from stark.cli.app import main
 from stark.languages import language
+from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU
 
@@ -19,7 +20,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name.startswith("STARK_") and name != "STARK_CACHE":  # set for the whole session
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "problem.py").write_text(language("cpp").example.problem.source)
+    (tmp_path / "problem.py").write_text(guide_example(language("cpp")).problem.source)
     (tmp_path / "model.sh").write_text(MODEL)
     for number, mark in enumerate((BROKEN, GOOD, BETTER, GOOD, GOOD, GOOD), start=1):
         reply = f"```python\n{candidate_source(mark)}```\n"

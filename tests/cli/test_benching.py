@@ -16,6 +16,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.languages import language
 from stark.store import STORE, Store
+from support.examples import guide_example
 from support.executor import FakeExecutor
 
 MODEL = """#!/bin/sh
@@ -33,7 +34,7 @@ printf '\\n# %s\\n```\\n' "$(printf '%s' "$question" | cksum)"
 @pytest.fixture
 def bench(workplace: Path, executor: FakeExecutor, without_pictures: None) -> list[str]:
     """A command for two problems, two strategies and four attempts each, of about a second."""
-    example = language("cpp").example
+    example = guide_example(language("cpp"))
     folder = workplace / "small"
     folder.mkdir()
     for name in ("one", "two"):

@@ -10,8 +10,9 @@ import pytest
 from cli_samples import BETTER, GOOD, Stark, candidate_source
 
 from stark.languages import language
+from support.examples import guide_example
 
-SMALL = language("cpp").example.problem.source.replace("ROWS = 4096", "ROWS = 256")
+SMALL = guide_example(language("cpp")).problem.source.replace("ROWS = 4096", "ROWS = 256")
 
 
 @pytest.mark.judge

@@ -14,6 +14,7 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES
 from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.examples import guide_example
 
 pytest.importorskip("torch")
 
@@ -69,7 +70,7 @@ async def executor() -> AsyncIterator[Executor]:
     "name", [entry.name for entry in LANGUAGES.values() if "cuda" in entry.device_kinds]
 )
 async def test_the_guides_examples_are_correct_and_faster(executor: Executor, name: str) -> None:
-    example = LANGUAGES[name].example
+    example = guide_example(LANGUAGES[name])
 
     evaluation = await executor.evaluate(example.problem, example.candidate)
 

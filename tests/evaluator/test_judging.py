@@ -11,6 +11,7 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.examples import guide_example
 from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
@@ -56,7 +57,7 @@ async def test_operations_are_counted(executor: Executor) -> None:
 
 
 async def test_the_guides_example_is_correct(executor: Executor) -> None:
-    example = language("cpp").example
+    example = guide_example(language("cpp"))
 
     evaluation = await executor.evaluate(example.problem, example.candidate)
 
@@ -66,7 +67,7 @@ async def test_the_guides_example_is_correct(executor: Executor) -> None:
 
 
 async def test_a_build_error_is_the_compilers_own(executor: Executor) -> None:
-    example = language("cpp").example
+    example = guide_example(language("cpp"))
     broken = example.candidate.source.replace("float total = 0.0f;", "flaot total = 0.0f;")
     candidate = example.candidate.model_copy(update={"source": broken})
 

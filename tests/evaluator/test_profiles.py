@@ -14,6 +14,7 @@ from stark.core.profile import OUTSIDE
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import language
 from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.examples import guide_example
 from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
@@ -43,7 +44,7 @@ async def test_the_reference_tells_which_operators_take_its_time(executor: Execu
 
 
 async def test_a_correct_candidate_tells_too_and_native_code_is_its_own(executor: Executor) -> None:
-    example = language("cpp").example
+    example = guide_example(language("cpp"))
 
     found = await executor.evaluate(example.problem, example.candidate)
 
@@ -182,7 +183,7 @@ async def test_what_binds_is_named_on_a_device(
 async def test_kernels_of_its_own_are_told_with_registers_and_spills(
     on_device: Executor, name: str
 ) -> None:
-    example = language(name).example
+    example = guide_example(language(name))
 
     found = await on_device.evaluate(example.problem, example.candidate)
 

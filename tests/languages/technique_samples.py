@@ -9,6 +9,7 @@ from stark.core.problem import Problem
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import Technique
 from support.candidates import as_candidate
+from support.examples import technique_example
 
 PROBLEMS = Path(__file__).parent / "techniques"
 
@@ -21,9 +22,9 @@ def problem_of(technique: Technique) -> Problem:
 
 def candidate_of(technique: Technique, language: Language) -> Candidate:
     """Its example; one for every language of a GPU has no kernel, so it gets one that is never called."""
-    if language.check(technique.example) is None:
-        return Candidate(language=language.name, source=technique.example)
-    return as_candidate(language.name, technique.example)
+    if language.check(technique_example(technique)) is None:
+        return Candidate(language=language.name, source=technique_example(technique))
+    return as_candidate(language.name, technique_example(technique))
 
 
 def taught(*names: str) -> list[tuple[Language, Technique]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stark.languages import LANGUAGES
+from support.examples import guide_example
 
 CPP = LANGUAGES["cpp"]
 
@@ -38,7 +39,7 @@ print(json.dumps(report))
 @pytest.mark.slow
 @pytest.mark.skipif(CPP.missing() is not None, reason=str(CPP.missing()))
 def test_the_guides_example_builds_and_matches_eager(tmp_path: Path):
-    for name, source in zip(("problem", "candidate"), CPP.example, strict=True):
+    for name, source in zip(("problem", "candidate"), guide_example(CPP), strict=True):
         (tmp_path / f"{name}.py").write_text(source.source)
     build_dir = tmp_path / "build"
     done = subprocess.run(
@@ -58,7 +59,7 @@ def test_a_candidate_that_compiles_nothing_or_for_a_gpu_is_told_so():
     assert "The file compiles no C++; call tvm_ffi.cpp.load_inline with cpp_sources." == CPP.check(
         "class ModelNew: pass"
     )
-    for_gpu = CPP.example.candidate.source.replace("cpp_sources=", "cuda_sources=")
+    for_gpu = guide_example(CPP).candidate.source.replace("cpp_sources=", "cuda_sources=")
     assert "is for the CPU" in (CPP.check(for_gpu) or "")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stark.languages import LANGUAGES
+from support.examples import guide_example
 
 CUDA = LANGUAGES["cuda"]
 
@@ -25,7 +26,7 @@ exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[1], "exec"), {"__na
 @pytest.mark.skipif(CUDA.missing() is not None, reason=str(CUDA.missing()))
 def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path: Path):
     candidate = tmp_path / "candidate.py"
-    candidate.write_text(CUDA.example.candidate.source)
+    candidate.write_text(guide_example(CUDA).candidate.source)
     build_dir = tmp_path / "build"
     begin = time.monotonic()
     done = subprocess.run(

@@ -9,20 +9,21 @@ import pytest
 from stark.core.errors import UsageError
 from stark.languages import LANGUAGES, Language, best_for, language
 from stark.problems.load import form_fault
+from support.examples import guide_example
 
 every_language = pytest.mark.parametrize("entry", LANGUAGES.values(), ids=list(LANGUAGES))
 
 
 @every_language
 def test_a_guide_has_one_whole_problem_and_one_candidate_that_passes_its_own_check(entry: Language):
-    problem, candidate = entry.example
+    problem, candidate = guide_example(entry)
     assert form_fault(problem.source) is None
     assert entry.name == candidate.language
     assert entry.check(candidate.source) is None
 
 
 def test_all_guides_work_the_same_problem():
-    assert 1 == len({entry.example.problem.digest for entry in LANGUAGES.values()})
+    assert 1 == len({guide_example(entry).problem.digest for entry in LANGUAGES.values()})
 
 
 @every_language
@@ -40,7 +41,7 @@ def test_a_guide_is_short_and_tells_the_rules_that_all_languages_share(entry: La
 
 @every_language
 def test_a_candidate_of_no_language_is_told_why(entry: Language):
-    source = entry.example.candidate.source
+    source = guide_example(entry).candidate.source
     assert "The file does not parse: line 1: '(' was never closed." == entry.check("f(")
     deep = entry.check("x=" + "-" * 100_000 + "1")
     assert deep is not None and deep.startswith("The file does not parse: ")
@@ -57,7 +58,7 @@ def test_a_candidate_of_no_language_is_told_why(entry: Language):
 def test_honest_code_may_say_any_word(entry: Language):
     words = "# pass, eval, exec, torch.compile, time.sleep, try: except: timing cache\n"
     quoted = 'NOTE = "the forward pass of <<<kernel>>> bypasses @triton.jit, cuda_sources=None"\n'
-    assert entry.check(words + quoted + entry.example.candidate.source) is None
+    assert entry.check(words + quoted + guide_example(entry).candidate.source) is None
 
 
 @every_language

@@ -20,6 +20,7 @@ from stark.core.judging import Limits
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES, Language
 from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, Technique
+from support.examples import technique_example
 
 pytest.importorskip("torch")
 
@@ -68,7 +69,7 @@ def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
     paths = []
     for technique in WRITTEN_IN_CUDA:
         paths.append(tmp_path / f"{technique.name.replace('/', '_')}.py")
-        paths[-1].write_text(technique.example)
+        paths[-1].write_text(technique_example(technique))
     done = subprocess.run(
         [sys.executable, "-c", BUILD, *paths],
         env=os.environ | CUDA.environment(tmp_path / "build", "sm_90"),
@@ -81,7 +82,7 @@ def test_the_cuda_examples_compile_for_hopper(tmp_path: Path) -> None:
     code = library.read_bytes()
     assert b"sm_90a" in code
     for technique in WRITTEN_IN_CUDA:
-        kernels = re.findall(r"__global__ void (\w+)\(", technique.example)
+        kernels = re.findall(r"__global__ void (\w+)\(", technique_example(technique))
         assert kernels
         assert all(kernel.encode() in code for kernel in kernels)
 
@@ -94,7 +95,7 @@ def found(mode: str, folder: Path) -> dict[str, object]:
     for technique in WRITTEN_IN_TRITON:
         name = technique.name.replace("/", "_")
         (folder / f"{name}.problem.py").write_text(samples.problem_of(technique).source)
-        (folder / f"{name}.candidate.py").write_text(technique.example)
+        (folder / f"{name}.candidate.py").write_text(technique_example(technique))
     script = Path(__file__).with_name("triton_without_gpu.py")
     done = subprocess.run(
         [sys.executable, script, mode, folder],
@@ -139,7 +140,7 @@ def test_what_calls_libraries_computes_what_its_problem_says_on_a_cpu_too(
     problem: dict[str, object] = {}
     candidate: dict[str, object] = {}
     exec(samples.problem_of(technique).source, problem)
-    exec(technique.example, candidate)
+    exec(technique_example(technique), candidate)
     arguments = problem["get_init_inputs"]()  # type: ignore[operator]
     reference = problem["Model"](*arguments)  # type: ignore[operator]
     ours = candidate["ModelNew"](*arguments)  # type: ignore[operator]

@@ -10,25 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from stark.core.candidate import Candidate
-from stark.core.problem import Problem
 from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
-from stark.languages.guide import fenced, section
+from stark.languages.guide import section
 from stark.languages.technique import Technique, choose
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
 
 DeviceKind = Literal["cpu", "cuda"]
-
-
-class Example(NamedTuple):
-    """A guide's worked example."""
-
-    problem: Problem
-    candidate: Candidate
 
 
 @dataclass(frozen=True)
@@ -111,16 +102,6 @@ class Language:
     def lessons(self, reference: Reference) -> Lessons:
         """The guide and the techniques for the problem of this reference."""
         return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
-
-    @property
-    def example(self) -> Example:
-        """The guide's small problem and a candidate for it."""
-        (problem,) = fenced(self.guide, "python problem")
-        (candidate,) = fenced(self.guide, "python")
-        return Example(
-            Problem(name="bias_relu_normalize", source=problem),
-            Candidate(language=self.name, source=candidate),
-        )
 
     def check(self, source: str) -> str | None:
         """Why this text is not a candidate in the language, in one sentence, or None if it may be one."""

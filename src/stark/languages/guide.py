@@ -1,13 +1,6 @@
-"""Finds the fenced blocks and the sections of a Markdown text."""
+"""Finds the sections of a Markdown text."""
 
 from __future__ import annotations
-
-import re
-
-
-def fenced(text: str, info: str) -> list[str]:
-    """The contents of all blocks fenced by three backticks whose info string is exactly `info`."""
-    return re.findall(rf"^```{re.escape(info)}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def section(guide: str, title: str, level: int = 2) -> str:

@@ -12,7 +12,7 @@ from functools import cached_property
 from importlib.resources import files
 from typing import get_args
 
-from stark.languages.guide import fenced, section
+from stark.languages.guide import section
 from stark.languages.work import Bound, Operator, Work
 
 MOST = 3
@@ -78,12 +78,6 @@ class Technique:
     def traps(self) -> str:
         """For repairs: what goes wrong."""
         return f"## Traps of: {self.title}\n{section(self.text, 'Traps', level=3)}"
-
-    @property
-    def example(self) -> str:
-        """The source of its example, a complete candidate."""
-        (example,) = fenced(self.text, "python")
-        return example
 
 
 MATMUL = frozenset[Operator]({"matmul"})
