@@ -9,7 +9,7 @@ import pytest
 import technique_samples as samples
 
 from stark.languages import LANGUAGES, Language
-from stark.languages.technique import MOST, MOST_CHARACTERS, Technique, choose
+from stark.languages.technique import MOST, MOST_CHARACTERS, Technique, choose, section
 from stark.languages.work import Bound, Operator, Work
 from stark.problems.load import form_fault
 
@@ -169,3 +169,12 @@ def test_every_file_of_a_technique_is_taught_by_a_language() -> None:
         for path in samples.PROBLEMS.rglob("*.py")
     }
     assert there == problems
+
+
+def test_a_section_is_what_stands_under_its_heading() -> None:
+    guide = "# Title\n\n## One\nfirst\n\n## Two\nsecond\n"
+
+    assert "first" == section(guide, "One")
+    assert "second" == section(guide, "Two")
+    with pytest.raises(ValueError, match="no section 'Three'"):
+        section(guide, "Three")

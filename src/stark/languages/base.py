@@ -14,8 +14,7 @@ from typing import Literal
 
 from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
-from stark.languages.guide import section
-from stark.languages.technique import Technique, choose
+from stark.languages.technique import Technique, choose, section
 from stark.languages.tools import Tool
 from stark.languages.work import work_of
 

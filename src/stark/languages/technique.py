@@ -12,7 +12,6 @@ from functools import cached_property
 from importlib.resources import files
 from typing import get_args
 
-from stark.languages.guide import section
 from stark.languages.work import Bound, Operator, Work
 
 MOST = 3
@@ -98,3 +97,12 @@ def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]
             chosen.append(technique)
             room -= len(technique.text)
     return tuple(chosen)
+
+
+def section(guide: str, title: str, level: int = 2) -> str:
+    """The text under a heading, without the heading, up to the next of its level. Raises ValueError if there is none."""
+    mark = "#" * level
+    _, found, rest = guide.partition(f"\n{mark} {title}\n")
+    if not found:
+        raise ValueError(f"the guide has no section {title!r}")
+    return rest.partition(f"\n{mark} ")[0].strip()

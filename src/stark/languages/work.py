@@ -66,7 +66,8 @@ def work_of(reference: Reference) -> Work:
         steps = 1
         operators = frozenset[Operator]({"matmul", "conv"} if roofline.flops else ())
     else:
-        steps, operators = _steps(profile), _operators(profile)
+        entries = 1 if profile.clock == "device" else CPU_ENTRIES
+        steps, operators = max(round(profile.count / entries), 1), _operators(profile)
     call_ms = device.launch_ms or CPU_CALL_MS
     elements = sum(math.prod(spec.shape) for spec in reference.outputs)
     return Work(
@@ -76,11 +77,6 @@ def work_of(reference: Reference) -> Work:
         steps=steps,
         few_outputs=elements < device.processors * OUTPUT_TILE and steps <= SHORT_PROGRAM,
     )
-
-
-def _steps(profile: Profile) -> int:
-    entries = 1 if profile.clock == "device" else CPU_ENTRIES
-    return max(round(profile.count / entries), 1)
 
 
 def _operators(profile: Profile) -> frozenset[Operator]:
