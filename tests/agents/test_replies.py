@@ -76,9 +76,9 @@ def span_of(plan: Plan) -> tuple[int, int]:
     return anchor.first_line, anchor.last_line
 
 
-def plan_refusal(reply: str, source: str | None = SOURCE, must_rewrite: bool = False) -> str:
+def plan_refusal(reply: str, source: str | None = SOURCE) -> str:
     with pytest.raises(ReplyError) as caught:
-        parse_plan(reply, source, must_rewrite)
+        parse_plan(reply, source)
     return str(caught.value)
 
 
@@ -128,35 +128,33 @@ def in_bold(plan: str) -> str:
     ],
 )
 def test_plan_is_read_in_every_honest_shape(reply: str) -> None:
-    assert EXPECTED == parse_plan(reply, SOURCE, must_rewrite=False)
+    assert EXPECTED == parse_plan(reply, SOURCE)
 
 
 def test_prose_may_speak_of_lines_and_actions() -> None:
     prose = "Action: none of this counts.\nLines: 3 of them are hot.\n- Anchor: the loop"
     reply = PLAN.replace("Load four floats at once.", prose)
 
-    plan = parse_plan(reply, SOURCE, must_rewrite=False)
+    plan = parse_plan(reply, SOURCE)
 
     assert plan.strategy.startswith(prose)
     assert EXPECTED.anchors == plan.anchors
 
 
 @pytest.mark.parametrize("source", [None, SOURCE])
-@pytest.mark.parametrize("must_rewrite", [True, False])
-def test_rewrite_needs_no_source(source: str | None, must_rewrite: bool) -> None:
+def test_rewrite_needs_no_source(source: str | None) -> None:
     reply = "ACTION: rewrite\nSTRATEGY: One fused kernel.\n\nNo temporary."
 
     assert Plan(action="rewrite", strategy="One fused kernel.\n\nNo temporary.") == parse_plan(
-        reply, source, must_rewrite
+        reply, source
     )
 
 
-@pytest.mark.parametrize(("source", "must_rewrite"), [(SOURCE, True), (None, False), (None, True)])
-def test_edit_without_a_candidate_is_refused(source: str | None, must_rewrite: bool) -> None:
+def test_edit_without_a_candidate_is_refused() -> None:
     assert (
         "There is no candidate to edit yet, so this plan must be a rewrite. "
         "Write `ACTION: rewrite` and a STRATEGY without anchors."
-    ) == plan_refusal(PLAN, source, must_rewrite)
+    ) == plan_refusal(PLAN, None)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +275,7 @@ TWIN = "for (int i = threadIdx.x; i < n; i += 2 * blockDim.x) {"
 def test_miscounted_lines_are_corrected_by_their_quotes(
     lines: str, begins: str, ends: str, found: tuple[int, int]
 ) -> None:
-    assert found == span_of(parse_plan(plan_of(lines, begins, ends), SOURCE, False))
+    assert found == span_of(parse_plan(plan_of(lines, begins, ends), SOURCE))
 
 
 @pytest.mark.parametrize(
@@ -306,7 +304,7 @@ def test_quotes_that_do_not_match_are_refused_with_the_lines_found(
 def test_a_span_that_splits_a_statement_is_widened() -> None:
     reply = plan_of("5-6", TWIN.replace("2 * ", ""), "y[i] = x[i];")
 
-    assert (5, 7) == span_of(parse_plan(reply, SOURCE, False))
+    assert (5, 7) == span_of(parse_plan(reply, SOURCE))
 
 
 def test_a_span_that_would_be_widened_too_far_is_refused_with_the_nearest_one() -> None:
@@ -327,7 +325,7 @@ def test_quotation_marks_that_belong_to_the_source_count() -> None:
         "b", "5-6", '"one"', '""two""'
     )
 
-    plan = parse_plan(reply, source, False)
+    plan = parse_plan(reply, source)
 
     assert [(1, 3), (4, 7)] == [(each.first_line, each.last_line) for each in plan.anchors]
 
@@ -347,13 +345,13 @@ def test_quotation_marks_that_belong_to_the_source_count() -> None:
     ],
 )
 def test_a_title_is_read_wherever_it_is(reply: str) -> None:
-    assert EXPECTED.model_copy(update={"title": "Wide loads"}) == parse_plan(reply, SOURCE, False)
+    assert EXPECTED.model_copy(update={"title": "Wide loads"}) == parse_plan(reply, SOURCE)
 
 
 @pytest.mark.parametrize("title", ["", "**", "x" * 500, "word " * 100, "`", "LINES"])
 @pytest.mark.parametrize("reply", [PLAN, "ACTION: rewrite\nSTRATEGY: x"])
 def test_no_reply_is_refused_for_its_title(title: str, reply: str) -> None:
-    plan = parse_plan(reply.replace("STRATEGY:", f"TITLE: {title}\nSTRATEGY:"), SOURCE, False)
+    plan = parse_plan(reply.replace("STRATEGY:", f"TITLE: {title}\nSTRATEGY:"), SOURCE)
 
     assert len(plan.title) <= 60
 

@@ -50,7 +50,7 @@ class _Block(NamedTuple):
     text: str
 
 
-def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
+def parse_plan(reply: str, source: str | None) -> Plan:
     """The plan in a reply of this form; its anchors name lines of `source`.
 
         ACTION: edit            (or rewrite)
@@ -71,7 +71,7 @@ def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
     span, that span is used. Markdown around keywords (bold, headings, bullets, a fence around the reply) and their
     case do not matter. Nothing may precede ACTION, except TITLE.
 
-    Raises ReplyError, also if `must_rewrite` is set, or there is no source, and the reply asks for an edit.
+    Raises ReplyError, also if there is no source and the reply asks for an edit.
     """
     fields = _fields(_unfenced(reply))
     titles = [field.value for field in fields if field.word == "TITLE"]
@@ -88,7 +88,7 @@ def parse_plan(reply: str, source: str | None, must_rewrite: bool) -> Plan:
                 "Leave the anchors out, or write `ACTION: edit`."
             )
         return Plan(action="rewrite", title=title, strategy=strategy)
-    if must_rewrite or source is None:
+    if source is None:
         raise ReplyError(
             "There is no candidate to edit yet, so this plan must be a rewrite. "
             "Write `ACTION: rewrite` and a STRATEGY without anchors."

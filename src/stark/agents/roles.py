@@ -45,9 +45,7 @@ async def plan(ask: Ask, brief: Brief) -> Plan:
     """One strategy, grounded in the selected source by anchors; a rewrite at the root."""
     node = brief.window.node
     source = None if node is None else _source(node)
-    return await _converse(
-        ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source, node is None)
-    )
+    return await _converse(ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source))
 
 
 async def code(ask: Ask, brief: Brief, plan: Plan) -> tuple[str, tuple[Edit, ...]]:

@@ -25,7 +25,7 @@ ROOT_SPEEDUP = Speedup(reference="eager", ratio=1.0, low=1.0, high=1.0)
 class Tree:
     """All finished attempts of a run, and those in flight.
 
-    Methods that take an id raise KeyError unless it is the root's or a finished attempt's.
+    Ids are those of the root and of finished attempts. Reading a node by any other id raises KeyError.
     """
 
     def __init__(self, root_latency_ms: float) -> None:
