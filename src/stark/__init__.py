@@ -18,35 +18,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stark.api import (
-        aevaluate,
-        aoptimize,
-        aresume,
-        bench,
-        evaluate,
-        load_run,
-        optimize,
-        resume,
-        runs,
-    )
-    from stark.benches.entry import abench
-    from stark.core.errors import (
-        MachineError,
-        ModelError,
-        ProblemError,
-        StarkError,
-        UsageError,
-    )
-    from stark.core.problem import Problem
-    from stark.core.usage import Budget, Price
-    from stark.evaluator.executors import Executor, open_executor
-    from stark.ledger import Ledger
-    from stark.results import Kernel, Result
+    from stark.api import aevaluate as aevaluate
+    from stark.api import aoptimize as aoptimize
+    from stark.api import aresume as aresume
+    from stark.api import bench as bench
+    from stark.api import evaluate as evaluate
+    from stark.api import load_run as load_run
+    from stark.api import optimize as optimize
+    from stark.api import resume as resume
+    from stark.api import runs as runs
+    from stark.benches.entry import abench as abench
+    from stark.core.errors import MachineError as MachineError
+    from stark.core.errors import ModelError as ModelError
+    from stark.core.errors import ProblemError as ProblemError
+    from stark.core.errors import StarkError as StarkError
+    from stark.core.errors import UsageError as UsageError
+    from stark.core.problem import Problem as Problem
+    from stark.core.usage import Budget as Budget
+    from stark.core.usage import Price as Price
+    from stark.evaluator.executors import Executor as Executor
+    from stark.evaluator.executors import open_executor as open_executor
+    from stark.ledger import Ledger as Ledger
+    from stark.results import Kernel as Kernel
+    from stark.results import Result as Result
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "stark.api": ("aevaluate aoptimize aresume bench evaluate load_run optimize resume runs"),
+    "stark.api": "aevaluate aoptimize aresume bench evaluate load_run optimize resume runs",
     "stark.benches.entry": "abench",
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
@@ -59,31 +58,7 @@ _HOMES = {
 
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = [
-    "Budget",
-    "Executor",
-    "Kernel",
-    "Ledger",
-    "MachineError",
-    "ModelError",
-    "Price",
-    "Problem",
-    "ProblemError",
-    "Result",
-    "StarkError",
-    "UsageError",
-    "abench",
-    "aevaluate",
-    "aoptimize",
-    "aresume",
-    "bench",
-    "evaluate",
-    "load_run",
-    "open_executor",
-    "optimize",
-    "resume",
-    "runs",
-]
+__all__ = sorted(_NAMES)
 
 
 def __getattr__(name: str) -> Any:

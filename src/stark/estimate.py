@@ -38,19 +38,14 @@ def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempt
     """The cost of so many attempts of a run, given the price of each role's model."""
     count = max(attempts, 0)
     roles = ("solo",) if config.strategy.team == "solo" else ("plan", "code")
-    prices = [price_of(role) for role in roles]
     usual = [USUAL[role] for role in roles]
-    each = [
-        None if price is None else price.dollars(*call)
-        for price, call in zip(prices, usual, strict=True)
-    ]
-    known = [dollars for dollars in each if dollars is not None]
+    dollars = [price.dollars(*USUAL[role]) for role in roles if (price := price_of(role))]
     model_s = sum(call.answered for call in usual) / TOKENS_PER_S
     judge_s = JUDGE_S.get(config.language, 10.0)
     return Estimate(
         attempts=count,
         calls=count * len(roles),
         tokens=count * sum(map(sum, usual)),
-        dollars=count * sum(known) if len(known) == len(each) else None,
+        dollars=count * sum(dollars) if len(dollars) == len(roles) else None,
         minutes=count * max((model_s + judge_s) / config.parallel, judge_s) / 60,
     )

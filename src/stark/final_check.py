@@ -6,7 +6,7 @@ are measured anew, against more references and on more inputs, and only what tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import COMPILER, Node
@@ -37,9 +37,9 @@ async def check_leaders(
     checks = store.promotions(run_id)
     session: list[Evaluation] = []
     for node in _candidates(tree, checks):
-        if _is_beaten(node, tree, checks):
-            continue
-        if node.role != COMPILER and not _goes_on(session):
+        passed = sum(isinstance(evaluation, Correct) for evaluation in session)
+        enough = passed >= MOST_PASSED or len(session) >= MOST_CHECKED
+        if _is_beaten(node, tree, checks) or (enough and node.role != COMPILER):
             continue
         assert node.candidate is not None
         emit(CheckBegan(node))
@@ -63,22 +63,11 @@ def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> l
     ]
 
 
-def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> Iterator[Node]:
-    """What may be checked: the ranking without repetitions, then the compiler's."""
-    ranked = [tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking]
-    for own in (True, False):
-        for node in ranked:
-            if (
-                (node.role != COMPILER) == own
-                and node.duplicate_of is None
-                and node.id not in checks
-            ):
-                yield node
-
-
-def _goes_on(session: list[Evaluation]) -> bool:
-    passed = sum(isinstance(evaluation, Correct) for evaluation in session)
-    return passed < MOST_PASSED and len(session) < MOST_CHECKED
+def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
+    """What may be checked: the ranking, then the compiler's."""
+    ranked = (tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking)
+    unchecked = (node for node in ranked if node.id not in checks)
+    return sorted(unchecked, key=lambda node: node.role == COMPILER)
 
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from stark.core.run import Ended
 from stark.core.usage import Budget, Cost, Spent
+from stark.explain.numbers import counted
 
 
 class LimitReached(Exception):
@@ -50,15 +50,17 @@ class Ledger:
         elapsed_s: float = 0.0,
     ) -> None:
         """`attempts`, `spent` (by role) and `elapsed_s` are those of earlier sessions."""
-        self.budget, self._parent = budget, parent
-        self.attempts = attempts
+        self.budget, self.attempts = budget, attempts
         """Attempts begun, finished or not."""
+
+        self._line: list[Ledger] = [self, *(parent._line if parent is not None else ())]
+        """This ledger and its parents."""
 
         self.spent_by_role: dict[str, Spent] = dict(spent or {})
         self._largest: dict[str, Cost] = {}
         self._reserved: list[Reservation] = []
         self._earlier_s, self._start_s = elapsed_s, time.monotonic()
-        self._changed: asyncio.Event | None = None
+        self._changed = asyncio.Event()  # replaced whenever it is set
 
     @property
     def spent(self) -> Spent:
@@ -72,18 +74,18 @@ class Ledger:
 
     def begin_attempt(self) -> None:
         """Count an attempt, here and in the parents."""
-        for ledger in self._line():
+        for ledger in self._line:
             ledger.attempts += 1
 
     @property
     def was_answered(self) -> bool:
         """Whether a model ever answered a call of this ledger or of a parent."""
-        return any(one.spent.calls > one.spent.lost_calls for one in self._line())
+        return any(one.spent.calls > one.spent.lost_calls for one in self._line)
 
     @property
     def limits_dollars(self) -> bool:
         """Whether there is a dollar limit here or in a parent."""
-        return any(ledger.budget.dollars is not None for ledger in self._line())
+        return any(ledger.budget.dollars is not None for ledger in self._line)
 
     def own_limit(self) -> Ended | None:
         """The limit of this ledger's budget that is reached, if any."""
@@ -91,8 +93,7 @@ class Ledger:
 
     def shared_limit(self) -> Ended | None:
         """The limit of a parent that is reached, if any."""
-        found = (ledger.own_limit() for ledger in self._line() if ledger is not self)
-        return next(filter(None, found), None)
+        return next(filter(None, (parent.own_limit() for parent in self._line[1:])), None)
 
     async def admit(self, role: str, at_most: Cost) -> Reservation:
         """Reserve the cost of a call, waiting for calls in flight while it does not fit.
@@ -101,42 +102,36 @@ class Ledger:
         the parents' runs, and without that `at_most`, the most that the model can charge. Raises LimitReached when a limit on tokens or dollars is reached.
         """
         while True:
-            reservation = Reservation(role, self._expected(role, at_most))
-            for ledger in self._line():
+            known = (ledger._largest[role] for ledger in self._line if role in ledger._largest)
+            reservation = Reservation(role, next(known, at_most))
+            for ledger in self._line:
                 if (limit := ledger._spending_limit()) is not None:
                     raise LimitReached(limit, shared=ledger is not self)
-            full = next((one for one in self._line() if not one._fits(reservation.cost)), None)
+            full = next((one for one in self._line if not one._fits(reservation.cost)), None)
             if full is None:
-                for ledger in self._line():
+                for ledger in self._line:
                     ledger._reserved.append(reservation)
                 return reservation
-            await full._next_change()
+            await full._changed.wait()
 
     def charge(self, reservation: Reservation, spent: Spent) -> None:
         """Replace a reservation by what the call cost; a call that was refused cost `Spent()`."""
-        for ledger in self._line():
+        for ledger in self._line:
             ledger._reserved.remove(reservation)
+            role = reservation.role
             if spent.calls:
-                role = reservation.role
                 ledger.spent_by_role[role] = ledger.spent_by_role.get(role, Spent()) + spent
             if spent.calls > spent.lost_calls:
-                role = reservation.role
-                ledger._largest[role] = _larger(ledger._largest.get(role, Cost()), spent.cost)
-            ledger._announce()
+                ledger.learn(role, spent.cost)
+            ledger._changed.set()
+            ledger._changed = asyncio.Event()
 
     def learn(self, role: str, cost: Cost) -> None:
         """Note what a call of an earlier session cost, for the reservations of this one."""
-        self._largest[role] = _larger(self._largest.get(role, Cost()), cost)
-
-    def _line(self) -> Iterator[Ledger]:
-        ledger: Ledger | None = self
-        while ledger is not None:
-            yield ledger
-            ledger = ledger._parent
-
-    def _expected(self, role: str, at_most: Cost) -> Cost:
-        known = (ledger._largest[role] for ledger in self._line() if role in ledger._largest)
-        return next(known, at_most)
+        known = self._largest.get(role, Cost())
+        self._largest[role] = Cost(
+            tokens=max(known.tokens, cost.tokens), dollars=max(known.dollars, cost.dollars)
+        )
 
     def _spending_limit(self) -> Ended | None:
         """The limit on tokens or dollars that is reached; attempts and minutes only keep attempts from starting."""
@@ -151,45 +146,17 @@ class Ledger:
             budget.dollars is None or whole.dollars <= budget.dollars
         )
 
-    async def _next_change(self) -> None:
-        if self._changed is None:
-            self._changed = asyncio.Event()
-        await self._changed.wait()
-
-    def _announce(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
-
 
 def reached(budget: Budget, attempts: int, cost: Cost, minutes: float) -> Ended | None:
     """The first limit that these totals reach, or None."""
-    found: tuple[tuple[Literal["attempts", "tokens", "dollars", "minutes"], bool, str], ...] = (
-        (
-            "attempts",
-            attempts >= budget.attempts,
-            f"{budget.attempts:,} attempt{'' if budget.attempts == 1 else 's'} made",
-        ),
-        (
-            "tokens",
-            budget.tokens is not None and cost.tokens >= budget.tokens,
-            f"{cost.tokens:,} of {budget.tokens or 0:,} tokens used",
-        ),
-        (
-            "dollars",
-            budget.dollars is not None and cost.dollars >= budget.dollars,
-            f"${cost.dollars:.2f} of ${budget.dollars or 0:.2f} spent",
-        ),
-        (
-            "minutes",
-            budget.minutes is not None and minutes >= budget.minutes,
-            f"{budget.minutes or 0:g} minutes passed",
-        ),
-    )
-    return next(
-        (Ended(kind=kind, detail=said) for kind, is_reached, said in found if is_reached), None
-    )
-
-
-def _larger(one: Cost, other: Cost) -> Cost:
-    return Cost(tokens=max(one.tokens, other.tokens), dollars=max(one.dollars, other.dollars))
+    if attempts >= budget.attempts:
+        return Ended(kind="attempts", detail=f"{counted(budget.attempts, 'attempt')} made")
+    if budget.tokens is not None and cost.tokens >= budget.tokens:
+        detail = f"{cost.tokens:,} of {budget.tokens:,} tokens used"
+        return Ended(kind="tokens", detail=detail)
+    if budget.dollars is not None and cost.dollars >= budget.dollars:
+        detail = f"${cost.dollars:.2f} of ${budget.dollars:.2f} spent"
+        return Ended(kind="dollars", detail=detail)
+    if budget.minutes is not None and minutes >= budget.minutes:
+        return Ended(kind="minutes", detail=f"{budget.minutes:g} minutes passed")
+    return None

@@ -6,13 +6,11 @@ set. The command line generates its options from the fields below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from inspect import formatannotation
 from textwrap import fill
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic.fields import FieldInfo
 
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
@@ -124,7 +122,12 @@ def checked_options(given: dict[str, Any]) -> RunOptions:
     try:
         return RunOptions(**given)
     except ValidationError as error:
-        raise UsageError(_wrong(error.errors())) from error
+        wrong = error.errors()[0]
+        name = ".".join(map(str, wrong["loc"]))
+        if wrong["type"] == "extra_forbidden":
+            known = ", ".join(RunOptions.model_fields)
+            raise UsageError(f"there is no option {name!r}; the options are {known}") from error
+        raise UsageError(f"{name} is {said(wrong)}") from error
 
 
 def said(error: Any) -> str:
@@ -133,27 +136,11 @@ def said(error: Any) -> str:
     return f"{error['input']!r}, and should be {reason}"
 
 
-def _wrong(errors: Iterable[Any]) -> str:
-    first = next(iter(errors))
-    name = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        return f"there is no option {name!r}; the options are {', '.join(RunOptions.model_fields)}"
-    return f"{name} is {said(first)}"
-
-
 def options_text() -> str:
     """All options with types, defaults and descriptions, for docstrings."""
     lines = ["Options:"]
     for name, field in RunOptions.model_fields.items():
-        text = f"{name}: {_kind(field)} = {field.default!r}. {field.description}"
+        kind = formatannotation(field.annotation)
+        text = f"{name}: {kind} = {field.default!r}. {field.description}"
         lines.append(fill(text, 100, initial_indent="    ", subsequent_indent="        "))
     return "\n".join(lines)
-
-
-def _kind(field: FieldInfo) -> str:
-    """The type of an option, as people write it."""
-    if get_origin(field.annotation) is Literal:
-        return " | ".join(map(repr, get_args(field.annotation)))
-    kinds = get_args(field.annotation) or (field.annotation,)
-    names = ["None" if kind is NoneType else kind.__name__ for kind in kinds if kind]
-    return " | ".join(names)

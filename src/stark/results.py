@@ -9,7 +9,6 @@ from pathlib import Path
 from stark.core.errors import StoreError
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
-from stark.core.node import Node
 from stark.core.run import Ended
 from stark.core.usage import Spent
 from stark.explain.evaluation import speedup_text
@@ -82,7 +81,18 @@ class Result:
     def kernel(self) -> Kernel | None:
         """The best kernel: the one that passed the final check, before that the fastest of the search; or None."""
         best = self.view.best
-        return None if best is None else _kernel(self.view, best)
+        if best is None:
+            return None
+        assert best.candidate is not None and isinstance(best.evaluation, Correct)
+        assert self.view.reference is not None  # there are attempts
+        return Kernel(
+            source=best.candidate.source,
+            language=best.candidate.language,
+            attempt=best.id,
+            evaluation=best.evaluation,
+            confirmed=self.view.winner is not None,
+            file=kernel_file(self.view.run, best, self.view.reference),
+        )
 
     @property
     def speedup(self) -> float | None:
@@ -110,16 +120,3 @@ class Result:
             f"Result(run_id={self.run_id!r}, {len(self.tree.nodes)} attempts, ${self.spent.dollars:.2f}, "
             f"{ended}, kernel={self.kernel!r})"
         )
-
-
-def _kernel(view: RunView, node: Node) -> Kernel:
-    assert node.candidate is not None and isinstance(node.evaluation, Correct)
-    assert view.reference is not None  # there are attempts
-    return Kernel(
-        source=node.candidate.source,
-        language=node.candidate.language,
-        attempt=node.id,
-        evaluation=node.evaluation,
-        confirmed=view.winner is not None,
-        file=kernel_file(view.run, node, view.reference),
-    )

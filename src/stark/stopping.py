@@ -26,7 +26,9 @@ def enough(tree: Tree) -> Ended | None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others
     if best.evaluation.near_roofline:
-        detail = f"within {best.evaluation.headroom_percent} % of {_least(best.evaluation)}"
+        launch = best.evaluation.bound == "launch"
+        least = "what launching one kernel takes" if launch else "the roofline"
+        detail = f"within {best.evaluation.headroom_percent} % of {least}"
         return Ended(kind="converged", detail=detail)
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last
@@ -44,7 +46,3 @@ def last_gain(tree: Tree) -> int:
         if speedup > best * (1 + GAIN):
             best, last = speedup, count
     return last
-
-
-def _least(correct: Correct) -> str:
-    return "what launching one kernel takes" if correct.bound == "launch" else "the roofline"
