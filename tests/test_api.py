@@ -130,9 +130,9 @@ def test_resuming_stores_what_was_changed(given: dict[str, Any]) -> None:
 
     assert begun.run_id == resumed.run_id
     assert 3 == len(resumed.tree.nodes)
-    config = stark.load_run(begun.run_id, given["store"]).view.run.config
+    config = stark.load_run(begun.run_id, given["store"]).run.config
     assert (3, 60) == (config.budget.attempts, config.limits.build_s)
-    assert begun.view.run.config.models == config.models
+    assert begun.run.config.models == config.models
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_cannot_be_changed_is_refused(
         stark.resume(begun.run_id, **kept(given), **changes)
 
     again = stark.load_run(begun.run_id, given["store"])
-    assert begun.view.run == again.view.run and begun.ended == again.ended
+    assert begun.run == again.run and begun.ended == again.ended
 
 
 # Candidates that exist already.

@@ -24,7 +24,7 @@ from stark.core.errors import (
 from stark.core.node import Selection
 from stark.core.run import RoleModel
 from stark.core.usage import Budget, Cost, Spent, Usage
-from stark.correspondence import Desk, LiveReplies, ModelPool, plain
+from stark.correspondence import Correspondence, Desk, LiveReplies, ModelPool, plain
 from stark.events import Charged, Draining, Event, Stepped
 from stark.ledger import Ledger, LimitReached
 from stark.store import Store
@@ -62,7 +62,7 @@ class Office:
         self.desk = Desk(RUN.id, store, self.ledger, replies, self.events.append)
 
     async def ask(self, attempt: int = 1, role: str = "code") -> Reply:
-        return await self.desk.correspondence(attempt).ask(role, QUESTION, FIT)
+        return await Correspondence(self.desk, attempt).ask(role, QUESTION, FIT)
 
     @property
     def stored(self) -> list[int]:

@@ -20,9 +20,9 @@ async def test_results_come_in_the_order_of_the_sources_and_each_is_told_as_it_a
         return correct(0.5)
 
     sources = [
-        Written(file="one.py", source=GOOD),
-        Written(file="broken.py", source="class ("),
-        Written(file="two.py", source=GOOD, language="cpp"),
+        Written(file="one.py", source=GOOD, languages=("triton", "cpp")),
+        Written(file="broken.py", fault="it does not parse"),
+        Written(file="two.py", source=GOOD, languages=("cpp",)),
     ]
     told: list[Judged] = []
 

@@ -87,7 +87,7 @@ async def test_three_runs_share_a_dollar(tmp_path: Path) -> None:
     assert all(result.ended is None for result in results), "each can be resumed"
     spent = sum(result.spent.dollars for result in results)
     assert spent == pytest.approx(ledger.spent.dollars)
-    one_call = max(call.reply.usage.dollars for r in results for call in r.view.calls)
+    one_call = max(call.reply.usage.dollars for r in results for call in r.calls)
     assert 1 <= spent < 1 + one_call
     assert (
         {kernel.read_text() for kernel in (EXAMPLES / "kernels").glob("*.py")}

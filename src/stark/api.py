@@ -27,33 +27,23 @@ from stark.core.evaluation import Effort
 from stark.core.problem import Problem
 from stark.evaluating import Judged, Written, evaluate_candidates, read_candidate
 from stark.evaluator.executors import Executor, open_executor
-from stark.events import Notice, OnEvent, ignore
+from stark.events import OnEvent, ignore
 from stark.ledger import Ledger
 from stark.options import checked_options, options_text
 from stark.problems import load
 from stark.recording import read_recording
-from stark.report.view import RunView
 from stark.results import Kernel, Result
 from stark.sessions import (
-    Work,
     keeps_prices,
-    live_replies,
+    prepared,
     recording_for,
-    recording_of,
     refuse_less_than_used,
-    replaying,
     worked,
 )
 from stark.store import STORE, RunSummary, Store
 
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _lists_options(function: Function) -> Function:
-    """Append the options to the docstring, for `help`."""
-    function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{options_text()}"
-    return function
 
 
 def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
@@ -68,7 +58,6 @@ def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
     return explain
 
 
-@_lists_options
 async def aoptimize(
     problem: Problem | str | Path | None = None,
     *,
@@ -111,18 +100,18 @@ async def aoptimize(
     recording = None if replay is None else recording_for(Path(replay), loaded)
     if loaded is None and recording is None:
         raise UsageError("name a problem: a file with Model, get_inputs and get_init_inputs")
-    executor = judge or open_executor(
-        asked.executor, *limits_and_tools(asked), lambda text: on_event(Notice(text))
-    )
     with Store.open(store) as opened:
         taken = {summary.id for summary in opened.summaries()}
         if recording is not None:
-            work = replaying(replayed_run(recording, asked, taken), recording, executor)
+            run = replayed_run(recording, asked, taken)
         else:
             assert loaded is not None
             run = new_run(loaded, configure(asked), taken)
-            work = Work(run, live_replies(run, asked.unpriced, within), executor)
+        work = prepared(run, recording, judge, asked.unpriced, within, on_event)
         return await worked(work, opened, on_event, within, close=judge is None)
+
+
+aoptimize.__doc__ = f"{inspect.cleandoc(aoptimize.__doc__ or '')}\n\n{options_text()}"
 
 
 @_waits_for(aoptimize)
@@ -172,21 +161,13 @@ async def aresume(
     with Store.open(store, create=False) as opened:
         stored = opened.run(run_id)
         run = reconfigured(stored, options)
-        config = run.config
-        executor = judge or open_executor(
-            config.executor, config.limits, config.tools, lambda text: on_event(Notice(text))
-        )
-        if run.is_replay:
-            if replay is None:
-                raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
-            work = replaying(run, recording_of(Path(replay), run), executor)
-        elif replay is not None:
+        if run.is_replay and replay is None:
+            raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
+        if replay is not None and not run.is_replay:
             raise UsageError(f"run {run.id} asks live models and follows no recording")
-        else:
-            work = Work(run, live_replies(run, unpriced, within), executor)
-        with opened.exclusive(
-            run.id
-        ):  # refuse to reconfigure a run that another process is working on
+        recording = None if replay is None else recording_for(Path(replay), run.problem)
+        work = prepared(run, recording, judge, unpriced, within, on_event)
+        with opened.exclusive(run.id):  # no other process may be working on it
             opened.lose_calls(run.id)
             refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
@@ -235,7 +216,7 @@ async def aevaluate(
     asked = checked_options(options)
     loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
     written = [
-        Written(file=f"attempt {each.attempt}", source=each.source, language=each.language)
+        Written(file=f"attempt {each.attempt}", source=each.source, languages=(each.language,))
         if isinstance(each, Kernel)
         else read_candidate(Path(each), asked.language)
         for each in candidates
@@ -289,9 +270,9 @@ def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
     """
     run_id = str(run_id)
     if run_id.endswith((".json", ".json.gz")):
-        return Result(RunView.of_recording(read_recording(Path(run_id))))
+        return Result.of_recording(read_recording(Path(run_id)))
     with Store.open(store, create=False) as opened:
-        return Result(RunView.of_store(opened, run_id))
+        return Result.of_store(opened, run_id)
 
 
 @_waits_for(abench)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stark import __version__
+from stark.core.base import Frozen
 from stark.core.errors import RecordingError, UsageError
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
@@ -23,7 +23,7 @@ from stark.options import RunOptions, checked_options
 from stark.recording import Recording
 from stark.strategies import strategy, team_of
 
-Part = TypeVar("Part", Budget, Limits, Tools)
+Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
 FIXED = ("strategy", "language", "seed", "start")
@@ -35,24 +35,25 @@ def configure(options: RunOptions) -> RunConfig:
     chosen = strategy(options.strategy)
     return RunConfig(
         strategy=chosen,
-        models=role_models(options, team_of(chosen).roles),
-        language=chosen_language(options.language, options.executor).name,
+        models=_role_models(options, team_of(chosen).roles),
+        language=_language(options).name,
         executor=options.executor,
-        budget=_budget(options),
+        budget=_part(Budget, options),
         seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
         parallel=options.parallel,
         start=options.start,
         stop=options.stop,
         window_tokens=options.window_tokens,
-        limits=_limits(options),
-        tools=_tools(options),
+        limits=_part(Limits, options),
+        tools=_part(Tools, options),
     )
 
 
 def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
-    """A run with an id that is not in `taken`."""
+    """A run whose id is not in `taken`: the problem's name and four hexadecimal digits."""
+    ids = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
     return Run(
-        id=_new_id(problem, taken),
+        id=next(id for id in ids if id not in taken),
         created=datetime.now(UTC),
         problem=problem,
         config=config,
@@ -65,7 +66,10 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
 
     It has as many attempts as were recorded, or fewer if the options ask for fewer.
     """
-    original, attempts = recording.run, _recorded_attempts(recording)
+    original = recording.run
+    attempts = next(n for n in count(1) if n not in recording.selections) - 1
+    if attempts == 0:
+        raise RecordingError("the recording has no first attempt to follow")
     if "attempts" in options.model_fields_set:
         attempts = min(attempts, options.attempts)
     config = original.config.model_copy(
@@ -75,8 +79,8 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
             "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",
-            "limits": _limits(options),
-            "tools": _tools(options),
+            "limits": _part(Limits, options),
+            "tools": _part(Tools, options),
         }
     )
     return new_run(original.problem, config, taken)
@@ -97,22 +101,20 @@ def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
     roles = {
         role: _changed_model(role, entry, changes, asked) for role, entry in config.models.items()
     }
-    refuse_unused_models(asked, config.strategy.name, roles)
-    parts: dict[str, Any] = {"models": roles}
-    budget, limits, tools = _budget(asked), _limits(asked), _tools(asked)
-    parts["budget"] = _merged(config.budget, budget, changes)
-    parts["limits"] = _merged(config.limits, limits, changes)
-    parts["tools"] = _merged(config.tools, tools, changes)
-    for name in ("executor", "parallel", "stop", "window_tokens"):
-        if name in changes:
-            parts[name] = getattr(asked, name)
-    return run.model_copy(update={"config": config.model_copy(update=parts)})
+    _refuse_unused_models(asked, config.strategy.name, roles)
+    parts = {
+        "models": roles,
+        "budget": _merged(config.budget, asked, changes),
+        "limits": _merged(config.limits, asked, changes),
+        "tools": _merged(config.tools, asked, changes),
+    }
+    changed = _merged(config, asked, changes).model_copy(update=parts)
+    return run.model_copy(update={"config": changed})
 
 
-def role_models(options: RunOptions, roles: Iterable[str]) -> dict[str, RoleModel]:
+def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleModel]:
     """Each role's model and temperature. Raises UsageError for a role without a model."""
-    roles = tuple(roles)
-    refuse_unused_models(options, options.strategy, roles)
+    _refuse_unused_models(options, options.strategy, roles)
     own = {role: _own_model(options, role) for role in roles}
     if lacking := [role for role in roles if own[role] is None and options.model is None]:
         if len(lacking) == len(roles):
@@ -143,9 +145,8 @@ def without_unused_models(
     return {name: value for name, value in options.items() if name not in unused or name in asked}
 
 
-def refuse_unused_models(options: RunOptions, strategy_name: str, roles: Iterable[str]) -> None:
+def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collection[str]) -> None:
     """Raise UsageError for a role's model that the strategy would never ask."""
-    roles = tuple(roles)
     for role in (name.removesuffix("_model") for name in ROLE_MODELS):
         if role not in roles and _own_model(options, role) is not None:
             raise UsageError(
@@ -153,32 +154,27 @@ def refuse_unused_models(options: RunOptions, strategy_name: str, roles: Iterabl
             )
 
 
-def chosen_language(asked: str | None, executor: str) -> Language:
+def _language(options: RunOptions) -> Language:
     """The language asked for, else the best one for the devices that the executor reaches."""
-    if asked is not None:
-        return language(asked)
-    return best_for(device_kind(executor), here=is_local(executor))
+    if options.language is not None:
+        return language(options.language)
+    return best_for(device_kind(options.executor), here=options.executor.startswith("local"))
 
 
 def device_kind(executor: str) -> DeviceKind:
     """The kind of device that an executor leads to, as far as can be said without asking."""
-    if not is_local(executor):
+    name, _, devices = executor.partition(":")
+    if name != "local":
         return "cuda"
-    rest = executor.partition(":")[2]
-    if rest:
-        return "cpu" if rest.strip().startswith("cpu") else "cuda"
+    if devices:
+        return "cpu" if devices.strip().startswith("cpu") else "cuda"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
     return "cpu" if hidden or not any(Path("/dev").glob("nvidia[0-9]*")) else "cuda"
 
 
-def is_local(executor: str) -> bool:
-    """Whether an executor's judges run on this machine."""
-    return executor.partition(":")[0] == "local"
-
-
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
     """What the options say about judging a candidate."""
-    return _limits(options), _tools(options)
+    return _part(Limits, options), _part(Tools, options)
 
 
 def _own_model(options: RunOptions, role: str) -> str | None:
@@ -200,54 +196,25 @@ def _changed_model(
     return entry.model_copy(update=updates)
 
 
-def _budget(options: RunOptions) -> Budget:
-    return Budget(**{name: getattr(options, name) for name in Budget.model_fields})
+def _part(kind: type[Part], options: RunOptions) -> Part:
+    """The part of a configuration whose fields are options of the same names."""
+    shared = kind.model_fields.keys() & RunOptions.model_fields
+    return kind.model_validate({name: getattr(options, name) for name in shared})
 
 
-def _limits(options: RunOptions) -> Limits:
-    return Limits(build_s=options.build_s, memory_gb=options.memory_gb)
-
-
-def _tools(options: RunOptions) -> Tools:
-    return Tools(counters=options.counters, sanitizer=options.sanitizer)
-
-
-def _merged(old: Part, new: Part, changes: Mapping[str, Any]) -> Part:
+def _merged(old: Part, asked: RunOptions, changes: Collection[str]) -> Part:
     """The old values, but for those that are among the changes."""
-    changed = {name: getattr(new, name) for name in type(old).model_fields if name in changes}
+    changed = {name: getattr(asked, name) for name in type(old).model_fields if name in changes}
     return old.model_copy(update=changed)
 
 
 def _recorded_models(recording: Recording) -> dict[str, RoleModel]:
     """The recorded roles, with the models that really answered."""
     models = recording.run.config.models
-    answered: dict[str, set[str]] = {}
-    for call in recording.calls:
-        answered.setdefault(models[call.role].model, set()).add(call.reply.model)
-    return {
-        role: RoleModel(
-            model=RECORDED + ", ".join(sorted(answered.get(entry.model, {entry.model}))),
-            temperature=entry.temperature,
-        )
-        for role, entry in models.items()
-    }
-
-
-def _recorded_attempts(recording: Recording) -> int:
-    """How many attempts can be followed."""
-    attempts = next(n for n in count(1) if n not in recording.selections) - 1
-    if attempts == 0:
-        raise RecordingError("the recording has no first attempt to follow")
-    return attempts
-
-
-def _new_id(problem: Problem, taken: Collection[str]) -> str:
-    """The problem's name and four hexadecimal digits."""
-    candidates = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
-    return next(candidate for candidate in candidates if candidate not in taken)
-
-
-def kernel_name(run_id: str) -> str:
-    """A file name for a run's kernel that Python can import."""
-    name = re.sub(r"\W", "_", run_id)
-    return f"{'kernel_' if name[:1].isdigit() else ''}{name}.py"
+    recorded = {}
+    for role, entry in models.items():
+        asked = (call for call in recording.calls if models[call.role].model == entry.model)
+        answered = {call.reply.model for call in asked} or {entry.model}
+        name = RECORDED + ", ".join(sorted(answered))
+        recorded[role] = RoleModel(model=name, temperature=entry.temperature)
+    return recorded

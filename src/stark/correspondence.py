@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import NamedTuple, Protocol
 
 from stark.core.call import Call, Fit, Lost, Message, Reply
 from stark.core.errors import ModelRefused, PromptRefused, StarkError, StoreError
@@ -18,6 +17,7 @@ from stark.core.usage import Cost, Price, Spent, Usage, estimated_tokens, spent_
 from stark.events import Charged, Draining, OnEvent, Stepped
 from stark.ledger import Ledger, Reservation
 from stark.models import Model, open_model
+from stark.recording import RecordedReplies
 from stark.store import Store
 
 DRAIN_S = 300.0
@@ -28,29 +28,6 @@ MOST_REFUSED = 3
 
 MORE_OUTPUT = 2
 """The factor by which the output limit is raised when a truncated reply is asked for again."""
-
-
-class Replies(Protocol):
-    """Answers the questions of a run."""
-
-    @property
-    def turn(self) -> AbstractAsyncContextManager[object]:
-        """Held while a question is asked; bounds how many are asked at once."""
-        ...
-
-    def model(self, role: str) -> str:
-        """The name of the role's model."""
-        ...
-
-    def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
-        """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
-        ...
-
-    async def reply(
-        self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
-    ) -> Reply:
-        """The reply to question `turn` of an attempt. Raises ModelError, or RecordingError."""
-        ...
 
 
 class ModelPool:
@@ -83,14 +60,16 @@ class LiveReplies:
         """Opens every model, so that a missing key is reported before any work."""
         pool = pool or ModelPool()
         self.turn = pool.turn
+        """Held while a question is asked."""
+
         self._models = {role: (pool.get(entry), entry) for role, entry in models.items()}
 
     def model(self, role: str) -> str:
-        """See `Replies.model`."""
+        """The name of the role's model."""
         return self._models[role][0].name
 
     def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
-        """See `Replies.at_most`."""
+        """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
         model, _ = self._models[role]
         given = estimated_tokens(sum(utf8_bytes(message.text) for message in messages))
         answered = model.max_output_tokens * (MORE_OUTPUT if more_output else 1)
@@ -102,7 +81,7 @@ class LiveReplies:
     async def reply(
         self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
-        """See `Replies.reply`."""
+        """The reply to question `turn` of an attempt. Raises ModelError."""
         model, entry = self._models[role]
         limit = model.max_output_tokens * MORE_OUTPUT if more_output else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
@@ -118,6 +97,10 @@ class LiveReplies:
         return list(dict.fromkeys(m.name for m, _ in self._models.values() if m.price is None))
 
 
+Replies = LiveReplies | RecordedReplies
+"""What answers the questions of a run."""
+
+
 class Desk:
     """Asks the questions of one run."""
 
@@ -127,10 +110,6 @@ class Desk:
         self.run_id, self.store, self.ledger = run_id, store, ledger
         self.replies, self.emit = replies, emit
         self._refused = 0
-
-    def correspondence(self, attempt: int) -> Correspondence:
-        """The questions of one attempt."""
-        return Correspondence(self, attempt)
 
     def count_refused(self, refusal: PromptRefused) -> None:
         """Count a refused conversation.
@@ -158,19 +137,17 @@ class Correspondence:
 
         Raises ModelError, and LimitReached if the budget admits no further call.
         """
-        turn = self._turn
+        desk, turn = self._desk, self._turn
         self._turn += 1
-        self._desk.emit(Stepped(self._attempt, role))
+        desk.emit(Stepped(self._attempt, role))
         if turn in self._stored:
             return self._replayed(turn, role)
-        replies = self._desk.replies
-        async with replies.turn:
-            reservation = await self._desk.ledger.admit(
-                role, replies.at_most(role, messages, more_output)
-            )
+        async with desk.replies.turn:
+            at_most = desk.replies.at_most(role, messages, more_output)
+            reservation = await desk.ledger.admit(role, at_most)
             # The call is paid for, so it is not cancelled when the run stops.
-            question = _Question(self._attempt, turn, role, messages, fit, more_output)
-            return await self._drained(asyncio.create_task(self._call(question, reservation)))
+            calling = self._call(turn, messages, fit, more_output, reservation)
+            return await self._drained(asyncio.create_task(calling))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
         """The call's reply; if this task is cancelled, first wait until the reply is stored."""
@@ -182,8 +159,7 @@ class Correspondence:
                 await asyncio.wait({calling}, timeout=DRAIN_S)
             raise
         finally:
-            if not calling.done():
-                calling.cancel()
+            calling.cancel()
             await asyncio.gather(calling, return_exceptions=True)
 
     def _replayed(self, turn: int, role: str) -> Reply:
@@ -195,54 +171,41 @@ class Correspondence:
             )
         return stored.reply
 
-    async def _call(self, question: _Question, reservation: Reservation) -> Reply:
+    async def _call(
+        self,
+        turn: int,
+        messages: tuple[Message, ...],
+        fit: Fit,
+        more_output: bool,
+        reservation: Reservation,
+    ) -> Reply:
         """Store the question, ask, store the reply, charge."""
-        desk, role = self._desk, question.role
+        desk, role = self._desk, reservation.role
         model, spent = desk.replies.model(role), Spent()
         asked: int | None = None
         try:
             asked = desk.store.begin_call(desk.run_id, self._attempt, role, model, reservation.cost)
             await desk.store.settled()
-            reply = await desk.replies.reply(
-                self._attempt, question.turn, role, question.messages, question.more_output
-            )
+            reply = await desk.replies.reply(self._attempt, turn, role, messages, more_output)
             call = Call(
-                attempt=self._attempt,
-                turn=question.turn,
-                role=role,
-                messages=question.messages,
-                reply=reply,
-                fit=question.fit,
+                attempt=self._attempt, turn=turn, role=role, messages=messages, reply=reply, fit=fit
             )
             spent = call.spent
             desk.store.add_call(desk.run_id, call, asked, desk.ledger.elapsed_s)
             await desk.store.settled()
-        except StarkError as failure:
+        except BaseException as failure:
             if asked is not None and not spent.calls:
-                desk.store.settle_call(asked, "refused")
+                refused = isinstance(failure, StarkError)
+                if not refused:  # cancelled, or a fault of ours: whether it is billed is unknown
+                    spent = Lost(role=role, model=model, reserved=reservation.cost).spent
+                desk.store.settle_call(asked, "refused" if refused else "lost")
             if isinstance(failure, PromptRefused):
                 desk.count_refused(failure)
-            raise
-        except BaseException:  # cancelled, or a fault of ours: whether it is billed is unknown
-            if asked is not None and not spent.calls:
-                spent = Lost(role=role, model=model, reserved=reservation.cost).spent
-                desk.store.settle_call(asked, "lost")
             raise
         finally:
             desk.ledger.charge(reservation, spent)
         desk.emit(Charged())
         return reply
-
-
-class _Question(NamedTuple):
-    """One question of an attempt."""
-
-    attempt: int
-    turn: int
-    role: str
-    messages: tuple[Message, ...]
-    fit: Fit
-    more_output: bool
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from stark.core.base import Frozen
 from stark.core.candidate import Candidate
-from stark.core.device import Device
 from stark.core.evaluation import Correct, Effort, Evaluation, Unusable
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -23,11 +22,11 @@ class Written(Frozen):
     """Its name in results; it need not exist on disk."""
 
     source: str = ""
-    language: str | None = None
-    """None selects the first language that accepts the source and that the device can run."""
+    languages: tuple[str, ...] = ()
+    """The languages that it may be written in; the first one that the device can run counts."""
 
-    fault: str | None = None
-    """Why the file could not be read. Such a file is reported as unusable."""
+    fault: str = ""
+    """Why there is none. Such a file is reported as unusable."""
 
 
 class Judged(Frozen):
@@ -41,11 +40,21 @@ class Judged(Frozen):
 
 
 def read_candidate(path: Path, language: str | None = None) -> Written:
-    """The file at `path`. A file that cannot be read gets a `fault` instead of a source."""
+    """The file at `path`, in any language that accepts its source if none is given."""
     try:
-        return Written(file=str(path), source=path.read_text(encoding="utf-8"), language=language)
+        source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return Written(file=str(path), fault=f"the file cannot be read as UTF-8 text: {error}")
+    if language is not None:
+        return Written(file=str(path), source=source, languages=(language,))
+    faults = {name: entry.check(source) or "" for name, entry in LANGUAGES.items()}
+    if accepting := tuple(name for name, fault in faults.items() if not fault):
+        return Written(file=str(path), source=source, languages=accepting)
+    listed = " ".join(f"{name}: {fault}" for name, fault in faults.items())
+    fault = f"the file is not written in a supported kernel language. {listed}"
+    if len(set(faults.values())) == 1:  # it does not parse, or defines no ModelNew
+        fault = next(iter(faults.values()))
+    return Written(file=str(path), fault=fault)
 
 
 async def evaluate_candidates(
@@ -64,14 +73,22 @@ async def evaluate_candidates(
     """
     reference = await executor.describe(problem)
     on_reference(reference)
+    device = reference.device
+    runnable = [name for name, entry in LANGUAGES.items() if device.kind in entry.device_kinds]
 
     async def judge(written: Written) -> Judged:
-        found = _candidate(written, reference.device)
-        if isinstance(found, Candidate):
-            evaluation = await executor.evaluate(problem, found, effort)
-            judged = Judged(file=written.file, candidate=found, evaluation=evaluation)
+        language = next((name for name in written.languages if name in runnable), None)
+        candidate: Candidate | None = None
+        if language is not None:
+            candidate = Candidate(language=language, source=written.source)
+            evaluation = await executor.evaluate(problem, candidate, effort)
         else:
-            judged = Judged(file=written.file, candidate=None, evaluation=Unusable(reason=found))
+            other = (
+                f"the file is written in {' or '.join(written.languages)}, which the judge's device ({device.name}) "
+                f"cannot run; it runs {' and '.join(runnable)}"
+            )
+            evaluation = Unusable(reason=written.fault or other)
+        judged = Judged(file=written.file, candidate=candidate, evaluation=evaluation)
         on_judged(judged)
         return judged
 
@@ -92,41 +109,3 @@ def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:
         return None
     measured = f"{found.ratio:.2f}x vs {against} [{found.low:.2f}, {found.high:.2f}]"
     return f"{measured}: the lower end is below the required {least:g}x"
-
-
-def fault_of(written: Written) -> str | None:
-    """Why no device can run the file, or None if one may."""
-    found = _languages_of(written)
-    return found if isinstance(found, str) else None
-
-
-def _candidate(written: Written, device: Device) -> Candidate | str:
-    """The candidate, or why this judge cannot run the file."""
-    names = _languages_of(written)
-    if isinstance(names, str):
-        return names
-    runnable = [name for name, entry in LANGUAGES.items() if device.kind in entry.device_kinds]
-    for name in names:
-        if name in runnable:
-            return Candidate(language=name, source=written.source)
-    return (
-        f"the file is written in {' or '.join(names)}, which the judge's device ({device.name}) cannot run; "
-        f"it runs {' and '.join(runnable)}"
-    )
-
-
-def _languages_of(written: Written) -> list[str] | str:
-    """The languages that a file may be in, or why there is none."""
-    if written.fault is not None:
-        return written.fault
-    if written.language is not None:
-        return [written.language]
-    faults = {name: entry.check(written.source) for name, entry in LANGUAGES.items()}
-    accepting = [name for name, fault in faults.items() if fault is None]
-    if accepting:
-        return accepting
-    reasons = [fault for fault in faults.values() if fault is not None]
-    if len(set(reasons)) == 1:  # it does not parse, or defines no ModelNew
-        return reasons[0]
-    listed = " ".join(f"{name}: {fault}" for name, fault in faults.items())
-    return f"the file is not written in a supported kernel language. {listed}"

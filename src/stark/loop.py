@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
@@ -19,7 +19,7 @@ from stark.core.evaluation import Correct, Evaluation, Unusable
 from stark.core.node import COMPILER, ROOT, Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
-from stark.correspondence import Desk, Replies
+from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Stepped, ignore
 from stark.explain.evaluation import evidence
@@ -116,15 +116,6 @@ def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
     return ledger
 
 
-class _Judged(NamedTuple):
-    """The evaluation of a source, perhaps still under way."""
-
-    attempt: int
-    """The first attempt that came with this source."""
-
-    evaluation: asyncio.Future[Evaluation]
-
-
 class Session:
     """One process's work on one run."""
 
@@ -134,7 +125,9 @@ class Session:
         self.run, self.reference, self.executor = run, reference, executor
         self.desk, self.policy = desk, policy
         self.team = team_of(run.config.strategy)
-        self._judged: dict[str, _Judged] = {}
+        self._judged: dict[str, tuple[int, asyncio.Future[Evaluation]]] = {}
+        """The first attempt with a source, and its evaluation, by the candidate's digest."""
+
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
         nodes = desk.store.nodes(run.id)
         if desk.ledger.own_limit() is None:
@@ -171,7 +164,7 @@ class Session:
                     else:
                         task.result()  # raises what kept an attempt from becoming a node
         finally:
-            evaluations = [judged.evaluation for judged in self._judged.values()]
+            evaluations = (evaluation for _, evaluation in self._judged.values())
             pending: list[asyncio.Future[Any]] = [*running, *evaluations]
             for each in pending:
                 each.cancel()
@@ -209,63 +202,65 @@ class Session:
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
         await self.desk.store.settled()  # nothing is paid for before the attempt is on disk
+        draft = await self._draft(attempt, selection)
+        candidate: Candidate | None = None
+        duplicate_of: int | None = None
+        evaluation: Evaluation = Unusable(reason=draft.fault)
+        if draft.source is not None:
+            candidate = Candidate(language=self.run.config.language, source=draft.source)
+            duplicate_of, evaluation = await self._evaluated(attempt, candidate)
+        if draft.role == COMPILER and candidate is not None and not isinstance(evaluation, Correct):
+            # Nothing is left to start from or repair.
+            reason = f"what torch.compile generates does not work here: {evaluation.status}: "
+            evaluation = Unusable(reason=reason + evidence(evaluation))
+            candidate = duplicate_of = None
+        return Node(
+            id=attempt,
+            parent=selection.parent,
+            action=selection.action,
+            role=draft.role,
+            plan=draft.plan,
+            edits=draft.edits,
+            candidate=candidate,
+            evaluation=evaluation,
+            duplicate_of=duplicate_of,
+        )
+
+    async def _draft(self, attempt: int, selection: Selection) -> Draft:
+        """What the team writes, or what `torch.compile` generates."""
+        problem, config = self.run.problem, self.run.config
         if self._is_compilers(attempt):
-            return await self._compilers_attempt(attempt, selection)
+            self.desk.emit(Stepped(attempt, COMPILER))
+            try:
+                generated = await self.executor.compiled(problem, config.language)
+            except CompilerRefused as refusal:
+                return Draft(role=COMPILER, fault=str(refusal))
+            return Draft(role=COMPILER, source=generated.source)
         work = Assignment(
-            problem=self.run.problem,
-            language=language(self.run.config.language),
+            problem=problem,
+            language=language(config.language),
             reference=self.reference,
             tree=self.tree,
             selection=selection,
             rng=self._random(attempt, "window"),
-            window_tokens=self.run.config.window_tokens,
+            window_tokens=config.window_tokens,
         )
-        draft = await self.team.write(work, self.desk.correspondence(attempt).ask)
-        if draft.source is None:
-            return _node(attempt, selection, draft, None, Unusable(reason=draft.fault))
-        candidate = Candidate(language=self.run.config.language, source=draft.source)
-        first, evaluation = await self._evaluated(attempt, candidate)
-        return _node(attempt, selection, draft, candidate, evaluation, first)
-
-    async def _compilers_attempt(self, attempt: int, selection: Selection) -> Node:
-        """What `torch.compile` generates. If it does not work, nothing is left to start from or repair."""
-        draft = Draft(role=COMPILER)
-        self.desk.emit(Stepped(attempt, COMPILER))
-        try:
-            candidate = await self.executor.compiled(self.run.problem, self.run.config.language)
-        except CompilerRefused as refusal:
-            return _node(attempt, selection, draft, None, Unusable(reason=str(refusal)))
-        first, evaluation = await self._evaluated(attempt, candidate)
-        if isinstance(evaluation, Correct):
-            return _node(attempt, selection, draft, candidate, evaluation, first)
-        reason = (
-            f"what torch.compile generates does not work here: {evaluation.status}: "
-            f"{evidence(evaluation)}"
-        )
-        return _node(attempt, selection, draft, None, Unusable(reason=reason))
+        return await self.team.write(work, Correspondence(self.desk, attempt).ask)
 
     async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
-        """The evaluation of a candidate, and the earlier attempt with the same source, if there is one.
+        """The earlier attempt with the same source, if there is one, and the evaluation of both.
 
         Identical candidates are judged once.
         """
-        judged = self._judged.get(candidate.digest) or self._earlier(candidate)
-        if judged is None:
-            self.desk.emit(Stepped(attempt, "judge"))
-            asking = self.executor.evaluate(self.run.problem, candidate)
-            judged = _Judged(attempt, asyncio.ensure_future(asking))
-            self._judged[candidate.digest] = judged
-        evaluation = await asyncio.shield(judged.evaluation)
-        return (None if judged.attempt == attempt else judged.attempt), evaluation
-
-    def _earlier(self, candidate: Candidate) -> _Judged | None:
-        """The first attempt with the same source, if one of those has finished."""
         for node in self.tree.nodes:
             if node.candidate is not None and node.candidate.digest == candidate.digest:
-                known: asyncio.Future[Evaluation] = asyncio.get_running_loop().create_future()
-                known.set_result(node.evaluation)
-                return _Judged(node.original, known)
-        return None
+                return (None if node.original == attempt else node.original), node.evaluation
+        if candidate.digest not in self._judged:
+            self.desk.emit(Stepped(attempt, "judge"))
+            asking = self.executor.evaluate(self.run.problem, candidate)
+            self._judged[candidate.digest] = attempt, asyncio.ensure_future(asking)
+        first, evaluation = self._judged[candidate.digest]
+        return (None if first == attempt else first), await asyncio.shield(evaluation)
 
     async def _add_finished(self, ended: Iterable[asyncio.Task[Node]]) -> None:
         """Store each attempt that became a node, then add it to the tree."""
@@ -294,24 +289,3 @@ class Session:
     def _random(self, attempt: int, use: str) -> random.Random:
         """Random numbers that depend on the run's seed and the attempt alone, so that a resumed run draws the same."""
         return random.Random(f"{self.run.config.seed}/{attempt}/{use}")
-
-
-def _node(
-    attempt: int,
-    selection: Selection,
-    draft: Draft,
-    candidate: Candidate | None,
-    evaluation: Evaluation,
-    duplicate_of: int | None = None,
-) -> Node:
-    return Node(
-        id=attempt,
-        parent=selection.parent,
-        action=selection.action,
-        role=draft.role,
-        plan=draft.plan,
-        edits=draft.edits,
-        candidate=candidate,
-        evaluation=evaluation,
-        duplicate_of=duplicate_of,
-    )

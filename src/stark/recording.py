@@ -112,7 +112,7 @@ class RecordedReplies:
         self.turn = nullcontext()
 
     def model(self, role: str) -> str:
-        """See `Replies.model`."""
+        """Replies name their own models."""
         return "recorded"
 
     def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:

@@ -9,12 +9,9 @@ from pathlib import Path
 from stark.core.errors import StoreError
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
-from stark.core.run import Ended
-from stark.core.usage import Spent
 from stark.explain.evaluation import speedup_text
 from stark.report.kernel import kernel_file
 from stark.report.view import RunView
-from stark.search.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -65,54 +62,35 @@ class Kernel:
         )
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(RunView):
     """A stored run as far as it has come: its best `kernel`, what it `spent`, why it `ended`, and its `tree`."""
-
-    view: RunView
-    """Everything that is stored of the run."""
 
     @property
     def run_id(self) -> str:
         """What `stark.resume` and `stark.load_run` take."""
-        return self.view.run.id
+        return self.run.id
 
     @cached_property
     def kernel(self) -> Kernel | None:
         """The best kernel: the one that passed the final check, before that the fastest of the search; or None."""
-        best = self.view.best
+        best = self.best
         if best is None:
             return None
         assert best.candidate is not None and isinstance(best.evaluation, Correct)
-        assert self.view.reference is not None  # there are attempts
+        assert self.reference is not None  # there are attempts
         return Kernel(
             source=best.candidate.source,
             language=best.candidate.language,
             attempt=best.id,
             evaluation=best.evaluation,
-            confirmed=self.view.winner is not None,
-            file=kernel_file(self.view.run, best, self.view.reference),
+            confirmed=self.winner is not None,
+            file=kernel_file(self.run, best, self.reference),
         )
 
     @property
     def speedup(self) -> float | None:
         """The kernel's median speedup against eager; None without a kernel."""
         return None if self.kernel is None else self.kernel.speedup.ratio
-
-    @property
-    def tree(self) -> Tree:
-        """All finished attempts: `tree.nodes`, `tree.children(id)`, `tree.node(id)`."""
-        return self.view.tree
-
-    @property
-    def ended(self) -> Ended | None:
-        """Why the run ended; None while it can be resumed with its budget."""
-        return self.view.ended
-
-    @property
-    def spent(self) -> Spent:
-        """What the model calls cost: `dollars`, `tokens`, `calls` and the `seconds` spent waiting."""
-        return self.view.spent
 
     def __repr__(self) -> str:
         ended = "not ended" if self.ended is None else f"ended: {self.ended.detail}"

@@ -10,16 +10,15 @@ from typing import Any
 from stark.configuration import ROLE_MODELS
 from stark.core.errors import RecordingError, UsageError
 from stark.core.problem import Problem
-from stark.core.run import Run
+from stark.core.run import Run, RunConfig
 from stark.core.usage import Spent
-from stark.correspondence import LiveReplies, Replies
+from stark.correspondence import LiveReplies, ModelPool, Replies
 from stark.estimate import estimate
-from stark.evaluator.executors import Executor
-from stark.events import OnEvent, Prepared
+from stark.evaluator.executors import Executor, open_executor
+from stark.events import Notice, OnEvent, Prepared
 from stark.ledger import Ledger
 from stark.loop import work_on
 from stark.recording import RecordedCompiler, RecordedReplies, Recording, read_recording
-from stark.report.view import RunView
 from stark.results import Result
 from stark.search.policies.base import Policy
 from stark.search.policies.recorded import Recorded
@@ -34,6 +33,25 @@ class Work:
     replies: Replies
     executor: Executor
     policy: Policy | None = None
+
+
+def prepared(
+    run: Run,
+    recording: Recording | None,
+    judge: Executor | None,
+    unpriced: bool,
+    within: Ledger | None,
+    on_event: OnEvent,
+) -> Work:
+    """The run with its models, or with the recording that it follows; with `judge`, or with its own executor."""
+    config = run.config
+    executor = judge or open_executor(
+        config.executor, config.limits, config.tools, lambda text: on_event(Notice(text))
+    )
+    if recording is None:
+        return Work(run, live_replies(config, unpriced, within), executor)
+    policy, replies = Recorded(recording.selections), RecordedReplies(recording)
+    return Work(run, replies, RecordedCompiler(executor, recording), policy)
 
 
 async def worked(
@@ -51,15 +69,23 @@ async def worked(
     finally:
         if close:
             await work.executor.close()
-    return Result(RunView.of_store(store, run.id))
+    return Result.of_store(store, run.id)
 
 
-def live_replies(run: Run, unpriced: bool, within: Ledger | None) -> LiveReplies:
-    """The run's models, opened. Raises UsageError where a dollar limit could not hold for an unknown price."""
-    replies = LiveReplies(run.config.models)
-    limited = run.config.budget.dollars is not None
-    if limited or (within is not None and within.limits_dollars):
-        check_prices(replies, unpriced)
+def live_replies(
+    config: RunConfig, unpriced: bool, within: Ledger | None, pool: ModelPool | None = None
+) -> LiveReplies:
+    """The run's models, opened. Raises UsageError where a dollar limit could not hold for an unknown price.
+
+    `unpriced` says that an unknown price was accepted.
+    """
+    replies = LiveReplies(config.models, pool)
+    limited = Ledger(config.budget, within).limits_dollars
+    if limited and not unpriced and (unknown := replies.unpriced()):
+        raise UsageError(
+            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: set price, such as "
+            "3/15 (dollars per million input and output tokens), or set unpriced to accept that"
+        )
     return replies
 
 
@@ -68,49 +94,20 @@ def keeps_prices(changes: Mapping[str, Any]) -> bool:
     return not {"dollars", "price", "model", *ROLE_MODELS} & set(changes)
 
 
-def check_prices(replies: LiveReplies, unpriced: bool) -> None:
-    """Raise UsageError if the price of a model is unknown and that was not accepted (`unpriced`)."""
-    if (unknown := replies.unpriced()) and not unpriced:
-        raise UsageError(
-            f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: set price, such as "
-            "3/15 (dollars per million input and output tokens), or set unpriced to accept that"
-        )
-
-
-def replaying(run: Run, recording: Recording, executor: Executor) -> Work:
-    """A run that follows a recording."""
-    policy, replies = Recorded(recording.selections), RecordedReplies(recording)
-    return Work(run, replies, RecordedCompiler(executor, recording), policy)
-
-
 def recording_for(path: Path, problem: Problem | None) -> Recording:
-    """The recording to start from, with its problem's text."""
+    """The recording to follow, with its problem's text. Raises RecordingError if it is of another problem."""
     recording = read_recording(path)
-    if recording.left_out is not None:
-        if problem is None:
-            raise RecordingError(
-                f"the recording leaves out the text of {recording.run.problem.name}; name its file too"
-            )
-        return recording.with_problem(problem)
-    if problem is not None and problem.digest != recording.run.problem.digest:
+    name = recording.run.problem.name
+    if problem is None:
+        if recording.left_out is not None:
+            raise RecordingError(f"the recording leaves out the text of {name}; name its file too")
+        return recording
+    if (recording.left_out or recording.run.problem.digest) != problem.digest:
         raise RecordingError(
-            f"the recording is of {recording.run.problem.name}, whose text differs from the problem {problem.name}; "
-            "leave the problem out to replay it"
+            f"{path} is a recording of {name}, whose text differs from the problem {problem.name}; name one of "
+            f"{problem.name}"
         )
-    return recording
-
-
-def recording_of(path: Path, run: Run) -> Recording:
-    """The recording that a replay goes on with."""
-    recording = read_recording(path)
-    if recording.left_out == run.problem.digest:
-        recording = recording.with_problem(run.problem)
-    if recording.run.problem.digest != run.problem.digest:
-        raise RecordingError(
-            f"{path} is a recording of {recording.run.problem.name}, and run {run.id} follows another; name the file "
-            "that it started with"
-        )
-    return recording
+    return recording if recording.left_out is None else recording.with_problem(problem)
 
 
 def refuse_less_than_used(store: Store, run: Run, changes: Mapping[str, Any]) -> None:

@@ -14,50 +14,33 @@ Three ways to write a strategy:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 
 from stark.agents.team import PlanCodeDebug, Solo, Team
 from stark.core.errors import UsageError
 from stark.core.run import Strategy
 from stark.search.policies import POLICIES
-from stark.search.policies.base import Policy, RegisteredPolicy
+from stark.search.policies.base import RegisteredPolicy
 
-STRATEGIES: dict[str, tuple[Strategy, str]] = {
-    entry.name: (entry, summary)
-    for entry, summary in (
-        (
-            Strategy(name="stark", policy="epsilon-greedy", team="plan-code-debug", memory=True),
-            "plan, code and debug agents over an epsilon-greedy search of the tree",
-        ),
-        (
-            Strategy(name="sampling", policy="always-root", team="solo", memory=False),
-            "one agent, independent attempts from the reference",
-        ),
-        (
-            Strategy(name="reflexion", policy="latest", team="solo", memory=False),
-            "one agent that revises its last attempt",
-        ),
-        (
-            Strategy(name="search-only", policy="epsilon-greedy", team="solo", memory=True),
-            "one agent under the search of stark",
-        ),
-        (
-            Strategy(name="team-only", policy="always-root", team="plan-code-debug", memory=False),
-            "the three agents, independent attempts from the reference",
-        ),
+STRATEGIES: dict[str, Strategy] = {
+    entry.name: entry
+    for entry in (
+        Strategy(name="stark", policy="epsilon-greedy", team="plan-code-debug", memory=True),
+        Strategy(name="sampling", policy="always-root", team="solo", memory=False),
+        Strategy(name="reflexion", policy="latest", team="solo", memory=False),
+        Strategy(name="search-only", policy="epsilon-greedy", team="solo", memory=True),
+        Strategy(name="team-only", policy="always-root", team="plan-code-debug", memory=False),
     )
 }
-"""Every strategy and its one-line summary; `strategy` fills in the parameters."""
+"""By name; `strategy` fills in the parameters."""
 
 _NOTATION = re.compile(r"(?P<base>[^:()]*)(:(?P<policy>[^:()]*))?(\((?P<parameters>[^()]*)\))?")
 
 
-def strategy(name: str, parameters: Mapping[str, int | float] | None = None) -> Strategy:
+def strategy(name: str) -> Strategy:
     """Resolve a strategy as the user wrote it, with every parameter of its policy.
 
-    `parameters` take precedence over those in `name`. Raises UsageError for an unknown name, policy or
-    parameter, and for a value that the policy refuses.
+    Raises UsageError for an unknown name, policy or parameter, and for a value that the policy refuses.
     """
     name = "".join(name.split())
     written = _NOTATION.fullmatch(name)
@@ -68,11 +51,11 @@ def strategy(name: str, parameters: Mapping[str, int | float] | None = None) -> 
     base = written["base"]
     if base not in STRATEGIES:
         raise UsageError(f"there is no strategy {base!r}; choose one of {', '.join(STRATEGIES)}")
-    found, _ = STRATEGIES[base]
+    found = STRATEGIES[base]
     policy = found.policy if written["policy"] is None else written["policy"]
-    values = _parse(written["parameters"] or "") | dict(parameters or {})
-    resolved = asdict(_policy(policy, values))
-    return found.model_copy(update={"name": name, "policy": policy, "parameters": resolved})
+    given = _parse(written["parameters"] or "")
+    asked = found.model_copy(update={"name": name, "policy": policy, "parameters": given})
+    return asked.model_copy(update={"parameters": asdict(policy_of(asked))})
 
 
 def split_strategies(text: str) -> list[str]:
@@ -81,19 +64,9 @@ def split_strategies(text: str) -> list[str]:
     return list(dict.fromkeys(part for part in parts if part))
 
 
-def policy_of(strategy: Strategy) -> Policy:
-    """The policy of a resolved strategy. Raises UsageError if this version does not have it."""
-    return _policy(strategy.policy, strategy.parameters)
-
-
-def team_of(strategy: Strategy) -> Team:
-    """The team of a resolved strategy."""
-    if strategy.team == "solo":
-        return Solo(memory=strategy.memory)
-    return PlanCodeDebug(memory=strategy.memory)
-
-
-def _policy(name: str, parameters: Mapping[str, int | float]) -> RegisteredPolicy:
+def policy_of(strategy: Strategy) -> RegisteredPolicy:
+    """The policy of a strategy. Raises UsageError for a policy or a parameter that this version does not have."""
+    name, parameters = strategy.policy, strategy.parameters
     if name not in POLICIES:
         raise UsageError(f"there is no search policy {name!r}; choose one of {', '.join(POLICIES)}")
     make = POLICIES[name]
@@ -105,6 +78,13 @@ def _policy(name: str, parameters: Mapping[str, int | float]) -> RegisteredPolic
         if isinstance(defaults[key], int) and not isinstance(value, int):
             raise UsageError(f"{key} of the search policy {name} is a whole number, not {value}")
     return make(**{key: type(defaults[key])(value) for key, value in parameters.items()})
+
+
+def team_of(strategy: Strategy) -> Team:
+    """The team of a resolved strategy."""
+    if strategy.team == "solo":
+        return Solo(memory=strategy.memory)
+    return PlanCodeDebug(memory=strategy.memory)
 
 
 def _parse(parameters: str) -> dict[str, int | float]:

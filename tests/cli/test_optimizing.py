@@ -180,7 +180,7 @@ def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
         opened.append((limits, tools))
         return executor
 
-    monkeypatch.setattr("stark.api.open_executor", open_executor)
+    monkeypatch.setattr("stark.sessions.open_executor", open_executor)
     settings = workplace / "stark.toml"
     settings.write_text("build_s = 600\nmemory_gb = 8\n")
     stark(*OPTIMIZE, "--attempts", "1", "--sanitizer")
@@ -270,7 +270,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 ) -> None:
     executors = [InterruptedExecutor(verdict, device=CPU), FakeExecutor(verdict, device=CPU)]
     left = iter(executors)
-    monkeypatch.setattr("stark.api.open_executor", lambda *_: next(left))
+    monkeypatch.setattr("stark.sessions.open_executor", lambda *_: next(left))
     stopped = stark(*THREE)
     (run_id,) = {word.strip("`") for word in stopped.err.split() if word.startswith("problem-")}
     resumed = stark("resume", run_id)
@@ -485,7 +485,7 @@ def test_a_replay_of_another_problem_is_refused(
     ended = stark("optimize", "other.py", "--replay", "run.json")
 
     assert 2 == ended.code
-    assert "the recording is of problem" in ended.err
+    assert "run.json is a recording of problem" in ended.err
 
 
 def test_a_live_run_takes_no_recording_on_resume(stark: Stark, executor: FakeExecutor) -> None:
@@ -501,12 +501,12 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
-import stark.api
+import stark.sessions
 import stark.benches.entry
 from stark.cli.app import main
 from support.executor import FakeExecutor
 from support.nodes import CPU
-for module in (stark.api, stark.benches.entry):
+for module in (stark.sessions, stark.benches.entry):
     module.open_executor = lambda *_: FakeExecutor(device=CPU)
 """
 

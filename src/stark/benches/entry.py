@@ -17,11 +17,12 @@ from stark.core.bench import Bench
 from stark.core.errors import UsageError
 from stark.core.run import RunConfig
 from stark.core.usage import Budget
-from stark.correspondence import LiveReplies, ModelPool
+from stark.correspondence import ModelPool
 from stark.evaluator.executors import Executor, open_executor
+from stark.ledger import Ledger
 from stark.loop import check_compiler
 from stark.options import checked_options
-from stark.sessions import check_prices, keeps_prices
+from stark.sessions import keeps_prices, live_replies
 from stark.store import STORE, Store
 
 
@@ -145,9 +146,7 @@ def _check_models(
     """
     kinds = {tuple(config.models.items()): config for config in configs}
     for config in kinds.values():
-        replies = LiveReplies(config.models, pool)
-        if budget.dollars or config.budget.dollars:
-            check_prices(replies, unpriced)
+        live_replies(config, unpriced, Ledger(budget), pool)
 
 
 async def _bench_worked(

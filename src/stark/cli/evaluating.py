@@ -24,7 +24,6 @@ from stark.evaluating import (
     Judged,
     Written,
     evaluate_candidates,
-    fault_of,
     read_candidate,
     shortfall,
 )
@@ -198,9 +197,8 @@ def _check(tools: Tools, effort: Effort, demand: Demand) -> None:
 
 def _refuse_without_candidates(written: Sequence[Written]) -> None:
     """Raises UsageError if no file is a candidate, so that no judge is started for nothing."""
-    faults = {each.file: fault_of(each) for each in written}
-    if all(fault is not None for fault in faults.values()):
-        raise UsageError("; ".join(f"{file}: {fault}" for file, fault in faults.items()))
+    if all(each.fault for each in written):
+        raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
 
 
 def _effort(asked: str) -> Effort:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from stark.configuration import kernel_name
 from stark.core.errors import UsageError
 
 
@@ -60,8 +60,9 @@ def check_beside(store: str) -> None:
 
 
 def kernel_path(store: str, run_id: str) -> Path:
-    """Where a run's kernel goes by default."""
-    return beside(store) / "kernels" / kernel_name(run_id)
+    """Where a run's kernel goes by default, under a name that Python can import."""
+    name = re.sub(r"\W", "_", run_id)
+    return beside(store) / "kernels" / f"{'kernel_' if name[:1].isdigit() else ''}{name}.py"
 
 
 def _folder(store: str) -> Path | None:

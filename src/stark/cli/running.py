@@ -105,7 +105,7 @@ def _work(
     path = _write_kernel(result, store, output)
     if as_json:
         written = None if path is None else str(path)
-        consoles.print_json(run_document(result.view) | {"kernel": written})
+        consoles.print_json(run_document(result) | {"kernel": written})
     else:
         _show(result, path)
     return 0 if path is not None else 1
@@ -119,23 +119,23 @@ def _write_kernel(result: Result, store: str, output: Path | None) -> Path | Non
 
 
 def _show(result: Result, path: Path | None) -> None:
-    console, view = consoles.results(), result.view
-    console.print(run_text(view, console.width))
+    console = consoles.results()
+    console.print(run_text(result, console.width))
     console.print()
-    if path is None or view.winner is None:
+    if path is None or result.winner is None:
         found = "None of the fastest kernels passed the final check."
         lacking = "No correct kernel was found."
-        console.print(Text(found if view.promotions else lacking, "bold red"))
+        console.print(Text(found if result.promotions else lacking, "bold red"))
         console.print(
-            f"`stark show {view.run.id}` says why each attempt failed; "
-            f"`stark resume {view.run.id} --attempts N` goes on with a larger budget."
+            f"`stark show {result.run.id}` says why each attempt failed; "
+            f"`stark resume {result.run.id} --attempts N` goes on with a larger budget."
         )
     else:
         assert result.kernel is not None
         console.print(Text(verdict(result.kernel.evaluation), "bold"))
         console.print(Text(f"kernel: {path}"), soft_wrap=True)
-    if view.run.is_replay:
-        console.print(Text(f"In this run {replay_line(view.run)}."))
+    if result.run.is_replay:
+        console.print(Text(f"In this run {replay_line(result.run)}."))
 
 
 def _how_to_resume(store_url: str, run: Run, stop: StarkError) -> str:

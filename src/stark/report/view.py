@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 from stark.core.call import Call, Lost, spent_by_role
 from stark.core.evaluation import Evaluation
@@ -39,10 +40,10 @@ class RunView:
     """Calls whose process was killed before the reply arrived."""
 
     ended: Ended | None = None
-    """Why it ended; None while it is running, and for a recording."""
+    """Why it ended; None while it can be resumed with its budget, and for a recording."""
 
     @classmethod
-    def of_store(cls, store: Store, run_id: str) -> RunView:
+    def of_store(cls, store: Store, run_id: str) -> Self:
         """The run with this id or prefix, or `last`. Raises UsageError unless it names exactly one run."""
         run = store.run(run_id)
         return cls(
@@ -56,7 +57,7 @@ class RunView:
         )
 
     @classmethod
-    def of_recording(cls, recording: Recording) -> RunView:
+    def of_recording(cls, recording: Recording) -> Self:
         """The recorded run."""
         return cls(
             recording.run,
@@ -68,7 +69,7 @@ class RunView:
 
     @cached_property
     def tree(self) -> Tree:
-        """The tree of finished attempts."""
+        """All finished attempts: `tree.nodes`, `tree.children(id)`, `tree.node(id)`."""
         root_ms = self.reference.eager.latency_ms if self.reference else 0.0
         return Tree.replay(root_ms, self.nodes)
 
@@ -94,5 +95,5 @@ class RunView:
 
     @property
     def spent(self) -> Spent:
-        """The cost of all model calls so far."""
+        """What the model calls cost so far: `dollars`, `tokens`, `calls` and the `seconds` spent waiting."""
         return sum(self.roles.values(), Spent())
