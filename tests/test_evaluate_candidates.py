@@ -26,11 +26,10 @@ async def test_results_come_in_the_order_of_the_sources_and_each_is_told_as_it_a
     ]
     told: list[Judged] = []
 
-    reference, judged = await evaluate_candidates(
-        PROBLEM, sources, FakeExecutor(evaluation, device=CPU), "search", told.append
+    judged = await evaluate_candidates(
+        PROBLEM, sources, FakeExecutor(evaluation), "search", CPU, told.append
     )
 
-    assert CPU == reference.device
     assert ["one.py", "broken.py", "two.py"] == [each.file for each in judged]
     assert ["correct", "unusable", "correct"] == [each.evaluation.status for each in judged]
     assert {each.file for each in judged} == {each.file for each in told}

@@ -35,7 +35,7 @@ from stark.recording import read_recording
 from stark.results import Kernel, Result
 from stark.sessions import (
     keeps_prices,
-    prepared,
+    live_replies,
     recording_for,
     refuse_less_than_used,
     worked,
@@ -107,8 +107,7 @@ async def aoptimize(
         else:
             assert loaded is not None
             run = new_run(loaded, configure(asked), taken)
-        work = prepared(run, recording, judge, asked.unpriced, within, on_event)
-        return await worked(work, opened, on_event, within, close=judge is None)
+        return await worked(run, opened, recording, judge, asked.unpriced, within, on_event)
 
 
 aoptimize.__doc__ = f"{inspect.cleandoc(aoptimize.__doc__ or '')}\n\n{options_text()}"
@@ -166,14 +165,17 @@ async def aresume(
         if replay is not None and not run.is_replay:
             raise UsageError(f"run {run.id} asks live models and follows no recording")
         recording = None if replay is None else recording_for(Path(replay), run.problem)
-        work = prepared(run, recording, judge, unpriced, within, on_event)
+        # What cannot be opened is refused before anything is changed.
+        open_executor(run.config.executor)
+        if recording is None:
+            live_replies(run.config, unpriced, within)
         with opened.exclusive(run.id):  # no other process may be working on it
             opened.lose_calls(run.id)
             refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
             if run.config.executor != stored.config.executor:
                 opened.forget_reference(run.id)
-        return await worked(work, opened, on_event, within, close=judge is None)
+        return await worked(run, opened, recording, judge, unpriced, within, on_event)
 
 
 @_waits_for(aresume)
@@ -223,11 +225,11 @@ async def aevaluate(
     ]
     executor = judge or open_executor(asked.executor, *limits_and_tools(asked))
     try:
-        _, judged = await evaluate_candidates(loaded, written, executor, effort)
+        device = (await executor.describe(loaded)).device
+        return await evaluate_candidates(loaded, written, executor, effort, device)
     finally:
         if judge is None:
             await executor.close()
-    return judged
 
 
 @_waits_for(aevaluate)

@@ -115,24 +115,22 @@ def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
 def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleModel]:
     """Each role's model and temperature. Raises UsageError for a role without a model."""
     _refuse_unused_models(options, options.strategy, roles)
-    own = {role: _own_model(options, role) for role in roles}
-    if lacking := [role for role in roles if own[role] is None and options.model is None]:
-        if len(lacking) == len(roles):
-            raise UsageError(
-                "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
-                "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
-            )
-        have = "role has" if len(lacking) == 1 else "roles have"
+    models = {role: getattr(options, f"{role}_model", None) or options.model for role in roles}
+    lacking = [role for role, model in models.items() if model is None]
+    if len(lacking) == len(roles):
         raise UsageError(
-            f"the {' and '.join(lacking)} {have} no model: give each its own, or one for all roles"
+            "no model is given: name one, such as anthropic:NAME, openai:NAME, google:NAME, ollama:NAME or "
+            "exec:COMMAND, set STARK_MODEL, or run `stark demo`, which needs none"
+        )
+    if lacking:
+        raise UsageError(
+            f"no model is given for {' and '.join(lacking)}: give each role its own, or one for all roles"
         )
     return {
         role: RoleModel(
-            model=own[role] or str(options.model),
-            temperature=getattr(options, f"{role}_temperature"),
-            price=options.price,
+            model=model, temperature=getattr(options, f"{role}_temperature"), price=options.price
         )
-        for role in roles
+        for role, model in models.items()
     }
 
 
@@ -147,8 +145,9 @@ def without_unused_models(
 
 def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collection[str]) -> None:
     """Raise UsageError for a role's model that the strategy would never ask."""
-    for role in (name.removesuffix("_model") for name in ROLE_MODELS):
-        if role not in roles and _own_model(options, role) is not None:
+    for name in ROLE_MODELS:
+        role = name.removesuffix("_model")
+        if role not in roles and getattr(options, name) is not None:
             raise UsageError(
                 f"the strategy {strategy_name} has no {role} role, so leave out its model"
             )
@@ -177,16 +176,11 @@ def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
     return _part(Limits, options), _part(Tools, options)
 
 
-def _own_model(options: RunOptions, role: str) -> str | None:
-    found: str | None = getattr(options, f"{role}_model", None)
-    return found
-
-
 def _changed_model(
     role: str, entry: RoleModel, changes: Mapping[str, Any], asked: RunOptions
 ) -> RoleModel:
     updates: dict[str, Any] = {}
-    chosen = _own_model(asked, role) or asked.model
+    chosen = getattr(asked, f"{role}_model", None) or asked.model
     if chosen is not None and chosen != entry.model:
         updates |= {"model": chosen, "price": None}  # a price that was given is another model's
     if f"{role}_temperature" in changes:

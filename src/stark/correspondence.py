@@ -112,11 +112,7 @@ class Desk:
         self._refused = 0
 
     def count_refused(self, refusal: PromptRefused) -> None:
-        """Count a refused conversation.
-
-        Raises ModelRefused after MOST_REFUSED refusals if the run never got a reply, since the cause is then not this
-        prompt.
-        """
+        """Raise ModelRefused after MOST_REFUSED refusals without any reply: the cause is then not this prompt."""
         self._refused += 1
         if self._refused >= MOST_REFUSED and not self.ledger.was_answered:
             raise ModelRefused(str(refusal)) from refusal

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from stark.core.base import Frozen
 from stark.core.candidate import Candidate
+from stark.core.device import Device
 from stark.core.evaluation import Correct, Effort, Evaluation, Unusable
 from stark.core.problem import Problem
-from stark.core.reference import Reference
 from stark.evaluator.executors import Executor
 from stark.languages import LANGUAGES
 
@@ -62,18 +62,14 @@ async def evaluate_candidates(
     sources: Sequence[Written],
     executor: Executor,
     effort: Effort,
+    device: Device,
     on_judged: Callable[[Judged], None] = lambda _: None,
-    on_reference: Callable[[Reference], None] = lambda _: None,
-) -> tuple[Reference, list[Judged]]:
-    """Measure the reference, then judge all sources; results are in the order of `sources`.
+) -> list[Judged]:
+    """Judge all sources on the executor's device; results are in the order of `sources`.
 
     A source that is not a candidate becomes `Unusable` and does not stop the others. `on_judged` is called
-    as each result arrives, `on_reference` once before the first. Raises ProblemError and JudgeUnavailable.
-    The caller closes the executor.
+    as each result arrives. Raises ProblemError and JudgeUnavailable.
     """
-    reference = await executor.describe(problem)
-    on_reference(reference)
-    device = reference.device
     runnable = [name for name, entry in LANGUAGES.items() if device.kind in entry.device_kinds]
 
     async def judge(written: Written) -> Judged:
@@ -92,7 +88,7 @@ async def evaluate_candidates(
         on_judged(judged)
         return judged
 
-    return reference, list(await asyncio.gather(*map(judge, sources)))
+    return list(await asyncio.gather(*map(judge, sources)))
 
 
 def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:

@@ -17,8 +17,12 @@ from stark.ledger import Ledger
 from stark.search.tree import Tree
 
 
+class Event:
+    """Something that happened in a run."""
+
+
 @dataclass(frozen=True)
-class Prepared:
+class Prepared(Event):
     """A run is about to start; `estimate` says what it may cost, and is None if its replies are recorded."""
 
     run: Run
@@ -26,7 +30,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Started:
+class Started(Event):
     """The reference is measured; `tree` holds what earlier sessions finished, and grows as the run goes on."""
 
     run: Run
@@ -37,7 +41,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class AttemptBegan:
+class AttemptBegan(Event):
     """An attempt was selected."""
 
     attempt: int
@@ -45,7 +49,7 @@ class AttemptBegan:
 
 
 @dataclass(frozen=True)
-class Stepped:
+class Stepped(Event):
     """An attempt is now with a role (`plan`, `code`, …), with the judge (`judge`), or with `compiler`."""
 
     attempt: int
@@ -53,26 +57,26 @@ class Stepped:
 
 
 @dataclass(frozen=True)
-class Charged:
+class Charged(Event):
     """A model's reply arrived and was charged."""
 
 
 @dataclass(frozen=True)
-class AttemptFinished:
+class AttemptFinished(Event):
     """An attempt became a node of the tree."""
 
     node: Node
 
 
 @dataclass(frozen=True)
-class CheckBegan:
+class CheckBegan(Event):
     """The final check of an attempt began."""
 
     node: Node
 
 
 @dataclass(frozen=True)
-class CheckFinished:
+class CheckFinished(Event):
     """The final check of an attempt ended."""
 
     node: Node
@@ -80,29 +84,16 @@ class CheckFinished:
 
 
 @dataclass(frozen=True)
-class Draining:
+class Draining(Event):
     """The run is stopping and waits for model calls in flight, which are paid for."""
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notice(Event):
     """Something that explains a delay, such as another judge using the device."""
 
     text: str
 
-
-Event = (
-    Prepared
-    | Started
-    | AttemptBegan
-    | Stepped
-    | Charged
-    | AttemptFinished
-    | CheckBegan
-    | CheckFinished
-    | Draining
-    | Notice
-)
 
 OnEvent = Callable[[Event], None]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import COMPILER, Node
 from stark.core.problem import Problem
-from stark.core.standing import best_node, standing_of, vs_eager
+from stark.core.standing import best_node, standing_of
 from stark.evaluator.executors import Executor
 from stark.events import CheckBegan, CheckFinished, OnEvent
 from stark.search.tree import Tree
@@ -52,10 +52,7 @@ async def check_leaders(
 
 
 def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The attempts as a resumed search sees them: those that failed the final check count as failures.
-
-    So do their duplicates.
-    """
+    """The attempts as a resumed search sees them: those that failed the final check, and their duplicates, failed."""
     failed = {id: found for id, found in checks.items() if not isinstance(found, Correct)}
     return [
         node.model_copy(update={"evaluation": failed.get(node.original, node.evaluation)})
@@ -73,8 +70,4 @@ def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:
     """Whether a candidate that passed is at least as fast as this one was in the search."""
     best = best_node(tree.nodes, checks) if checks else None
-    if best is None:
-        return False
-    checked, searched = vs_eager(best.evaluation), vs_eager(node.evaluation)
-    assert checked is not None and searched is not None  # both are correct
-    return checked.ratio >= searched.ratio
+    return best is not None and (best.speedup_vs_eager or 0.0) >= (node.speedup_vs_eager or 0.0)

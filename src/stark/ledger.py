@@ -50,7 +50,8 @@ class Ledger:
         elapsed_s: float = 0.0,
     ) -> None:
         """`attempts`, `spent` (by role) and `elapsed_s` are those of earlier sessions."""
-        self.budget, self.attempts = budget, attempts
+        self.budget = budget
+        self.attempts = attempts
         """Attempts begun, finished or not."""
 
         self._line: list[Ledger] = [self, *(parent._line if parent is not None else ())]
@@ -105,7 +106,8 @@ class Ledger:
             known = (ledger._largest[role] for ledger in self._line if role in ledger._largest)
             reservation = Reservation(role, next(known, at_most))
             for ledger in self._line:
-                if (limit := ledger._spending_limit()) is not None:
+                # Limits on attempts and minutes only keep attempts from starting.
+                if limit := reached(ledger.budget, 0, ledger.spent.cost, 0.0):
                     raise LimitReached(limit, shared=ledger is not self)
             full = next((one for one in self._line if not one._fits(reservation.cost)), None)
             if full is None:
@@ -132,10 +134,6 @@ class Ledger:
         self._largest[role] = Cost(
             tokens=max(known.tokens, cost.tokens), dollars=max(known.dollars, cost.dollars)
         )
-
-    def _spending_limit(self) -> Ended | None:
-        """The limit on tokens or dollars that is reached; attempts and minutes only keep attempts from starting."""
-        return reached(self.budget, 0, self.spent.cost, 0.0)
 
     def _fits(self, cost: Cost) -> bool:
         if not self._reserved:

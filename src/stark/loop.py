@@ -182,7 +182,10 @@ class Session:
             if self._end():
                 return
             attempt = self.tree.next_attempt
-            selection = self._select(attempt)
+            if self._is_compilers(attempt):
+                selection: Selection | None = Selection(parent=ROOT, action="improve")
+            else:
+                selection = self.policy.select(self.tree, self._random(attempt, "policy"))
             if selection is None:
                 return
             self.desk.store.begin_attempt(self.run.id, attempt, selection)
@@ -193,11 +196,6 @@ class Session:
     def _is_compilers(self, attempt: int) -> bool:
         """Whether `torch.compile` writes this attempt: the first, in a run that starts from the compiler."""
         return self.run.config.start == "compiler" and attempt == 1
-
-    def _select(self, attempt: int) -> Selection | None:
-        if self._is_compilers(attempt):
-            return Selection(parent=ROOT, action="improve")
-        return self.policy.select(self.tree, self._random(attempt, "policy"))
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""

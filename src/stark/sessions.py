@@ -1,9 +1,8 @@
-"""A run with its models, its judge and its policy, ready to be worked on: what `optimize` and `resume` share."""
+"""A run worked on with its models, its judge and its policy: what `optimize` and `resume` share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,55 +19,41 @@ from stark.ledger import Ledger
 from stark.loop import work_on
 from stark.recording import RecordedCompiler, RecordedReplies, Recording, read_recording
 from stark.results import Result
-from stark.search.policies.base import Policy
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
 
 
-@dataclass(frozen=True)
-class Work:
-    """A run with what works on it."""
-
-    run: Run
-    replies: Replies
-    executor: Executor
-    policy: Policy | None = None
-
-
-def prepared(
+async def worked(
     run: Run,
+    store: Store,
     recording: Recording | None,
     judge: Executor | None,
     unpriced: bool,
     within: Ledger | None,
     on_event: OnEvent,
-) -> Work:
-    """The run with its models, or with the recording that it follows; with `judge`, or with its own executor."""
+) -> Result:
+    """Work on the run with its models, or with the recording that it follows; the result is read from the store.
+
+    `judge` replaces the run's own executor, and stays open.
+    """
     config = run.config
     executor = judge or open_executor(
         config.executor, config.limits, config.tools, lambda text: on_event(Notice(text))
     )
-    if recording is None:
-        return Work(run, live_replies(config, unpriced, within), executor)
-    policy, replies = Recorded(recording.selections), RecordedReplies(recording)
-    return Work(run, replies, RecordedCompiler(executor, recording), policy)
-
-
-async def worked(
-    work: Work, store: Store, on_event: OnEvent, within: Ledger | None, close: bool
-) -> Result:
-    """Work on the run; the result is read from the store."""
-    run = work.run
+    replies: Replies
     try:
-        expected = None
-        if isinstance(work.replies, LiveReplies):
-            left = run.config.budget.attempts - len(store.selections(run.id))
-            expected = estimate(run.config, work.replies.price, left)
+        if recording is not None:
+            replies, policy = RecordedReplies(recording), Recorded(recording.selections)
+            executor, expected = RecordedCompiler(executor, recording), None
+        else:
+            replies, policy = live_replies(config, unpriced, within), None
+            left = config.budget.attempts - len(store.selections(run.id))
+            expected = estimate(config, replies.price, left)
         on_event(Prepared(run, expected))
-        await work_on(run, store, work.executor, work.replies, on_event, within, work.policy)
+        await work_on(run, store, executor, replies, on_event, within, policy)
     finally:
-        if close:
-            await work.executor.close()
+        if judge is None:
+            await executor.close()
     return Result.of_store(store, run.id)
 
 

@@ -95,7 +95,10 @@ def test_a_run_without_a_seed_gets_a_random_one(monkeypatch: pytest.MonkeyPatch)
         ({"strategy": "sampling", "plan_model": "exec:x"}, "sampling has no plan role"),
         ({"strategy": "luck"}, "there is no strategy 'luck'"),
         ({"model": None}, "no model is given"),
-        ({"model": None, "code_model": "exec:x"}, "the plan and debug roles have no model"),
+        (
+            {"model": None, "code_model": "exec:x"},
+            "no model is given for plan and debug: give each",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, Any], said: str) -> None:

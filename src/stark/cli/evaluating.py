@@ -96,18 +96,17 @@ async def _judge(
 ) -> tuple[Reference, list[Judged]]:
     """Judge all files at once and close the executor, which keeps their order on each device."""
 
-    def on_reference(reference: Reference) -> None:
-        for warning in reference.warnings:
-            progress.print(Text(warning, "yellow"))
-
     def on_judged(judged: Judged) -> None:
         if len(written) > 1 and not progress.animated:
             progress.print(Text(f"{judged.file}: {judged.evaluation.status}"))
 
     try:
         with progress.shown():
-            return await evaluate_candidates(
-                problem, written, executor, effort, on_judged, on_reference
+            reference = await executor.describe(problem)
+            for warning in reference.warnings:
+                progress.print(Text(warning, "yellow"))
+            return reference, await evaluate_candidates(
+                problem, written, executor, effort, reference.device, on_judged
             )
     finally:
         await executor.close()
