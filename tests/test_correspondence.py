@@ -103,7 +103,7 @@ async def test_a_pool_opens_each_model_once_for_each_price() -> None:
     LiveReplies({"plan": entry, "code": priced}, pool)
 
     assert [("vllm:one", None), ("vllm:one", samples.PRICE)] == opened
-    assert ["vllm:one"] == replies.unpriced()
+    assert (None, None) == (replies.price("plan"), replies.price("code"))
 
 
 async def test_models_are_opened_by_their_names() -> None:

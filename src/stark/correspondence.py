@@ -92,10 +92,6 @@ class LiveReplies:
         """The price of the role's model, if it is known."""
         return self._models[role][0].price
 
-    def unpriced(self) -> list[str]:
-        """The models whose price is unknown."""
-        return list(dict.fromkeys(m.name for m, _ in self._models.values() if m.price is None))
-
 
 Replies = LiveReplies | RecordedReplies
 """What answers the questions of a run."""

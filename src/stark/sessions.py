@@ -65,8 +65,8 @@ def live_replies(
     `unpriced` says that an unknown price was accepted.
     """
     replies = LiveReplies(config.models, pool)
-    limited = Ledger(config.budget, within).limits_dollars
-    if limited and not unpriced and (unknown := replies.unpriced()):
+    unknown = sorted({replies.model(role) for role in config.models if not replies.price(role)})
+    if unknown and not unpriced and Ledger(config.budget, within).limits_dollars:
         raise UsageError(
             f"the price of {' and '.join(unknown)} is unknown, so a dollar limit would not hold: set price, such as "
             "3/15 (dollars per million input and output tokens), or set unpriced to accept that"

@@ -82,9 +82,8 @@ def policy_of(strategy: Strategy) -> RegisteredPolicy:
 
 def team_of(strategy: Strategy) -> Team:
     """The team of a resolved strategy."""
-    if strategy.team == "solo":
-        return Solo(memory=strategy.memory)
-    return PlanCodeDebug(memory=strategy.memory)
+    team = Solo if strategy.team == "solo" else PlanCodeDebug
+    return team(memory=strategy.memory)
 
 
 def _parse(parameters: str) -> dict[str, int | float]:
