@@ -158,8 +158,7 @@ async def aresume(
     """
     unpriced = bool(options.pop("unpriced", False)) or (within is None and keeps_prices(options))
     with Store.open(store, create=False) as opened:
-        stored = opened.run(run_id)
-        run = reconfigured(stored, options)
+        run = reconfigured(opened.run(run_id), options)
         if run.is_replay and replay is None:
             raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
         if replay is not None and not run.is_replay:
@@ -173,8 +172,6 @@ async def aresume(
             opened.lose_calls(run.id)
             refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
-            if run.config.executor != stored.config.executor:
-                opened.forget_reference(run.id)
         return await worked(run, opened, recording, judge, unpriced, within, on_event)
 
 

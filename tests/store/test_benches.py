@@ -55,9 +55,11 @@ def test_a_name_is_taken_once_and_nothing_of_the_second_is_stored(stored: Store)
 
 
 def test_a_bench_gets_another_budget(stored: Store) -> None:
-    stored.set_bench_budget("small-1a2b", Budget(attempts=9))
+    changed = bench().model_copy(update={"budget": Budget(attempts=9)})
 
-    assert Budget(attempts=9) == stored.bench("small-1a2b").budget
+    stored.change_bench(changed)
+
+    assert changed == stored.bench("small-1a2b")
 
 
 def test_a_bench_that_is_not_there_is_refused(store: Store) -> None:

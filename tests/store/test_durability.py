@@ -105,7 +105,7 @@ def test_a_store_in_memory_needs_no_lock() -> None:
 
 def test_creating_waits_for_another_that_creates(shared_url: str) -> None:
     with Store.open(shared_url) as store, ThreadPoolExecutor(1) as pool:
-        with store._database.locks.hold("schema"):
+        with store._database.lock("schema"):
             Base.metadata.drop_all(store._database._engine)
             opening = pool.submit(Store.open, shared_url)
             with pytest.raises(TimeoutError):

@@ -128,12 +128,10 @@ async def resume_bench(
         stored = [opened.run(cell.run_id) for cell in to_do(opened, found)]
         changed = [reconfigured(run, options) for run in stored] if options else []
         _check_models([run.config for run in changed or stored], found.budget, pool, unpriced)
-        opened.set_bench_budget(found.name, found.budget)
+        opened.change_bench(found)
         for run in changed:
             with opened.exclusive(run.id):
                 opened.reconfigure(run)
-                if "executor" in options:
-                    opened.forget_reference(run.id)
         return await _bench_worked(found, opened, parallel, pool, on_event, judge)
 
 

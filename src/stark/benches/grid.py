@@ -75,8 +75,9 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
             f"the store has another bench {bench.name}, with other problems, strategies, seeds, models, "
             f"budget, limits or tools; go on with it by `stark bench resume {bench.name}`, or choose another name"
         )
-    store.set_bench_budget(bench.name, bench.budget)
-    return stored.model_copy(update={"budget": bench.budget})
+    changed = stored.model_copy(update={"budget": bench.budget})
+    store.change_bench(changed)
+    return changed
 
 
 def _plain(name: str) -> str:

@@ -13,16 +13,10 @@ from stark.store.schema import ArtifactRow, encode
 def keep(connection: Connection, *texts: str) -> list[str]:
     """Store the texts that are new; returns the digests of all, in the given order."""
     digests = [hashlib.sha256(encode(text)).hexdigest() for text in texts]
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     # Every writer uses the same order, so two writers of the same texts cannot deadlock.
-    rows = [
-        {"digest": name, "text": text} for name, text in sorted(zip(digests, texts, strict=True))
-    ]
-    if rows:
-        connection.execute(_insert_once(connection), rows)
+    connection.execute(
+        insert(ArtifactRow).on_conflict_do_nothing(),
+        [{"digest": name, "text": text} for name, text in sorted(zip(digests, texts, strict=True))],
+    )
     return digests
-
-
-def _insert_once(connection: Connection) -> sqlite.Insert | postgresql.Insert:
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(ArtifactRow).on_conflict_do_nothing()
-    return sqlite.insert(ArtifactRow).on_conflict_do_nothing()

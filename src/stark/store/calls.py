@@ -1,49 +1,50 @@
-"""Model calls with their texts, and the outcome of each call that was asked."""
+"""Reads model calls: their texts, and what they cost."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from stark.core.call import Call, Lost
-from stark.core.usage import Cost
+from stark.core.usage import Cost, Spent
 from stark.store.codec import read_call
-from stark.store.schema import ArtifactRow, AskedRow, CallRow, MessageRow
+from stark.store.schema import ArtifactRow, CallRow, MessageRow
+
+Roles = dict[str, Spent]
+"""By role, in the order of their first call."""
 
 
-def read_calls(connection: Connection, run_id: str, attempt: int | None) -> list[Call]:
-    """The calls of a run, or of one attempt, by attempt and turn."""
-    replies = (
-        select(CallRow.attempt, CallRow.turn, CallRow.body, ArtifactRow.text)
-        .join(ArtifactRow, ArtifactRow.digest == CallRow.reply)
-        .where(CallRow.run_id == run_id)
-        .order_by(CallRow.attempt, CallRow.turn)
-    )
+def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call]:
+    """The answered calls on which these conditions hold, by attempt and turn."""
     prompts = (
-        select(MessageRow.attempt, MessageRow.turn, MessageRow.speaker, ArtifactRow.text)
+        select(MessageRow.call, MessageRow.speaker, ArtifactRow.text)
         .join(ArtifactRow, ArtifactRow.digest == MessageRow.text)
-        .where(MessageRow.run_id == run_id)
+        .join(CallRow, CallRow.number == MessageRow.call)
+        .where(*which)
         .order_by(MessageRow.position)
     )
-    if attempt is not None:
-        replies = replies.where(CallRow.attempt == attempt)
-        prompts = prompts.where(MessageRow.attempt == attempt)
-    messages: defaultdict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
-    for number, turn, speaker, text in connection.execute(prompts):
-        messages[number, turn].append((speaker, text))
+    messages: defaultdict[int, list[dict[str, str]]] = defaultdict(list)
+    for number, speaker, text in connection.execute(prompts):
+        messages[number].append({"speaker": speaker, "text": text})
+    replies = (
+        select(CallRow.number, CallRow.body, ArtifactRow.text)
+        .join(ArtifactRow, ArtifactRow.digest == CallRow.reply)
+        .where(*which)
+        .order_by(CallRow.attempt, CallRow.turn)
+    )
     return [
-        read_call(number, turn, body, reply, messages[number, turn])
-        for number, turn, body, reply in connection.execute(replies)
+        read_call(body, reply, messages[number])
+        for number, body, reply in connection.execute(replies)
     ]
 
 
 def read_lost(connection: Connection, run_id: str) -> list[Lost]:
     """The calls of a run whose reply was lost, in the order in which they were asked."""
     query = (
-        select(AskedRow.role, AskedRow.model, AskedRow.reserved_tokens, AskedRow.reserved_dollars)
-        .where(AskedRow.run_id == run_id, AskedRow.outcome == "lost")
-        .order_by(AskedRow.number)
+        select(CallRow.role, CallRow.model, CallRow.input_tokens, CallRow.dollars)
+        .where(CallRow.run_id == run_id, CallRow.outcome == "lost")
+        .order_by(CallRow.number)
     )
     return [
         Lost(role=role, model=model, reserved=Cost(tokens=tokens, dollars=dollars))
@@ -51,12 +52,21 @@ def read_lost(connection: Connection, run_id: str) -> list[Lost]:
     ]
 
 
-def settle(connection: Connection, asked: int, outcome: str) -> None:
-    """Write down how the call with the number `asked` ended."""
-    connection.execute(update(AskedRow).where(AskedRow.number == asked).values(outcome=outcome))
-
-
-def lose_open_calls(connection: Connection, run_id: str) -> None:
-    """Mark as lost the calls of a run whose outcome is not known."""
-    lost = update(AskedRow).where(AskedRow.run_id == run_id, AskedRow.outcome.is_(None))
-    connection.execute(lost.values(outcome="lost"))
+def read_spent(connection: Connection, *which: ColumnElement[bool]) -> dict[str, Roles]:
+    """What the calls on which these conditions hold cost, by run and role; added up by the database."""
+    names = [name for name in Spent.model_fields if name != "calls"]
+    query = (
+        select(
+            CallRow.run_id,
+            CallRow.role,
+            func.count(),
+            *(func.sum(getattr(CallRow, name)) for name in names),
+        )
+        .where(CallRow.outcome.in_(["answered", "lost"]), *which)
+        .group_by(CallRow.run_id, CallRow.role)
+        .order_by(CallRow.run_id, func.min(CallRow.number))
+    )
+    found: defaultdict[str, Roles] = defaultdict(dict)
+    for run_id, role, calls, *sums in connection.execute(query):
+        found[run_id][role] = Spent(calls=calls, **dict(zip(names, sums, strict=True)))
+    return dict(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -31,7 +31,7 @@ from sqlalchemy.exc import ArgumentError
 from stark.core.errors import StoreError
 from stark.store.boundary import boundary
 from stark.store.group import Group
-from stark.store.locks import AdvisoryLocks, FileLocks, Locks, NoLocks
+from stark.store.locks import advisory_lock, file_lock
 from stark.store.schema import SCHEMA, Base, SchemaRow
 
 DEFAULT = "sqlite:///.stark/stark.db"
@@ -45,19 +45,19 @@ class Database:
     """Transactions on the store's tables, and its locks."""
 
     def __init__(self, url: str) -> None:
-        parsed = _parse(url)
-        self.name = without_password(url)
-        self._engine = _engine(parsed)
-        self._reader = _reader(self._engine)
+        self._url, self._name = _parse(url), without_password(url)
+        self._engine = self._reader = _engine(self._url)
+        if self._engine.dialect.name == "postgresql":
+            # One consistent state for a whole transaction, as SQLite always has.
+            self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._group: Group | None = None
-        self.locks = _locks(parsed, self._engine)
         found = self._schema() if exists(url) else None
         if found is None:
             self._create()
         elif found != SCHEMA:
             self.close()
             raise StoreError(
-                f"the store {self.name} was written by another version of STARK (schema {found}, this version "
+                f"the store {self._name} was written by another version of STARK (schema {found}, this version "
                 f"reads {SCHEMA}); use that version, or choose another store"
             )
 
@@ -101,13 +101,21 @@ class Database:
         if self._group is not None:
             await self._group.settled()
 
+    def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
+        """Hold the lock of this name; see `locks`."""
+        if self._engine.dialect.name == "postgresql":
+            return advisory_lock(self._engine, name, refusal)
+        if _in_memory(self._url):
+            return nullcontext()  # no other process can use it
+        return file_lock(Path(f"{self._url.database}-locks", quote(name, safe=" ")), refusal)
+
     def _writer(self) -> Connection:
         """A connection whose transactions take the write lock at their start; see `_begin_sqlite`."""
         return self._engine.connect().execution_options(stark_writes=True)
 
     def _schema(self) -> int | None:
         """The schema version of the database; None if it has no tables of STARK."""
-        with self.reading(f"opening the store {self.name}") as connection:
+        with self.reading(f"opening the store {self._name}") as connection:
             if not inspect(connection).has_table(SchemaRow.__tablename__):
                 return None
             return connection.scalar(select(SchemaRow.version))
@@ -115,10 +123,10 @@ class Database:
     def _create(self) -> None:
         """Create the tables, unless another process has just done so."""
         # Two processes that open a new store must not both create its tables.
-        with self.locks.hold("schema"):
+        with self.lock("schema"):
             if self._schema() is not None:
                 return
-            with self.writing(f"creating the store {self.name}") as connection:
+            with self.writing(f"creating the store {self._name}") as connection:
                 Base.metadata.create_all(connection)
                 connection.execute(insert(SchemaRow).values(version=SCHEMA))
 
@@ -174,13 +182,6 @@ def _engine(url: URL) -> Engine:
         ) from error
 
 
-def _reader(engine: Engine) -> Engine:
-    """An engine whose transactions see one consistent state, as SQLite's always do."""
-    if engine.dialect.name == "postgresql":
-        return engine.execution_options(isolation_level="REPEATABLE READ")
-    return engine
-
-
 def _sqlite_engine(url: URL) -> Engine:
     if _in_memory(url):
         # A database in memory exists only within its one connection, which all threads share.
@@ -219,14 +220,6 @@ def _begin_sqlite(connection: Connection) -> None:
     """
     writes = connection.get_execution_options().get("stark_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _locks(url: URL, engine: Engine) -> Locks:
-    if url.get_backend_name() == "postgresql":
-        return AdvisoryLocks(engine)
-    if _in_memory(url):
-        return NoLocks()
-    return FileLocks(Path(f"{url.database}-locks"))
 
 
 def _in_memory(url: URL) -> bool:

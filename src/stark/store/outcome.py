@@ -1,7 +1,9 @@
-"""What came of a run, as far as comparing many needs it: no prompt, no reply, one evaluation in full."""
+"""What came of a run, as far as comparing many needs it: no prompt, no reply, at most one evaluation in full."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -11,9 +13,9 @@ from stark.core.measurement import Speedup
 from stark.core.run import Ended
 from stark.core.standing import standing
 from stark.core.usage import Spent
-from stark.store.codec import read_ended, read_evaluation, read_speedup
-from stark.store.schema import AttemptRow, NodeRow, PromotionRow, RunRow
-from stark.store.spent import read_spent
+from stark.store.calls import read_spent
+from stark.store.codec import read_ended, read_speedup
+from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
 
 
 class Attempted(NamedTuple):
@@ -27,11 +29,19 @@ class Attempted(NamedTuple):
     """Against eager; None unless it is correct."""
 
     duplicate_of: int | None = None
+    latency_ms: float | None = None
 
     @property
     def works(self) -> bool:
         """Whether the candidate is correct."""
         return self.status == "correct"
+
+
+class Check(NamedTuple):
+    """What a final check measured; nothing unless the candidate passed it."""
+
+    latency_ms: float | None
+    speedup: Speedup | None
 
 
 class Outcome(NamedTuple):
@@ -72,36 +82,56 @@ class Outcome(NamedTuple):
 
 def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     """The outcome of a run's attempts 1 to `attempts`."""
-    counted = (NodeRow.run_id == run_id, NodeRow.attempt <= attempts)
+
+    def counted(table: type[NodeRow | PromotionRow | CallRow]) -> tuple[ColumnElement[bool], ...]:
+        return table.run_id == run_id, table.attempt <= attempts
+
     run = connection.execute(
         select(RunRow.body, RunRow.ended_kind, RunRow.ended_detail).where(RunRow.id == run_id)
     ).one()
-    finished = _attempts(connection, counted)
-    checks = _checks(connection, run_id, attempts)
-    own = {one.id: one.speedup for one in finished if one.duplicate_of is None}
-    best_attempt = standing(own, checks).best
+    finished = read_attempts(connection, *counted(NodeRow))[run_id]
+    measured = read_checks(connection, *counted(PromotionRow))[run_id]
+    checks = {attempt: check.speedup for attempt, check in measured.items()}
+    best_attempt = best_of(finished, checks)
+    best: Correct | None = None
+    if best_attempt is not None:
+        table = PromotionRow if checks else NodeRow
+        query = select(table.evaluation).where(
+            table.run_id == run_id, table.attempt == best_attempt
+        )
+        best = Correct.model_validate(connection.scalars(query).one())
+    elapsed_s = select(func.max(NodeRow.elapsed_s)).where(*counted(NodeRow))
     return Outcome(
         version=run.body["version"],
         ended=read_ended(run.ended_kind, run.ended_detail),
-        attempts=finished,
+        attempts=tuple(finished),
         checks=checks,
         best_attempt=best_attempt,
-        best=None if best_attempt is None else _best(connection, run_id, best_attempt, checks),
-        roles=read_spent(connection, run_id, attempts).get(run_id, {}),
-        elapsed_s=connection.scalar(select(func.max(NodeRow.elapsed_s)).where(*counted)) or 0.0,
+        best=best,
+        roles=read_spent(connection, *counted(CallRow)).get(run_id, {}),
+        elapsed_s=connection.scalar(elapsed_s) or 0.0,
     )
 
 
-def _attempts(
-    connection: Connection, counted: tuple[ColumnElement[bool], ...]
-) -> tuple[Attempted, ...]:
+def best_of(attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None]) -> int | None:
+    """The attempt with the star."""
+    own = {one.id: one.speedup for one in attempts if one.duplicate_of is None}
+    return standing(own, checks).best
+
+
+def read_attempts(
+    connection: Connection, *which: ColumnElement[bool]
+) -> defaultdict[str, list[Attempted]]:
+    """The finished attempts on which these conditions hold, by run, in the order in which they finished."""
     query = (
         select(
+            NodeRow.run_id,
             NodeRow.attempt,
             AttemptRow.parent,
             AttemptRow.action,
             NodeRow.status,
             NodeRow.duplicate_of,
+            NodeRow.latency_ms,
             NodeRow.speedup,
             NodeRow.speedup_low,
             NodeRow.speedup_high,
@@ -110,31 +140,29 @@ def _attempts(
             AttemptRow,
             (AttemptRow.run_id == NodeRow.run_id) & (AttemptRow.attempt == NodeRow.attempt),
         )
-        .where(*counted)
+        .where(*which)
         .order_by(NodeRow.position)
     )
-    return tuple(
-        Attempted(attempt, parent, action, status, read_speedup(*speedup), duplicate_of)
-        for attempt, parent, action, status, duplicate_of, *speedup in connection.execute(query)
-    )
+    found: defaultdict[str, list[Attempted]] = defaultdict(list)
+    for run_id, id, parent, action, status, original, ms, *speedup in connection.execute(query):
+        attempted = Attempted(id, parent, action, status, read_speedup(*speedup), original, ms)
+        found[run_id].append(attempted)
+    return found
 
 
-def _checks(connection: Connection, run_id: str, attempts: int) -> dict[int, Speedup | None]:
+def read_checks(
+    connection: Connection, *which: ColumnElement[bool]
+) -> defaultdict[str, dict[int, Check]]:
+    """The final checks on which these conditions hold, by run and attempt."""
     query = select(
+        PromotionRow.run_id,
         PromotionRow.attempt,
+        PromotionRow.latency_ms,
         PromotionRow.speedup,
         PromotionRow.speedup_low,
         PromotionRow.speedup_high,
-    ).where(PromotionRow.run_id == run_id, PromotionRow.attempt <= attempts)
-    return {attempt: read_speedup(*found) for attempt, *found in connection.execute(query)}
-
-
-def _best(
-    connection: Connection, run_id: str, attempt: int, checks: dict[int, Speedup | None]
-) -> Correct:
-    table = PromotionRow if checks else NodeRow
-    query = select(table.body).where(table.run_id == run_id, table.attempt == attempt)
-    body = connection.scalars(query).one()
-    found = read_evaluation(body if checks else body["evaluation"])
-    assert isinstance(found, Correct)  # the standing has no others
+    ).where(*which)
+    found: defaultdict[str, dict[int, Check]] = defaultdict(dict)
+    for run_id, attempt, latency_ms, *speedup in connection.execute(query):
+        found[run_id][attempt] = Check(latency_ms, read_speedup(*speedup))
     return found

@@ -1,18 +1,15 @@
 """Defines the store's tables.
 
     artifacts   one row per distinct source, message and reply, by the SHA-256 of its bytes
-    runs        one row per run; only budget, reference, elapsed_s, ended_kind and ended_detail change
+    runs        one row per run; all but its id, number and source may change
       attempts    one row per attempt started, written before its first model call
-        asked       one row per model call, written before it is sent; its outcome follows
-        calls       one row per reply received
+        calls       one row per model call, written before it is sent; its reply and its cost follow
           messages    one row per message of its prompt
         nodes       one row per finished attempt; `position` is the order of completion
         promotions  one row per node that went through the final check
     benches     one row per bench; only its budget changes
 
-Each fact is stored once. A `body` is the JSON of a core type without the fields that have their own columns (keys,
-large texts, the selection). Only the columns under "for queries" repeat facts of the body, for use in SQL; nothing
-is read back from them.
+A `body` is the JSON of a core type without large texts. Facts of it that queries need are columns too.
 
 Programs and models can print any characters. Artifacts and bodies store every Python string exactly, including NUL
 and lone surrogates; a `Label` escapes those two.
@@ -31,7 +28,6 @@ from sqlalchemy import (
     ForeignKey,
     ForeignKeyConstraint,
     LargeBinary,
-    MetaData,
     String,
     Text,
     TypeDecorator,
@@ -39,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the tables below."""
 
 
@@ -92,17 +88,13 @@ def encode(text: str) -> bytes:
 
 
 class Base(DeclarativeBase):
-    """Base of all tables. Constraints have names, so that later migrations can refer to them."""
+    """Base of all tables."""
 
-    metadata = MetaData(
-        naming_convention={
-            "pk": "pk_%(table_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_name)s",
-            "ix": "ix_%(table_name)s_%(column_0_name)s",
-        }
-    )
     type_annotation_map: ClassVar = {str: Label, float: Double, dict[str, Any]: Body}
+
+
+def _of_attempt() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"])
 
 
 class SchemaRow(Base):
@@ -126,8 +118,7 @@ class RunRow(Base):
     __tablename__ = "runs"
     number: Mapped[int] = mapped_column(primary_key=True)
     id: Mapped[str] = mapped_column(unique=True)
-    problem_source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
-    budget: Mapped[dict[str, Any]]
+    source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
     reference: Mapped[dict[str, Any] | None]
     elapsed_s: Mapped[float]
     """Active time of all sessions, as last noted."""
@@ -135,14 +126,10 @@ class RunRow(Base):
     ended_kind: Mapped[str | None]
     ended_detail: Mapped[str | None]
     body: Mapped[dict[str, Any]]
-    # for queries
-    problem: Mapped[str]
-    strategy: Mapped[str]
-    language: Mapped[str]
 
 
 class AttemptRow(Base):
-    """The selection that started an attempt; nodes take their parent and action from here."""
+    """The selection that started an attempt."""
 
     __tablename__ = "attempts"
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
@@ -151,44 +138,31 @@ class AttemptRow(Base):
     action: Mapped[str]
 
 
-class AskedRow(Base):
-    """A model call that was sent, or is about to be."""
+class CallRow(Base):
+    """A model call. Until its reply arrives, it has no turn, and its cost is what is reserved for it."""
 
-    __tablename__ = "asked"
-    __table_args__ = (
-        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
-    )
+    __tablename__ = "calls"
+    __table_args__ = (_of_attempt(), UniqueConstraint("run_id", "attempt", "turn"))
     number: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str]
     attempt: Mapped[int]
     role: Mapped[str]
     model: Mapped[str]
-    reserved_tokens: Mapped[int]
-    reserved_dollars: Mapped[float]
+    """As it was asked for; the body has the one that answered."""
+
     outcome: Mapped[str | None]
     """`answered`, `refused` (not charged) or `lost`; None while the call is in flight."""
 
-
-class CallRow(Base):
-    """A model call with its reply."""
-
-    __tablename__ = "calls"
-    __table_args__ = (
-        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
-    )
-    run_id: Mapped[str] = mapped_column(primary_key=True)
-    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    turn: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    reply: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
-    body: Mapped[dict[str, Any]]
-    # for queries
-    role: Mapped[str]
-    model: Mapped[str]
+    turn: Mapped[int | None]
+    reply: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
+    body: Mapped[dict[str, Any] | None]
+    # the fields of `Spent`
     input_tokens: Mapped[int]
     output_tokens: Mapped[int]
-    estimated: Mapped[int]
+    estimated_calls: Mapped[int]
     dollars: Mapped[float]
-    unpriced: Mapped[int]
+    unpriced_calls: Mapped[int]
+    lost_calls: Mapped[int]
     seconds: Mapped[float]
 
 
@@ -196,39 +170,17 @@ class MessageRow(Base):
     """One message of a call's prompt."""
 
     __tablename__ = "messages"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["run_id", "attempt", "turn"], ["calls.run_id", "calls.attempt", "calls.turn"]
-        ),
-    )
-    run_id: Mapped[str] = mapped_column(primary_key=True)
-    attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    turn: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    call: Mapped[int] = mapped_column(ForeignKey("calls.number"), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     speaker: Mapped[str]
     text: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
 
 
-class NodeRow(Base):
-    """A finished attempt."""
+class Evaluated:
+    """The columns of an evaluation. Those after the first repeat facts of it for queries."""
 
-    __tablename__ = "nodes"
-    __table_args__ = (
-        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
-        UniqueConstraint("run_id", "attempt"),
-    )
-    position: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str]
-    attempt: Mapped[int]
-    source: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
-    elapsed_s: Mapped[float]
-    """Active time of the run when the attempt finished."""
-
-    body: Mapped[dict[str, Any]]
-    # for queries
-    role: Mapped[str]
+    evaluation: Mapped[dict[str, Any]]
     status: Mapped[str]
-    duplicate_of: Mapped[int | None]
     latency_ms: Mapped[float | None]
     speedup: Mapped[float | None]
     """Over eager, with its confidence interval in the next two columns; None unless correct."""
@@ -237,22 +189,29 @@ class NodeRow(Base):
     speedup_high: Mapped[float | None]
 
 
-class PromotionRow(Base):
+class NodeRow(Evaluated, Base):
+    """A finished attempt."""
+
+    __tablename__ = "nodes"
+    __table_args__ = (_of_attempt(), UniqueConstraint("run_id", "attempt"))
+    position: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[str]
+    attempt: Mapped[int]
+    source: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
+    elapsed_s: Mapped[float]
+    """Active time of the run when the attempt finished."""
+
+    duplicate_of: Mapped[int | None]
+    body: Mapped[dict[str, Any]]
+
+
+class PromotionRow(Evaluated, Base):
     """The final check of a finished attempt."""
 
     __tablename__ = "promotions"
-    __table_args__ = (
-        ForeignKeyConstraint(["run_id", "attempt"], ["attempts.run_id", "attempts.attempt"]),
-    )
+    __table_args__ = (_of_attempt(),)
     run_id: Mapped[str] = mapped_column(primary_key=True)
     attempt: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    body: Mapped[dict[str, Any]]
-    # for queries
-    status: Mapped[str]
-    latency_ms: Mapped[float | None]
-    speedup: Mapped[float | None]
-    speedup_low: Mapped[float | None]
-    speedup_high: Mapped[float | None]
 
 
 class BenchRow(Base):
@@ -261,5 +220,4 @@ class BenchRow(Base):
     __tablename__ = "benches"
     number: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)
-    budget: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]

@@ -2,36 +2,35 @@
 
 Every method that stores something is one transaction: once it has returned, `kill -9` does not undo it (with
 `grouped` writes, once `settled` has returned), and if it is interrupted, nothing of it is stored. Stored rows are never
-removed; only a run's budget, reference, active time and end change, the outcome of a question, and a bench's budget.
-Knows no search: a tree is rebuilt from `nodes` in order.
+removed; only a run's configuration, reference, active time and end change, the outcome of a question, and a bench's
+budget. Knows no search: a tree is rebuilt from `nodes` in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, Literal, Self
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
 from stark.core.call import Call, Lost
 from stark.core.errors import StoreError
-from stark.core.evaluation import Evaluation
+from stark.core.evaluation import Evaluation, evaluation_adapter
 from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
-from stark.core.usage import Budget, Cost
+from stark.core.usage import Cost
 from stark.store import codec
 from stark.store.artifacts import keep
-from stark.store.calls import lose_open_calls, read_calls, read_lost, settle
+from stark.store.calls import Roles, read_calls, read_lost, read_spent
 from stark.store.database import Database, exists
 from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
 from stark.store.schema import (
     ArtifactRow,
-    AskedRow,
     AttemptRow,
     BenchRow,
     CallRow,
@@ -40,7 +39,6 @@ from stark.store.schema import (
     PromotionRow,
     RunRow,
 )
-from stark.store.spent import Roles, read_spent
 from stark.store.summary import RunSummary, read_summaries
 
 
@@ -78,12 +76,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # Runs
@@ -98,20 +91,18 @@ class Store:
 
         Raises UsageError, naming what could be meant, when there is none or more than one.
         """
-        query = select(RunRow.body, RunRow.budget, ArtifactRow.text).join(
-            ArtifactRow, ArtifactRow.digest == RunRow.problem_source
+        query = select(RunRow.body, ArtifactRow.text).join(
+            ArtifactRow, ArtifactRow.digest == RunRow.source
         )
         with self._database.reading("reading a run") as connection:
             ids = connection.scalars(select(RunRow.id).order_by(RunRow.number)).all()
             found = resolve(run_id, list(ids), "run")
-            body, budget, source = connection.execute(query.where(RunRow.id == found)).one()
-        return codec.read_run(found, body, budget, source)
+            body, source = connection.execute(query.where(RunRow.id == found)).one()
+        return codec.read_run(body, source)
 
     def holds(self, run_id: str) -> bool:
         """Whether there is a run of this exact id."""
-        query = select(RunRow.id).where(RunRow.id == run_id)
-        with self._database.reading(f"reading run {run_id}") as connection:
-            return connection.scalar(query) is not None
+        return self._of_run(run_id, RunRow.id) is not None
 
     def summaries(self) -> list[RunSummary]:
         """Every run in short, the newest first."""
@@ -124,15 +115,15 @@ class Store:
 
     def reference(self, run_id: str) -> Reference | None:
         """What the judge found out about the run's problem, if it was asked already."""
-        query = select(RunRow.reference).where(RunRow.id == run_id)
-        with self._database.reading(f"reading run {run_id}") as connection:
-            stored = connection.scalar(query)
-        return None if stored is None else codec.read_reference(stored)
+        found = self._of_run(run_id, RunRow.reference)
+        return Reference.model_validate(found.reference) if found and found.reference else None
 
     def reconfigure(self, run: Run) -> None:
-        """Store the run's changed configuration."""
-        values = codec.run_values(run)
-        self._change_run(run.id, budget=values["budget"], body=values["body"])
+        """Store the run's changed configuration. With another executor, its reference will be measured anew."""
+        values: dict[str, Any] = {"body": codec.run_body(run)}
+        if run.config.executor != self.run(run.id).config.executor:
+            values["reference"] = None
+        self._change_run(run.id, **values)
 
     def end_run(self, run_id: str, ended: Ended) -> None:
         """Note that the run has ended, and why."""
@@ -140,32 +131,25 @@ class Store:
 
     def reopen_run(self, run_id: str) -> None:
         """Note that the run goes on, and that calls that were in flight when its process was killed are lost."""
-        goes_on = update(RunRow).where(RunRow.id == run_id)
-        with self._database.writing(f"reopening run {run_id}") as connection:
-            connection.execute(goes_on.values(ended_kind=None, ended_detail=None))
-            lose_open_calls(connection, run_id)
+        self._change_run(run_id, ended_kind=None, ended_detail=None)
+        self.lose_calls(run_id)
 
     def lose_calls(self, run_id: str) -> None:
         """Note that the run's calls in flight are lost; for whoever works on it alone (`exclusive`)."""
+        in_flight = update(CallRow).where(CallRow.run_id == run_id, CallRow.outcome.is_(None))
         with self._database.writing(f"settling the calls of run {run_id}") as connection:
-            lose_open_calls(connection, run_id)
+            connection.execute(in_flight.values(outcome="lost"))
 
     def in_flight(self) -> set[str]:
         """The ids of the runs with calls in flight, or whose process was killed while there were some."""
-        query = select(AskedRow.run_id).where(AskedRow.outcome.is_(None)).distinct()
+        query = select(CallRow.run_id).where(CallRow.outcome.is_(None)).distinct()
         with self._database.reading("reading the calls in flight") as connection:
             return set(connection.scalars(query))
 
-    def forget_reference(self, run_id: str) -> None:
-        """Have the reference measured anew when the run goes on, since it will be judged elsewhere."""
-        self._change_run(run_id, reference=None)
-
     def ended(self, run_id: str) -> Ended | None:
         """Why the run ended; None while it goes on or waits to be resumed."""
-        query = select(RunRow.ended_kind, RunRow.ended_detail).where(RunRow.id == run_id)
-        with self._database.reading(f"reading run {run_id}") as connection:
-            found = connection.execute(query).one_or_none()
-        return codec.read_ended(*found) if found else None
+        found = self._of_run(run_id, RunRow.ended_kind, RunRow.ended_detail)
+        return codec.read_ended(found.ended_kind, found.ended_detail) if found else None
 
     def note_elapsed(self, run_id: str, elapsed_s: float) -> None:
         """Store the active time of the run so far, in all."""
@@ -173,9 +157,8 @@ class Store:
 
     def elapsed_s(self, run_id: str) -> float:
         """The active time of the run as it was last noted."""
-        query = select(RunRow.elapsed_s).where(RunRow.id == run_id)
-        with self._database.reading(f"reading run {run_id}") as connection:
-            return connection.scalar(query) or 0.0
+        found = self._of_run(run_id, RunRow.elapsed_s)
+        return found.elapsed_s if found else 0.0
 
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
         """Work on the run alone, as long as the block or this process lasts.
@@ -183,7 +166,7 @@ class Store:
         Raises Held on entering when another process does.
         """
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
-        return self._database.locks.hold(f"run {run_id}", refusal)
+        return self._database.lock(f"run {run_id}", refusal)
 
     # Benches
 
@@ -194,7 +177,8 @@ class Store:
             for run in runs:
                 if run.id not in there:
                     _insert_run(connection, run)
-            connection.execute(insert(BenchRow).values(**codec.bench_values(bench)))
+            row = {"name": bench.name, "body": bench.model_dump(mode="json")}
+            connection.execute(insert(BenchRow).values(**row))
 
     def benches(self) -> list[str]:
         """The names of all benches, the oldest first."""
@@ -206,17 +190,16 @@ class Store:
 
         Raises UsageError, naming what could be meant, when there is none or more than one.
         """
-        query = select(BenchRow.body, BenchRow.budget)
         found = resolve(name, self.benches(), "bench")
+        query = select(BenchRow.body).where(BenchRow.name == found)
         with self._database.reading("reading a bench") as connection:
-            body, budget = connection.execute(query.where(BenchRow.name == found)).one()
-        return codec.read_bench(found, body, budget)
+            return Bench.model_validate(connection.scalars(query).one())
 
-    def set_bench_budget(self, name: str, budget: Budget) -> None:
-        """Give the bench another budget."""
-        values = budget.model_dump(mode="json")
-        with self._database.writing(f"changing bench {name}") as connection:
-            connection.execute(update(BenchRow).where(BenchRow.name == name).values(budget=values))
+    def change_bench(self, bench: Bench) -> None:
+        """Store the bench with its changed budget."""
+        stored = update(BenchRow).where(BenchRow.name == bench.name)
+        with self._database.writing(f"changing bench {bench.name}") as connection:
+            connection.execute(stored.values(body=bench.model_dump(mode="json")))
 
     def outcome(self, run_id: str, attempts: int) -> Outcome:
         """What came of the first `attempts` attempts of a run of this exact id."""
@@ -233,8 +216,7 @@ class Store:
 
     def selections(self, run_id: str) -> dict[int, Selection]:
         """Every attempt begun and what was selected for it."""
-        with self._database.reading(f"reading run {run_id}") as connection:
-            return _selections(connection, run_id)
+        return self._selections(AttemptRow.run_id == run_id)
 
     def begun(self) -> set[str]:
         """The ids of the runs of which an attempt has begun, whether or not one has finished."""
@@ -243,11 +225,8 @@ class Store:
 
     def unfinished(self, run_id: str) -> dict[int, Selection]:
         """The attempts that were begun and have no node yet: a resumed run takes them up first."""
-        query = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
-        with self._database.reading(f"reading run {run_id}") as connection:
-            finished = set(connection.scalars(query))
-            begun = _selections(connection, run_id)
-        return {attempt: begun[attempt] for attempt in begun if attempt not in finished}
+        finished = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
+        return self._selections(AttemptRow.run_id == run_id, AttemptRow.attempt.not_in(finished))
 
     # Calls
 
@@ -258,44 +237,44 @@ class Store:
             "attempt": attempt,
             "role": role,
             "model": model,
-            "reserved_tokens": reserved.tokens,
-            "reserved_dollars": reserved.dollars,
+            **codec.spent_values(Lost(role=role, model=model, reserved=reserved).spent),
         }
+        query = insert(CallRow).values(**values).returning(CallRow.number)
         with self._database.writing(f"storing a question of run {run_id}") as connection:
-            return connection.execute(
-                insert(AskedRow).values(**values).returning(AskedRow.number)
-            ).scalar_one()
+            return connection.scalars(query).one()
 
     def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
         """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
         with self._database.writing("storing the outcome of a question") as connection:
-            settle(connection, asked, outcome)
+            connection.execute(
+                update(CallRow).where(CallRow.number == asked).values(outcome=outcome)
+            )
 
     def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
         """Store the reply to a question, and the run's active time so far. Raises StoreError when that turn is stored."""
         doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
-        key = {"run_id": run_id, "attempt": call.attempt, "turn": call.turn}
+        question = update(CallRow).where(CallRow.number == asked)
         with self._database.writing(doing) as connection:
             reply, *texts = keep(
                 connection, call.reply.text, *(message.text for message in call.messages)
             )
-            values = codec.call_values(call)
-            connection.execute(insert(CallRow).values(run_id=run_id, reply=reply, **values))
+            connection.execute(question.values(reply=reply, **codec.call_values(call)))
             messages = [
-                {**key, "position": position, "speaker": message.speaker, "text": text}
+                {"call": asked, "position": position, "speaker": message.speaker, "text": text}
                 for position, (message, text) in enumerate(zip(call.messages, texts, strict=True))
             ]
             if messages:
                 connection.execute(insert(MessageRow), messages)
-            settle(connection, asked, "answered")
-            connection.execute(
-                update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s)
-            )
+            _note_elapsed(connection, run_id, elapsed_s)
 
     def costs(self, run_id: str) -> list[tuple[str, Cost]]:
         """The role and the cost of each call of a run, without their texts."""
         tokens = CallRow.input_tokens + CallRow.output_tokens
-        query = select(CallRow.role, tokens, CallRow.dollars).where(CallRow.run_id == run_id)
+        query = (
+            select(CallRow.role, tokens, CallRow.dollars)
+            .where(CallRow.run_id == run_id, CallRow.outcome == "answered")
+            .order_by(CallRow.attempt, CallRow.turn)
+        )
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
             return [
                 (role, Cost(tokens=tokens, dollars=dollars))
@@ -309,13 +288,15 @@ class Store:
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
         """The calls of a run, or of one attempt, by attempt and turn."""
+        of_attempt = () if attempt is None else (CallRow.attempt == attempt,)
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
-            return read_calls(connection, run_id, attempt)
+            return read_calls(connection, CallRow.run_id == run_id, *of_attempt)
 
     def spent(self, run_id: str | None = None) -> dict[str, Roles]:
         """What the calls of every run cost, or of one, by run and role; a run without calls is not there."""
+        which = () if run_id is None else (CallRow.run_id == run_id,)
         with self._database.reading("reading what the runs cost") as connection:
-            return read_spent(connection, run_id)
+            return read_spent(connection, *which)
 
     # Nodes
 
@@ -340,24 +321,12 @@ class Store:
             connection.execute(
                 insert(NodeRow).values(run_id=run_id, source=source, elapsed_s=elapsed_s, **values)
             )
-            connection.execute(
-                update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s)
-            )
+            _note_elapsed(connection, run_id, elapsed_s)
 
     def nodes(self, run_id: str) -> list[Node]:
         """The finished attempts, in the order in which they were finished."""
         query = (
-            select(
-                NodeRow.attempt,
-                AttemptRow.parent,
-                AttemptRow.action,
-                NodeRow.body,
-                ArtifactRow.text,
-            )
-            .join(
-                AttemptRow,
-                (AttemptRow.run_id == NodeRow.run_id) & (AttemptRow.attempt == NodeRow.attempt),
-            )
+            select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
             .outerjoin(ArtifactRow, ArtifactRow.digest == NodeRow.source)
             .where(NodeRow.run_id == run_id)
             .order_by(NodeRow.position)
@@ -369,16 +338,19 @@ class Store:
 
     def add_promotion(self, run_id: str, attempt: int, evaluation: Evaluation) -> None:
         """Store what the final check of a finished attempt found. Raises StoreError if one is stored already."""
-        values = codec.promotion_values(evaluation)
-        with self._database.writing(f"storing the final check of {attempt} of run {run_id}") as con:
-            con.execute(insert(PromotionRow).values(run_id=run_id, attempt=attempt, **values))
+        row = {"run_id": run_id, "attempt": attempt, **codec.evaluation_values(evaluation)}
+        doing = f"storing the final check of {attempt} of run {run_id}"
+        with self._database.writing(doing) as connection:
+            connection.execute(insert(PromotionRow).values(**row))
 
     def promotions(self, run_id: str) -> dict[int, Evaluation]:
         """What the final check of each attempt that had one found, by attempt."""
-        query = select(PromotionRow.attempt, PromotionRow.body).where(PromotionRow.run_id == run_id)
+        columns = (PromotionRow.attempt, PromotionRow.evaluation)
+        query = select(*columns).where(PromotionRow.run_id == run_id)
         with self._database.reading(f"reading the final checks of run {run_id}") as connection:
             return {
-                attempt: codec.read_evaluation(body) for attempt, body in connection.execute(query)
+                attempt: evaluation_adapter.validate_python(found)
+                for attempt, found in connection.execute(query)
             }
 
     def _change_run(self, run_id: str, **values: Any) -> None:
@@ -387,20 +359,26 @@ class Store:
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
 
+    def _of_run(self, run_id: str, *columns: InstrumentedAttribute[Any]) -> Row[Any] | None:
+        """Some columns of a run; None if there is no run of this exact id."""
+        with self._database.reading(f"reading run {run_id}") as connection:
+            return connection.execute(select(*columns).where(RunRow.id == run_id)).one_or_none()
 
-def _selections(connection: Connection, run_id: str) -> dict[int, Selection]:
-    query = (
-        select(AttemptRow.attempt, AttemptRow.parent, AttemptRow.action)
-        .where(AttemptRow.run_id == run_id)
-        .order_by(AttemptRow.attempt)
-    )
-    return {
-        attempt: codec.read_selection(parent, action)
-        for attempt, parent, action in connection.execute(query)
-    }
+    def _selections(self, *which: ColumnElement[bool]) -> dict[int, Selection]:
+        columns = (AttemptRow.attempt, AttemptRow.parent, AttemptRow.action)
+        query = select(*columns).where(*which).order_by(AttemptRow.attempt)
+        with self._database.reading("reading the attempts of a run") as connection:
+            return {
+                attempt: Selection.model_validate({"parent": parent, "action": action})
+                for attempt, parent, action in connection.execute(query)
+            }
 
 
 def _insert_run(connection: Connection, run: Run) -> None:
     (source,) = keep(connection, run.problem.source)
-    values = codec.run_values(run)
-    connection.execute(insert(RunRow).values(problem_source=source, **values))
+    row = {"id": run.id, "source": source, "elapsed_s": 0.0, "body": codec.run_body(run)}
+    connection.execute(insert(RunRow).values(**row))
+
+
+def _note_elapsed(connection: Connection, run_id: str, elapsed_s: float) -> None:
+    connection.execute(update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s))
