@@ -124,11 +124,6 @@ def test_other_databases_are_refused(backend: str) -> None:
         Store.open(f"{backend}://host/name")
 
 
-def test_a_uri_in_place_of_a_path_is_refused() -> None:
-    with pytest.raises(StoreError, match="use the plain path instead of 'sqlite:///file:x"):
-        Store.open("sqlite:///file:x?uri=true")
-
-
 def test_a_missing_driver_is_named_and_the_password_is_not() -> None:
     with pytest.raises(StoreError, match="needs the Python package asyncpg; install it") as caught:
         Store.open("postgresql+asyncpg://me:secret@host/name")

@@ -15,17 +15,11 @@ def boundary(doing: str) -> Iterator[None]:
     """Raise SQLAlchemy errors as StoreError; `doing` names the operation in the message."""
     try:
         yield
-    except IntegrityError as error:
-        raise StoreError(
-            f"{doing} failed: the row already exists or its parent is missing ({_reason(error)})"
-        ) from error
     except SQLAlchemyError as error:
-        raise StoreError(
-            f"{doing} failed ({_reason(error)}); check the database and its disk"
-        ) from error
-
-
-def _reason(error: SQLAlchemyError) -> str:
-    """The first line of the database's message, without the statement and its parameters."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return str(cause).strip().partition("\n")[0]
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        reason = str(cause).strip().partition("\n")[0]  # without the statement and its parameters
+        if isinstance(error, IntegrityError):
+            raise StoreError(
+                f"{doing} failed: the row already exists or its parent is missing ({reason})"
+            ) from error
+        raise StoreError(f"{doing} failed ({reason}); check the database and its disk") from error

@@ -19,8 +19,8 @@ def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call
     """The answered calls on which these conditions hold, by attempt and turn."""
     prompts = (
         select(MessageRow.call, MessageRow.speaker, ArtifactRow.text)
-        .join(ArtifactRow, ArtifactRow.digest == MessageRow.text)
-        .join(CallRow, CallRow.number == MessageRow.call)
+        .join_from(MessageRow, ArtifactRow)
+        .join_from(MessageRow, CallRow)
         .where(*which)
         .order_by(MessageRow.position)
     )
@@ -29,7 +29,7 @@ def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call
         messages[number].append({"speaker": speaker, "text": text})
     replies = (
         select(CallRow.number, CallRow.body, ArtifactRow.text)
-        .join(ArtifactRow, ArtifactRow.digest == CallRow.reply)
+        .join_from(CallRow, ArtifactRow)
         .where(*which)
         .order_by(CallRow.attempt, CallRow.turn)
     )

@@ -12,7 +12,7 @@ from stark.core.call import Call
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.measurement import Speedup
 from stark.core.node import Node
-from stark.core.run import Ended, Run
+from stark.core.run import Run
 from stark.core.standing import vs_eager
 from stark.core.usage import Spent
 
@@ -28,11 +28,6 @@ def run_body(run: Run) -> Json:
 def read_run(body: Json, source: str) -> Run:
     """The run that `run_body` was made from."""
     return Run.model_validate(body | {"problem": body["problem"] | {"source": source}})
-
-
-def read_ended(kind: str | None, detail: str | None) -> Ended | None:
-    """Why a run ended."""
-    return None if kind is None else Ended.model_validate({"kind": kind, "detail": detail})
 
 
 def spent_values(spent: Spent) -> Json:

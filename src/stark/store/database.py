@@ -160,10 +160,6 @@ def _parse(url: str) -> URL:
         raise StoreError(
             f"{backend} is not supported for a store; use sqlite:///… or postgresql+psycopg://…"
         )
-    if backend == "sqlite" and "uri" in parsed.query:
-        raise StoreError(
-            f"use the plain path instead of '{url}', because locks are files beside the store"
-        )
     return parsed
 
 

@@ -14,7 +14,7 @@ from stark.core.run import Ended
 from stark.core.standing import standing
 from stark.core.usage import Spent
 from stark.store.calls import read_spent
-from stark.store.codec import read_ended, read_speedup
+from stark.store.codec import read_speedup
 from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
 
 
@@ -86,9 +86,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     def counted(table: type[NodeRow | PromotionRow | CallRow]) -> tuple[ColumnElement[bool], ...]:
         return table.run_id == run_id, table.attempt <= attempts
 
-    run = connection.execute(
-        select(RunRow.body, RunRow.ended_kind, RunRow.ended_detail).where(RunRow.id == run_id)
-    ).one()
+    run = connection.execute(select(RunRow.body, RunRow.ended).where(RunRow.id == run_id)).one()
     finished = read_attempts(connection, *counted(NodeRow))[run_id]
     measured = read_checks(connection, *counted(PromotionRow))[run_id]
     checks = {attempt: check.speedup for attempt, check in measured.items()}
@@ -103,7 +101,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
     elapsed_s = select(func.max(NodeRow.elapsed_s)).where(*counted(NodeRow))
     return Outcome(
         version=run.body["version"],
-        ended=read_ended(run.ended_kind, run.ended_detail),
+        ended=run.ended and Ended.model_validate(run.ended),
         attempts=tuple(finished),
         checks=checks,
         best_attempt=best_attempt,
@@ -136,10 +134,7 @@ def read_attempts(
             NodeRow.speedup_low,
             NodeRow.speedup_high,
         )
-        .join(
-            AttemptRow,
-            (AttemptRow.run_id == NodeRow.run_id) & (AttemptRow.attempt == NodeRow.attempt),
-        )
+        .join_from(NodeRow, AttemptRow)
         .where(*which)
         .order_by(NodeRow.position)
     )

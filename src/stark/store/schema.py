@@ -11,8 +11,8 @@
 
 A `body` is the JSON of a core type without large texts. Facts of it that queries need are columns too.
 
-Programs and models can print any characters. Artifacts and bodies store every Python string exactly, including NUL
-and lone surrogates; a `Label` escapes those two.
+Programs and models can print any characters. `Exact` and `Body` columns store every Python string exactly, including
+NUL and lone surrogates; the other texts are names of our own.
 
 Increase `SCHEMA` with every change here: a store with another schema is refused.
 """
@@ -28,7 +28,6 @@ from sqlalchemy import (
     ForeignKey,
     ForeignKeyConstraint,
     LargeBinary,
-    String,
     Text,
     TypeDecorator,
     UniqueConstraint,
@@ -69,19 +68,6 @@ class Body(TypeDecorator[dict[str, Any]]):
         return None if value is None else json.loads(value)
 
 
-class Label(TypeDecorator[str]):
-    r"""A short text for people and queries; NUL and lone surrogates become `\x00` and `\udc80`."""
-
-    impl = String
-    cache_ok = True
-
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape characters that a database cannot store as text."""
-        if value is None:
-            return None
-        return value.encode("utf-8", "backslashreplace").decode().replace("\0", r"\x00")
-
-
 def encode(text: str) -> bytes:
     """The bytes of an artifact: UTF-8 that also encodes lone surrogates."""
     return text.encode("utf-8", "surrogatepass")
@@ -90,7 +76,7 @@ def encode(text: str) -> bytes:
 class Base(DeclarativeBase):
     """Base of all tables."""
 
-    type_annotation_map: ClassVar = {str: Label, float: Double, dict[str, Any]: Body}
+    type_annotation_map: ClassVar = {float: Double, dict[str, Any]: Body}
 
 
 def _of_attempt() -> ForeignKeyConstraint:
@@ -123,8 +109,7 @@ class RunRow(Base):
     elapsed_s: Mapped[float]
     """Active time of all sessions, as last noted."""
 
-    ended_kind: Mapped[str | None]
-    ended_detail: Mapped[str | None]
+    ended: Mapped[dict[str, Any] | None]
     body: Mapped[dict[str, Any]]
 
 
@@ -147,7 +132,7 @@ class CallRow(Base):
     run_id: Mapped[str]
     attempt: Mapped[int]
     role: Mapped[str]
-    model: Mapped[str]
+    model: Mapped[str] = mapped_column(Exact)
     """As it was asked for; the body has the one that answered."""
 
     outcome: Mapped[str | None]

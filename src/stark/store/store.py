@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
@@ -40,6 +40,8 @@ from stark.store.schema import (
     RunRow,
 )
 from stark.store.summary import RunSummary, read_summaries
+
+T = TypeVar("T")
 
 
 class Store:
@@ -91,9 +93,7 @@ class Store:
 
         Raises UsageError, naming what could be meant, when there is none or more than one.
         """
-        query = select(RunRow.body, ArtifactRow.text).join(
-            ArtifactRow, ArtifactRow.digest == RunRow.source
-        )
+        query = select(RunRow.body, ArtifactRow.text).join_from(RunRow, ArtifactRow)
         with self._database.reading("reading a run") as connection:
             ids = connection.scalars(select(RunRow.id).order_by(RunRow.number)).all()
             found = resolve(run_id, list(ids), "run")
@@ -116,7 +116,7 @@ class Store:
     def reference(self, run_id: str) -> Reference | None:
         """What the judge found out about the run's problem, if it was asked already."""
         found = self._of_run(run_id, RunRow.reference)
-        return Reference.model_validate(found.reference) if found and found.reference else None
+        return Reference.model_validate(found) if found else None
 
     def reconfigure(self, run: Run) -> None:
         """Store the run's changed configuration. With another executor, its reference will be measured anew."""
@@ -127,11 +127,11 @@ class Store:
 
     def end_run(self, run_id: str, ended: Ended) -> None:
         """Note that the run has ended, and why."""
-        self._change_run(run_id, ended_kind=ended.kind, ended_detail=ended.detail)
+        self._change_run(run_id, ended=ended.model_dump())
 
     def reopen_run(self, run_id: str) -> None:
         """Note that the run goes on, and that calls that were in flight when its process was killed are lost."""
-        self._change_run(run_id, ended_kind=None, ended_detail=None)
+        self._change_run(run_id, ended=None)
         self.lose_calls(run_id)
 
     def lose_calls(self, run_id: str) -> None:
@@ -148,8 +148,8 @@ class Store:
 
     def ended(self, run_id: str) -> Ended | None:
         """Why the run ended; None while it goes on or waits to be resumed."""
-        found = self._of_run(run_id, RunRow.ended_kind, RunRow.ended_detail)
-        return codec.read_ended(found.ended_kind, found.ended_detail) if found else None
+        found = self._of_run(run_id, RunRow.ended)
+        return Ended.model_validate(found) if found else None
 
     def note_elapsed(self, run_id: str, elapsed_s: float) -> None:
         """Store the active time of the run so far, in all."""
@@ -157,8 +157,7 @@ class Store:
 
     def elapsed_s(self, run_id: str) -> float:
         """The active time of the run as it was last noted."""
-        found = self._of_run(run_id, RunRow.elapsed_s)
-        return found.elapsed_s if found else 0.0
+        return self._of_run(run_id, RunRow.elapsed_s) or 0.0
 
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
         """Work on the run alone, as long as the block or this process lasts.
@@ -327,7 +326,7 @@ class Store:
         """The finished attempts, in the order in which they were finished."""
         query = (
             select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
-            .outerjoin(ArtifactRow, ArtifactRow.digest == NodeRow.source)
+            .outerjoin_from(NodeRow, ArtifactRow)
             .where(NodeRow.run_id == run_id)
             .order_by(NodeRow.position)
         )
@@ -359,10 +358,10 @@ class Store:
             if changed.rowcount == 0:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
 
-    def _of_run(self, run_id: str, *columns: InstrumentedAttribute[Any]) -> Row[Any] | None:
-        """Some columns of a run; None if there is no run of this exact id."""
+    def _of_run(self, run_id: str, column: InstrumentedAttribute[T]) -> T | None:
+        """A column of a run; None if there is no run of this exact id."""
         with self._database.reading(f"reading run {run_id}") as connection:
-            return connection.execute(select(*columns).where(RunRow.id == run_id)).one_or_none()
+            return connection.scalar(select(column).where(RunRow.id == run_id))
 
     def _selections(self, *which: ColumnElement[bool]) -> dict[int, Selection]:
         columns = (AttemptRow.attempt, AttemptRow.parent, AttemptRow.action)

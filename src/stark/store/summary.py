@@ -9,7 +9,6 @@ from sqlalchemy import Connection, select
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
 from stark.core.run import Ended
-from stark.store.codec import read_ended
 from stark.store.outcome import Check, best_of, read_attempts, read_checks
 from stark.store.schema import RunRow
 
@@ -45,9 +44,9 @@ class RunSummary(Frozen):
 def read_summaries(connection: Connection) -> list[RunSummary]:
     """Every run, the newest first."""
     attempts, checks = read_attempts(connection), read_checks(connection)
-    query = select(RunRow.id, RunRow.body, RunRow.ended_kind, RunRow.ended_detail)
+    query = select(RunRow.id, RunRow.body, RunRow.ended)
     summaries = []
-    for run_id, body, *ended in connection.execute(query.order_by(RunRow.number.desc())):
+    for run_id, body, ended in connection.execute(query.order_by(RunRow.number.desc())):
         finished, checked = attempts[run_id], checks[run_id]
         best = best_of(finished, {attempt: check.speedup for attempt, check in checked.items()})
         measured = checked or {one.id: Check(one.latency_ms, one.speedup) for one in finished}
@@ -67,7 +66,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
                 best_attempt=best,
                 latency_ms=latency_ms,
                 speedup=speedup,
-                ended=read_ended(*ended),
+                ended=ended,
             )
         )
     return summaries
