@@ -372,7 +372,7 @@ async def test_a_dollar_limit_is_exceeded_by_one_call_at_most(store: Store, para
 
     assert "dollars" == worked.ended.kind == store.ended(run.id).kind
     assert 0.5 <= worked.ledger.spent.dollars
-    costs = [cost.dollars for _, cost in store.costs(run.id)]
+    costs = [call.spent.dollars for call in store.calls(run.id)]
     assert worked.ledger.spent.dollars < 0.5 + max(costs)
     assert len(store.unfinished(run.id)) <= parallel
     check_paid_once(store, run, provider)

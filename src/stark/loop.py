@@ -111,8 +111,8 @@ def _ledger(run: Run, store: Store, shared: Ledger | None) -> Ledger:
         spent=store.spent(run.id).get(run.id),
         elapsed_s=store.elapsed_s(run.id),
     )
-    for role, cost in store.costs(run.id):
-        ledger.learn(role, cost)
+    for call in store.calls(run.id):
+        ledger.learn(call.role, call.spent.cost)
     return ledger
 
 

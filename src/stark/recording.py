@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
@@ -21,7 +20,7 @@ from stark.core.evaluation import Evaluation, Unusable
 from stark.core.node import COMPILER, Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.core.run import RoleModel, Run, RunConfig
+from stark.core.run import Run, RunConfig
 from stark.core.usage import Cost
 from stark.evaluator.executors import Executor
 from stark.store import Store
@@ -47,11 +46,6 @@ class Recording(Frozen):
     """The digest of the problem, where its text is left out: it may be somebody else's."""
 
     @property
-    def models(self) -> str:
-        """The models that answered, as they were recorded."""
-        return ", ".join(sorted({call.reply.model for call in self.calls}))
-
-    @property
     def unusable(self) -> dict[int, str]:
         """The attempts of which no candidate came, with the reason."""
         evaluations = {node.id: node.evaluation for node in self.nodes}
@@ -70,7 +64,8 @@ class Recording(Frozen):
             raise RecordingError(
                 "the run began with the compiler's candidate, which holds the problem's text; record it with the problem"
             )
-        without = self._with_text(problem.source, _line(problem), left_out=problem.digest)
+        line = f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
+        without = self._with_text(problem.source, line, left_out=problem.digest)
         once = json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
         twice = json.dumps(once, ensure_ascii=False)[1:-1]  # as in JSON that a reply holds
         written = without.model_dump_json()
@@ -89,14 +84,17 @@ class Recording(Frozen):
         return self._with_text(self.run.problem.source, problem.source, left_out=None)
 
     def _with_text(self, old: str, new: str, left_out: str | None) -> Recording:
-        problem = self.run.problem.model_copy(update={"source": new})
-        return self.model_copy(
-            update={
-                "run": self.run.model_copy(update={"problem": Problem(**problem.model_dump())}),
-                "calls": tuple(_replaced(call, old.strip(), new.strip()) for call in self.calls),
-                "left_out": left_out,
-            }
+        def replaced(message: Message) -> Message:
+            text = message.text.replace(old.strip(), new.strip())
+            return message.model_copy(update={"text": text})
+
+        problem = Problem(name=self.run.problem.name, source=new)
+        run = self.run.model_copy(update={"problem": problem})
+        calls = tuple(
+            call.model_copy(update={"messages": tuple(map(replaced, call.messages))})
+            for call in self.calls
         )
+        return self.model_copy(update={"run": run, "calls": calls, "left_out": left_out})
 
 
 class RecordedReplies:
@@ -140,13 +138,9 @@ class RecordedCompiler:
 
     def __init__(self, executor: Executor, recording: Recording) -> None:
         self._executor = executor
-        written = (node for node in recording.nodes if node.role == COMPILER)
-        self._node = next(written, None)
-        self.describe, self.evaluate, self.close = (
-            executor.describe,
-            executor.evaluate,
-            executor.close,
-        )
+        self._node = next((node for node in recording.nodes if node.role == COMPILER), None)
+        self.describe, self.evaluate = executor.describe, executor.evaluate
+        self.close = executor.close
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
         """The recorded candidate. Raises CompilerRefused where none was of use."""
@@ -179,31 +173,15 @@ def record(store: Store, run: Run) -> Recording:
     )
 
 
-def _line(problem: Problem) -> str:
-    return f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
-
-
-def _replaced(call: Call, old: str, new: str) -> Call:
-    messages = (
-        message.model_copy(update={"text": message.text.replace(old, new)})
-        for message in call.messages
-    )
-    return call.model_copy(update={"messages": tuple(messages)})
-
-
 def _without_paths(config: RunConfig) -> RunConfig:
-    """The configuration without the commands, addresses and folders of this machine."""
+    """The configuration without commands, addresses and folders, which may hold secrets of this machine."""
     executor = re.sub(r"^(command|folder):.*", r"\1", config.executor, flags=re.DOTALL)
-    return config.model_copy(update={"models": _named_alone(config.models), "executor": executor})
-
-
-def _named_alone(models: Mapping[str, RoleModel]) -> dict[str, RoleModel]:
-    """Each model by its name; the command or the address behind it may hold paths and secrets of this machine."""
-    behind = re.compile(r"(^exec\b[^:]*):.*|@https?://.*", re.DOTALL)
-    return {
-        role: entry.model_copy(update={"model": behind.sub(r"\1", entry.model)})
-        for role, entry in models.items()
+    behind_model = re.compile(r"(^exec\b[^:]*):.*|@https?://.*", re.DOTALL)
+    models = {
+        role: entry.model_copy(update={"model": behind_model.sub(r"\1", entry.model)})
+        for role, entry in config.models.items()
     }
+    return config.model_copy(update={"models": models, "executor": executor})
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -205,7 +205,12 @@ def timeless(report: Report) -> dict[str, Any]:
 
 def bill(store: Store) -> dict[str, list[tuple[str, Cost]]]:
     """The cost of each answered call, by run."""
-    return {summary.id: sorted(store.costs(summary.id), key=str) for summary in store.summaries()}
+    return {
+        summary.id: sorted(
+            ((call.role, call.spent.cost) for call in store.calls(summary.id)), key=str
+        )
+        for summary in store.summaries()
+    }
 
 
 def report_of(store: Store, name: str = "last") -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from stark.core.call import Call, Lost
-from stark.core.usage import Cost, Spent
+from stark.core.call import Call
+from stark.core.usage import Spent
 from stark.store.codec import read_call
 from stark.store.schema import ArtifactRow, CallRow, MessageRow
 
@@ -39,34 +39,16 @@ def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call
     ]
 
 
-def read_lost(connection: Connection, run_id: str) -> list[Lost]:
-    """The calls of a run whose reply was lost, in the order in which they were asked."""
-    query = (
-        select(CallRow.role, CallRow.model, CallRow.input_tokens, CallRow.dollars)
-        .where(CallRow.run_id == run_id, CallRow.outcome == "lost")
-        .order_by(CallRow.number)
-    )
-    return [
-        Lost(role=role, model=model, reserved=Cost(tokens=tokens, dollars=dollars))
-        for role, model, tokens, dollars in connection.execute(query)
-    ]
-
-
 def read_spent(connection: Connection, *which: ColumnElement[bool]) -> dict[str, Roles]:
     """What the calls on which these conditions hold cost, by run and role; added up by the database."""
-    names = [name for name in Spent.model_fields if name != "calls"]
+    sums = (func.sum(getattr(CallRow, name)) for name in Spent.model_fields)
     query = (
-        select(
-            CallRow.run_id,
-            CallRow.role,
-            func.count(),
-            *(func.sum(getattr(CallRow, name)) for name in names),
-        )
+        select(CallRow.run_id, CallRow.role, *sums)
         .where(CallRow.outcome.in_(["answered", "lost"]), *which)
         .group_by(CallRow.run_id, CallRow.role)
         .order_by(CallRow.run_id, func.min(CallRow.number))
     )
     found: defaultdict[str, Roles] = defaultdict(dict)
-    for run_id, role, calls, *sums in connection.execute(query):
-        found[run_id][role] = Spent(calls=calls, **dict(zip(names, sums, strict=True)))
+    for run_id, role, *spent in connection.execute(query):
+        found[run_id][role] = Spent(**dict(zip(Spent.model_fields, spent, strict=True)))
     return dict(found)

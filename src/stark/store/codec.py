@@ -1,6 +1,6 @@
 """Core types to the columns of their rows and back.
 
-A body lacks the large texts and a node's evaluation, which have their own columns; reading puts them in again.
+A body lacks the large texts and a node's evaluation, which are stored apart; reading puts them in again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from typing import Any
 
 from stark.core.call import Call
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.measurement import Speedup
 from stark.core.node import Node
 from stark.core.run import Run
 from stark.core.standing import vs_eager
-from stark.core.usage import Spent
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -30,15 +28,10 @@ def read_run(body: Json, source: str) -> Run:
     return Run.model_validate(body | {"problem": body["problem"] | {"source": source}})
 
 
-def spent_values(spent: Spent) -> Json:
-    """The columns of the cost of one call."""
-    return spent.model_dump(exclude={"calls"})
-
-
 def call_values(call: Call) -> Json:
     """The columns of an answered call, without its texts."""
     body = call.model_dump(mode="json", exclude={"messages": True, "reply": {"text"}})
-    return {"turn": call.turn, "body": body, "outcome": "answered", **spent_values(call.spent)}
+    return {"turn": call.turn, "body": body, "outcome": "answered", **call.spent.model_dump()}
 
 
 def read_call(body: Json, reply: str, messages: Sequence[Json]) -> Call:
@@ -72,14 +65,5 @@ def evaluation_values(evaluation: Evaluation) -> Json:
         "evaluation": evaluation.model_dump(mode="json"),
         "status": evaluation.status,
         "latency_ms": evaluation.latency_ms if isinstance(evaluation, Correct) else None,
-        "speedup": speedup and speedup.ratio,
-        "speedup_low": speedup and speedup.low,
-        "speedup_high": speedup and speedup.high,
+        "speedup": speedup and speedup.model_dump(),
     }
-
-
-def read_speedup(ratio: float | None, low: float | None, high: float | None) -> Speedup | None:
-    """The speedup against eager in a row."""
-    if ratio is None or low is None or high is None:
-        return None
-    return Speedup(reference="eager", ratio=ratio, low=low, high=high)

@@ -122,7 +122,6 @@ class Database:
 
     def _create(self) -> None:
         """Create the tables, unless another process has just done so."""
-        # Two processes that open a new store must not both create its tables.
         with self.lock("schema"):
             if self._schema() is not None:
                 return
@@ -134,9 +133,8 @@ class Database:
 def exists(url: str) -> bool:
     """Whether there is a store at this address. Only SQLite files are checked."""
     parsed = _parse(url)
-    if parsed.get_backend_name() != "sqlite" or _in_memory(parsed):
-        return True
-    return Path(str(parsed.database)).exists()
+    on_server = parsed.get_backend_name() != "sqlite"
+    return on_server or _in_memory(parsed) or Path(str(parsed.database)).exists()
 
 
 def without_password(url: str) -> str:
@@ -179,23 +177,20 @@ def _engine(url: URL) -> Engine:
 
 
 def _sqlite_engine(url: URL) -> Engine:
+    file = Path(str(url.database))
     if _in_memory(url):
         # A database in memory exists only within its one connection, which all threads share.
         only = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
         engine = create_engine(url, connect_args={"check_same_thread": False}, **only)
-    elif _read_only(Path(str(url.database))):
+    elif file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
         # Even to read, SQLite writes files beside the database, unless it is opened as immutable.
-        address = f"file:{quote(str(url.database))}?immutable=1"
+        address = f"file:{quote(str(file))}?immutable=1"
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _read_only(file: Path) -> bool:
-    return file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK))
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from sqlalchemy import BigInteger, Engine, func, literal, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,7 +21,14 @@ from stark.store.boundary import boundary
 @contextmanager
 def file_lock(path: Path, refusal: str | None) -> Iterator[None]:
     """Lock a file, which is never removed, because that would race with the next holder."""
-    with _open(path) as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        opened = path.open("ab")
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be written ({error.strerror}); choose a store in a writable folder"
+        ) from error
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refusal else 0))
         except BlockingIOError:
@@ -51,13 +57,3 @@ def advisory_lock(engine: Engine, name: str, refusal: str | None) -> Iterator[No
         finally:
             with suppress(SQLAlchemyError):  # the lock ends with the connection anyway
                 connection.execute(select(func.pg_advisory_unlock(key)))
-
-
-def _open(path: Path) -> IO[bytes]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
-    except OSError as error:
-        raise StoreError(
-            f"{path} cannot be written ({error.strerror}); choose a store in a writable folder"
-        ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
@@ -14,7 +14,6 @@ from stark.core.run import Ended
 from stark.core.standing import standing
 from stark.core.usage import Spent
 from stark.store.calls import read_spent
-from stark.store.codec import read_speedup
 from stark.store.schema import AttemptRow, CallRow, NodeRow, PromotionRow, RunRow
 
 
@@ -29,6 +28,8 @@ class Attempted(NamedTuple):
     """Against eager; None unless it is correct."""
 
     duplicate_of: int | None = None
+    """An attempt with the same source, whose evaluation this one shares."""
+
     latency_ms: float | None = None
 
     @property
@@ -40,8 +41,8 @@ class Attempted(NamedTuple):
 class Check(NamedTuple):
     """What a final check measured; nothing unless the candidate passed it."""
 
-    latency_ms: float | None
-    speedup: Speedup | None
+    latency_ms: float | None = None
+    speedup: Speedup | None = None
 
 
 class Outcome(NamedTuple):
@@ -128,19 +129,17 @@ def read_attempts(
             AttemptRow.parent,
             AttemptRow.action,
             NodeRow.status,
+            NodeRow.speedup,
             NodeRow.duplicate_of,
             NodeRow.latency_ms,
-            NodeRow.speedup,
-            NodeRow.speedup_low,
-            NodeRow.speedup_high,
         )
         .join_from(NodeRow, AttemptRow)
         .where(*which)
         .order_by(NodeRow.position)
     )
     found: defaultdict[str, list[Attempted]] = defaultdict(list)
-    for run_id, id, parent, action, status, original, ms, *speedup in connection.execute(query):
-        attempted = Attempted(id, parent, action, status, read_speedup(*speedup), original, ms)
+    for run_id, id, parent, action, status, speedup, *rest in connection.execute(query):
+        attempted = Attempted(id, parent, action, status, _read_speedup(speedup), *rest)
         found[run_id].append(attempted)
     return found
 
@@ -149,15 +148,17 @@ def read_checks(
     connection: Connection, *which: ColumnElement[bool]
 ) -> defaultdict[str, dict[int, Check]]:
     """The final checks on which these conditions hold, by run and attempt."""
-    query = select(
+    columns = (
         PromotionRow.run_id,
         PromotionRow.attempt,
         PromotionRow.latency_ms,
         PromotionRow.speedup,
-        PromotionRow.speedup_low,
-        PromotionRow.speedup_high,
-    ).where(*which)
+    )
     found: defaultdict[str, dict[int, Check]] = defaultdict(dict)
-    for run_id, attempt, latency_ms, *speedup in connection.execute(query):
-        found[run_id][attempt] = Check(latency_ms, read_speedup(*speedup))
+    for run_id, attempt, latency_ms, speedup in connection.execute(select(*columns).where(*which)):
+        found[run_id][attempt] = Check(latency_ms, _read_speedup(speedup))
     return found
+
+
+def _read_speedup(stored: dict[str, Any] | None) -> Speedup | None:
+    return Speedup.model_validate(stored) if stored else None

@@ -142,6 +142,7 @@ class CallRow(Base):
     reply: Mapped[str | None] = mapped_column(ForeignKey("artifacts.digest"))
     body: Mapped[dict[str, Any] | None]
     # the fields of `Spent`
+    calls: Mapped[int]
     input_tokens: Mapped[int]
     output_tokens: Mapped[int]
     estimated_calls: Mapped[int]
@@ -167,11 +168,8 @@ class Evaluated:
     evaluation: Mapped[dict[str, Any]]
     status: Mapped[str]
     latency_ms: Mapped[float | None]
-    speedup: Mapped[float | None]
-    """Over eager, with its confidence interval in the next two columns; None unless correct."""
-
-    speedup_low: Mapped[float | None]
-    speedup_high: Mapped[float | None]
+    speedup: Mapped[dict[str, Any] | None]
+    """Against eager; None unless correct."""
 
 
 class NodeRow(Evaluated, Base):

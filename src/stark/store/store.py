@@ -8,11 +8,13 @@ budget. Knows no search: a tree is rebuilt from `nodes` in order.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute
 
 from stark.core.bench import Bench
@@ -24,8 +26,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.usage import Cost
 from stark.store import codec
-from stark.store.artifacts import keep
-from stark.store.calls import Roles, read_calls, read_lost, read_spent
+from stark.store.calls import Roles, read_calls, read_spent
 from stark.store.database import Database, exists
 from stark.store.names import resolve
 from stark.store.outcome import Outcome, read_outcome
@@ -38,6 +39,7 @@ from stark.store.schema import (
     NodeRow,
     PromotionRow,
     RunRow,
+    encode,
 )
 from stark.store.summary import RunSummary, read_summaries
 
@@ -236,7 +238,7 @@ class Store:
             "attempt": attempt,
             "role": role,
             "model": model,
-            **codec.spent_values(Lost(role=role, model=model, reserved=reserved).spent),
+            **Lost(role=role, model=model, reserved=reserved).spent.model_dump(),
         }
         query = insert(CallRow).values(**values).returning(CallRow.number)
         with self._database.writing(f"storing a question of run {run_id}") as connection:
@@ -244,17 +246,16 @@ class Store:
 
     def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
         """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
+        question = update(CallRow).where(CallRow.number == asked)
         with self._database.writing("storing the outcome of a question") as connection:
-            connection.execute(
-                update(CallRow).where(CallRow.number == asked).values(outcome=outcome)
-            )
+            connection.execute(question.values(outcome=outcome))
 
     def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
         """Store the reply to a question, and the run's active time so far. Raises StoreError when that turn is stored."""
         doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
         question = update(CallRow).where(CallRow.number == asked)
         with self._database.writing(doing) as connection:
-            reply, *texts = keep(
+            reply, *texts = _keep(
                 connection, call.reply.text, *(message.text for message in call.messages)
             )
             connection.execute(question.values(reply=reply, **codec.call_values(call)))
@@ -266,24 +267,18 @@ class Store:
                 connection.execute(insert(MessageRow), messages)
             _note_elapsed(connection, run_id, elapsed_s)
 
-    def costs(self, run_id: str) -> list[tuple[str, Cost]]:
-        """The role and the cost of each call of a run, without their texts."""
-        tokens = CallRow.input_tokens + CallRow.output_tokens
+    def lost_calls(self, run_id: str) -> list[Lost]:
+        """The calls whose reply never arrived because the process was killed."""
         query = (
-            select(CallRow.role, tokens, CallRow.dollars)
-            .where(CallRow.run_id == run_id, CallRow.outcome == "answered")
-            .order_by(CallRow.attempt, CallRow.turn)
+            select(CallRow.role, CallRow.model, CallRow.input_tokens, CallRow.dollars)
+            .where(CallRow.run_id == run_id, CallRow.outcome == "lost")
+            .order_by(CallRow.number)
         )
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
             return [
-                (role, Cost(tokens=tokens, dollars=dollars))
-                for role, tokens, dollars in connection.execute(query)
+                Lost(role=role, model=model, reserved=Cost(tokens=tokens, dollars=dollars))
+                for role, model, tokens, dollars in connection.execute(query)
             ]
-
-    def lost_calls(self, run_id: str) -> list[Lost]:
-        """The calls whose reply never arrived because the process was killed."""
-        with self._database.reading(f"reading the calls of run {run_id}") as connection:
-            return read_lost(connection, run_id)
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
         """The calls of a run, or of one attempt, by attempt and turn."""
@@ -315,11 +310,9 @@ class Store:
                 )
             source = None
             if node.candidate is not None:
-                (source,) = keep(connection, node.candidate.source)
-            values = codec.node_values(node)
-            connection.execute(
-                insert(NodeRow).values(run_id=run_id, source=source, elapsed_s=elapsed_s, **values)
-            )
+                (source,) = _keep(connection, node.candidate.source)
+            own = {"run_id": run_id, "source": source, "elapsed_s": elapsed_s}
+            connection.execute(insert(NodeRow).values(**own, **codec.node_values(node)))
             _note_elapsed(connection, run_id, elapsed_s)
 
     def nodes(self, run_id: str) -> list[Node]:
@@ -374,10 +367,22 @@ class Store:
 
 
 def _insert_run(connection: Connection, run: Run) -> None:
-    (source,) = keep(connection, run.problem.source)
+    (source,) = _keep(connection, run.problem.source)
     row = {"id": run.id, "source": source, "elapsed_s": 0.0, "body": codec.run_body(run)}
     connection.execute(insert(RunRow).values(**row))
 
 
 def _note_elapsed(connection: Connection, run_id: str, elapsed_s: float) -> None:
     connection.execute(update(RunRow).where(RunRow.id == run_id).values(elapsed_s=elapsed_s))
+
+
+def _keep(connection: Connection, *texts: str) -> list[str]:
+    """Store the texts that are new, each once; returns the digests of all, in the given order."""
+    digests = [hashlib.sha256(encode(text)).hexdigest() for text in texts]
+    insert_into = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    # Every writer uses the same order, so two writers of the same texts cannot deadlock.
+    connection.execute(
+        insert_into(ArtifactRow).on_conflict_do_nothing(),
+        [{"digest": name, "text": text} for name, text in sorted(zip(digests, texts, strict=True))],
+    )
+    return digests

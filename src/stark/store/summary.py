@@ -50,8 +50,7 @@ def read_summaries(connection: Connection) -> list[RunSummary]:
         finished, checked = attempts[run_id], checks[run_id]
         best = best_of(finished, {attempt: check.speedup for attempt, check in checked.items()})
         measured = checked or {one.id: Check(one.latency_ms, one.speedup) for one in finished}
-        nothing = Check(latency_ms=None, speedup=None)
-        latency_ms, speedup = nothing if best is None else measured[best]
+        latency_ms, speedup = measured.get(best or 0, Check())
         config = body["config"]
         summaries.append(
             RunSummary(
