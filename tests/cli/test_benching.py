@@ -10,7 +10,7 @@ import pytest
 from cli_samples import Stark
 
 from stark.benches.preset import paper
-from stark.cli.bench import parse_numbers
+from stark.cli.benching import parse_numbers
 from stark.core.errors import ProblemError, UsageError
 from stark.core.problem import Problem
 from stark.core.reference import Reference

@@ -12,6 +12,7 @@ from stark.languages import Language
 from stark.models import Way
 
 TORCH = doctor.Torch("2.13.0", None, [])
+WORKING = doctor.Finding("languages", "cpp", "ok", "a compiler")
 HOSTED = Way(name="made-up", form="made-up:NAME", ready=False, detail="no key")
 COMMAND = Way(name="exec", form="exec:COMMAND", ready=True, detail="any command")
 
@@ -171,7 +172,7 @@ def test_a_bound_of_builds_that_is_none_is_told(
 def test_what_keeps_everything_from_running_is_not_ready(
     stark: Stark, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, name: str
 ) -> None:
-    monkeypatch.setattr(doctor, "_languages", lambda _: (["cpp"], []))
+    monkeypatch.setattr(doctor, "_languages", lambda _: [WORKING])
     monkeypatch.setenv(variable, value)
 
     ended = stark("doctor")
@@ -185,7 +186,7 @@ def test_a_language_that_lacks_its_tool_leaves_the_others_ready(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = doctor.Finding("languages", "triton", "broken", "This machine lacks Triton.")
-    monkeypatch.setattr(doctor, "_languages", lambda _: (["cpp"], [lacking]))
+    monkeypatch.setattr(doctor, "_languages", lambda _: [WORKING, lacking])
 
     ended = stark("doctor")
 

@@ -208,7 +208,10 @@ def test_what_was_not_measured_is_not_fast_enough(
             ("--min-speedup", "1", "--against", "compile", "--effort", "search"),
             "--effort search does not time torch.compile",
         ),
-        (("--junit", "nowhere/report.xml"), "--junit cannot write nowhere/report.xml"),
+        (
+            ("--junit", "/proc/x/report.xml"),
+            "written to /proc/x: No such file or directory; choose another --junit",
+        ),
     ],
 )
 def test_demands_that_cannot_be_met_are_refused(

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,19 +19,18 @@ from stark.cli.options import (
     CHANGEABLE,
     EVERY,
     JUDGING,
-    Commands,
     Group,
     JsonOption,
-    KernelBenchOption,
     OutputOption,
     ReplayOption,
     RunArgument,
-    StoreOption,
-    flag,
-    takes_options,
+    command,
 )
 
-app = Commands(
+if TYPE_CHECKING:
+    from stark.cli.settings import Settings
+
+app = typer.Typer(
     name="stark",
     cls=Group,
     help="Language-model agents that turn a PyTorch module into a faster, verified kernel.",
@@ -54,82 +53,70 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app(args=arguments, prog_name="stark")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
-    except Interrupted as stop:
-        _say(str(stop), *getattr(stop, "__notes__", ()))
-        return stop.exit_code
     except StarkError as error:
-        _say(f"error: {error}", *getattr(error, "__notes__", ()))
+        said = str(error) if isinstance(error, Interrupted) else f"error: {error}"
+        _say(said, *getattr(error, "__notes__", ()))
         return error.exit_code
     raise AssertionError("the command line always ends by an exit or an error")
 
 
-@app.command()
-@takes_options(EVERY)
+@command(app, "store", "kernelbench", *EVERY)
 def optimize(
     problem: Annotated[
         str | None,
         typer.Argument(
-            metavar="PROBLEM", help="A KernelBench-style Python file, or level1/23 in a checkout."
+            metavar="PROBLEM",
+            help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
         ),
     ] = None,
-    kernelbench: KernelBenchOption = None,
     replay: ReplayOption = None,
     output: OutputOption = None,
-    store: StoreOption = None,
     json: JsonOption = False,
     *,
-    options: dict[str, Any],
-) -> None:
+    settings: Settings,
+) -> int:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
-    from stark.cli.running import optimize as begin
-    from stark.cli.settings import load_settings
+    from stark.cli.running import optimize
 
-    if replay is not None:
-        _refuse_beside_replay(options)
-    settings = load_settings(options, store, kernelbench)
-    raise typer.Exit(begin(problem, settings, replay, output, json))
+    return optimize(problem, settings, replay, output, json)
 
 
-@app.command()
-@takes_options(CHANGEABLE, as_begun=True)
+@command(app, "store", *CHANGEABLE, as_begun=True)
 def resume(
     run: RunArgument = "last",
     replay: ReplayOption = None,
     output: OutputOption = None,
-    store: StoreOption = None,
     json: JsonOption = False,
     *,
-    options: dict[str, Any],
-) -> None:
+    settings: Settings,
+) -> int:
     """Continue RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
-    from stark.cli.running import resume as go_on
-    from stark.cli.settings import load_settings
+    from stark.cli.running import resume
 
-    raise typer.Exit(go_on(run, options, load_settings(None, store), replay, output, json))
+    return resume(run, settings, replay, output, json)
 
 
-@app.command()
-@takes_options(("executor",))
-def demo(store: StoreOption = None, json: JsonOption = False, *, options: dict[str, Any]) -> None:
+@command(app, "store", "executor")
+def demo(json: JsonOption = False, *, settings: Settings) -> int:
     """Optimize an example with recorded replies; builds, checks and timings are live. Needs no key and no GPU."""
-    from stark.cli.running import demo as replayed
-    from stark.cli.settings import load_settings
+    from stark.cli.running import demo
 
-    raise typer.Exit(replayed(load_settings(options, store), json))
+    return demo(settings, json)
 
 
-@app.command()
-@takes_options(JUDGING)
+@command(app, "kernelbench", *JUDGING)
 def evaluate(
     problem: Annotated[
         str,
-        typer.Argument(metavar="PROBLEM", help="A KernelBench-style Python file, or level1/23."),
+        typer.Argument(
+            metavar="PROBLEM",
+            help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
+        ),
     ],
     candidates: Annotated[
         list[Path],
         typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders."),
     ],
-    kernelbench: KernelBenchOption = None,
     effort: Annotated[
         str,
         typer.Option(
@@ -153,28 +140,24 @@ def evaluate(
     ] = None,
     json: JsonOption = False,
     *,
-    options: dict[str, Any],
-) -> None:
+    settings: Settings,
+) -> int:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
-    from stark.cli.evaluating import Demand
-    from stark.cli.evaluating import evaluate as judge
-    from stark.cli.settings import load_settings
+    from stark.cli.evaluating import Demand, evaluate
 
-    settings = load_settings(options, kernelbench=kernelbench)
     demand = Demand(min_speedup, against, junit)
-    raise typer.Exit(judge(problem, candidates, settings, effort, demand, json))
+    return evaluate(problem, candidates, settings, effort, demand, json)
 
 
-@app.command()
-def runs(store: StoreOption = None, json: JsonOption = False) -> None:
+@command(app, "store")
+def runs(json: JsonOption = False, *, settings: Settings) -> None:
     """List the runs, the newest first."""
     from stark.cli.reading import list_runs
-    from stark.cli.settings import load_settings
 
-    raise typer.Exit(list_runs(load_settings(None, store), json))
+    list_runs(settings, json)
 
 
-@app.command()
+@command(app, "store")
 def show(
     run: Annotated[
         str,
@@ -190,31 +173,25 @@ def show(
     source: Annotated[
         bool,
         typer.Option(
-            "--source",
-            metavar="",
-            help="Print only the attempt's source (default: the best attempt).",
+            "--source", help="Print only the attempt's source (default: the best attempt)."
         ),
     ] = False,
     prompt: Annotated[
-        bool,
-        typer.Option(
-            "--prompt", metavar="", help="Print the attempt's prompts and the replies to them."
-        ),
+        bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
     ] = False,
-    store: StoreOption = None,
     json: JsonOption = False,
+    *,
+    settings: Settings,
 ) -> None:
     """Show RUN with its tree, or one attempt of it in full."""
-    from stark.cli.reading import Shown, show_run
-    from stark.cli.settings import load_settings
+    from stark.cli.reading import show_run
 
     if attempt is None and run.isdigit():
         run, attempt = "last", int(run)
-    shown = Shown(source, prompt, json)
-    raise typer.Exit(show_run(run, attempt, load_settings(None, store), shown))
+    show_run(run, attempt, settings, source, prompt, json)
 
 
-@app.command()
+@command(app, "store")
 def record(
     run: RunArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON file to write.")],
@@ -222,52 +199,45 @@ def record(
         bool,
         typer.Option(
             "--without-problem",
-            metavar="",
             help="Leave the problem's text out, for one that is not yours to publish.",
         ),
     ] = False,
-    store: StoreOption = None,
+    *,
+    settings: Settings,
 ) -> None:
     """Write RUN to FILE: every prompt, reply and evaluation, to be read or replayed elsewhere."""
     from stark.cli.reading import record_run
-    from stark.cli.settings import load_settings
 
-    raise typer.Exit(record_run(run, file, without_problem, load_settings(None, store)))
+    record_run(run, file, without_problem, settings)
 
 
-@app.command()
-@takes_options(("executor",))
+@command(app, "executor")
 def worker(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder that `--executor folder:` names.")
     ],
-    once: Annotated[
-        bool, typer.Option("--once", metavar="", help="End when no request is waiting.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
     *,
-    options: dict[str, Any],
+    settings: Settings,
 ) -> None:
     """Judge the requests in FOLDER: the other side of `--executor folder:FOLDER`."""
-    from stark.cli.settings import load_settings
     from stark.cli.working import work
 
-    raise typer.Exit(work(folder, once, load_settings(options)))
+    work(folder, once, settings)
 
 
-@app.command()
-def doctor(store: StoreOption = None, json: JsonOption = False) -> None:
+@command(app, "store")
+def doctor(json: JsonOption = False, *, settings: Settings) -> int:
     """Check this machine (devices, compilers, models, the store) and suggest fixes."""
     from stark.cli.doctor import examine
-    from stark.cli.settings import load_settings
 
-    raise typer.Exit(examine(load_settings(None, store), json))
+    return examine(settings, json)
 
 
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[
-        bool,
-        typer.Option("--version", metavar="", help="Print the version and exit.", is_eager=True),
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)
     ] = False,
 ) -> None:
     """Language-model agents that turn a PyTorch module into a faster, verified kernel."""
@@ -276,17 +246,6 @@ def options(
 
         typer.echo(__version__)
         raise typer.Exit
-
-
-def _refuse_beside_replay(options: dict[str, Any]) -> None:
-    """Raise UsageError for options that a recording determines."""
-    from stark.core.errors import UsageError
-
-    if said := [flag(name) for name in options if name not in JUDGING or name == "language"]:
-        them = "it" if len(said) == 1 else "them"
-        raise UsageError(
-            f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
-        )
 
 
 def _say(*lines: str) -> None:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -57,7 +57,7 @@ ALWAYS_NEEDED = ("places", "sandbox")
 CONFIGURED = "configured"
 """Name of the finding about a model in the settings."""
 
-TORCH_TIMEOUT_S = 120.0
+ASK_TIMEOUT_S = 120.0
 ASK_TORCH = """
 import json, torch
 devices = [
@@ -123,20 +123,19 @@ def examine(settings: Settings, as_json: bool) -> int:
 
     A missing model does not change the exit code, since `stark evaluate` needs none.
     """
-    torch = _torch()
-    usable, findings = _languages(torch)
-    available = ways()
+    torch, available = _torch(), ways()
     findings = [
-        *_python(),
-        *_devices(torch),
-        *findings,
+        *_machine(torch),
+        *_languages(torch),
         *_tools(torch),
-        *_configured(settings),
-        *_models(available),
-        *_places(settings),
+        *_models(settings, available),
+        *_places(settings.store),
         *_sandbox(),
     ]
-    ready = bool(usable) and not _blocking(findings)
+    usable = [each.name for each in findings if each.group == "languages" and each.mark == "ok"]
+    broken = [each for each in findings if each.mark == "broken"]
+    blocking = [each.name for each in broken if each.group in ALWAYS_NEEDED]
+    ready = bool(usable) and not blocking
     if as_json:
         consoles.print_json(
             {
@@ -148,45 +147,40 @@ def examine(settings: Settings, as_json: bool) -> int:
         )
     else:
         consoles.results().print(_table(findings))
-        consoles.results().print(_summary(usable, findings), soft_wrap=True)
+        consoles.results().print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
         if ready:
-            models = _model_summary(settings, findings, available)
-            consoles.results().print(models, soft_wrap=True)
+            consoles.results().print(_model_summary(findings, available), soft_wrap=True)
     return 0 if ready else MachineError.exit_code
-
-
-def _blocking(findings: list[Finding]) -> list[str]:
-    """Findings that keep every language from working."""
-    broken = (finding for finding in findings if finding.mark == "broken")
-    return [finding.name for finding in broken if finding.group in ALWAYS_NEEDED]
-
-
-def _python() -> Iterator[Finding]:
-    version = platform.python_version()
-    yield Finding(
-        "machine", "python", "ok", f"{version}, STARK {__version__}, {platform.machine()}"
-    )
 
 
 def _torch() -> Torch | str:
     """The installed PyTorch, or why it cannot be imported."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", ASK_TORCH],
-            capture_output=True,
-            text=True,
-            timeout=TORCH_TIMEOUT_S,
-            check=False,
-        )
+        return Torch(**_ask("-c", ASK_TORCH))
     except subprocess.TimeoutExpired:
-        return f"importing it takes over {TORCH_TIMEOUT_S:g} s; try `python -c 'import torch'`"
+        return f"importing it takes over {ASK_TIMEOUT_S:g} s; try `python -c 'import torch'`"
+    except MachineError as error:
+        return f"{error}; install PyTorch: https://pytorch.org/get-started"
+
+
+def _ask(*arguments: str) -> Any:
+    """What a Python process prints in JSON. Raises MachineError with the last line of its traceback."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=ASK_TIMEOUT_S,
+        check=False,
+    )
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
-        return f"{last[0]}; install PyTorch: https://pytorch.org/get-started"
-    return Torch(**json.loads(done.stdout.splitlines()[-1]))
+        raise MachineError(last[0])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def _devices(torch: Torch | str) -> Iterator[Finding]:
+def _machine(torch: Torch | str) -> Iterator[Finding]:
+    versions = f"{platform.python_version()}, STARK {__version__}, {platform.machine()}"
+    yield Finding("machine", "python", "ok", versions)
     if isinstance(torch, str):
         yield Finding("machine", "torch", "broken", torch)
         return
@@ -205,26 +199,22 @@ def _devices(torch: Torch | str) -> Iterator[Finding]:
         yield Finding("machine", "cuda", "missing", detail)
 
 
-def _languages(torch: Torch | str) -> tuple[list[str], list[Finding]]:
-    """The names of the languages that work here, and a finding for each language."""
-    findings = [_language(entry, torch) for entry in LANGUAGES.values()]
-    return [finding.name for finding in findings if finding.mark == "ok"], findings
+def _languages(torch: Torch | str) -> Iterator[Finding]:
+    for name, language in LANGUAGES.items():
+        mark, detail = _language(language, torch)
+        yield Finding("languages", name, mark, detail)
 
 
-def _language(entry: Language, torch: Torch | str) -> Finding:
+def _language(entry: Language, torch: Torch | str) -> tuple[Mark, str]:
     """A missing tool is a fault only if the machine has a device for the language."""
     missing = entry.missing()
     if isinstance(torch, str):
-        detail = missing or "needs PyTorch, which does not work here"
-        return Finding("languages", entry.name, "missing", detail)
+        return "missing", missing or "needs PyTorch, which does not work here"
     kinds = {"cpu", "cuda"} if torch.devices else {"cpu"}
     if not kinds & set(entry.device_kinds):
         tools = "its tools are installed, but there is" if missing is None else "there is"
-        detail = f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
-        return Finding("languages", entry.name, "missing", detail)
-    if missing is not None:
-        return Finding("languages", entry.name, "broken", missing)
-    return Finding("languages", entry.name, "ok", entry.toolchain())
+        return "missing", f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
+    return ("ok", entry.toolchain()) if missing is None else ("broken", missing)
 
 
 def _tools(torch: Torch | str) -> Iterator[Finding]:
@@ -250,100 +240,69 @@ def _counters_are_for_administrators() -> bool:
     return ("RmProfilingAdminOnly", "1") in pairwise(words)
 
 
-def _specs(settings: Settings) -> list[str]:
-    """The models that the settings name, each once."""
-    specs = [
-        settings.options.get(name) for name in ("model", "plan_model", "code_model", "debug_model")
-    ]
-    return list(dict.fromkeys(spec for spec in specs if spec))
-
-
-def _configured(settings: Settings) -> Iterator[Finding]:
-    for spec in _specs(settings):
+def _models(settings: Settings, available: list[Way]) -> Iterator[Finding]:
+    """The models that the settings name, each once, and the providers."""
+    names = ("model", "plan_model", "code_model", "debug_model")
+    for spec in dict.fromkeys(filter(None, map(settings.options.get, names))):
         try:
             open_model(spec)
+            yield Finding("models", CONFIGURED, "ok", spec)
         except StarkError as error:
             yield Finding("models", CONFIGURED, "broken", str(error))
-        else:
-            yield Finding("models", CONFIGURED, "ok", spec)
-
-
-def _models(available: list[Way]) -> Iterator[Finding]:
     for way in available:
         yield Finding("models", way.form, "ok" if way.ready else "missing", way.detail)
 
 
-def _places(settings: Settings) -> Iterator[Finding]:
-    yield from _place(settings)
-    yield from _cache()
-
-
-def _place(settings: Settings) -> Iterator[Finding]:
+def _places(url: str) -> Iterator[Finding]:
+    """The store, the folder of temporary files, and the build cache; judges on other machines have their own cache."""
     try:
-        check_beside(settings.store)
-        with Store.open(settings.store, create=False) as store:
-            count = len(store.summaries())
-        yield Finding(
-            "places", "store", "ok", f"{without_password(settings.store)}, {counted(count, 'run')}"
-        )
+        check_beside(url)
+        with Store.open(url, create=False) as store:
+            count = counted(len(store.summaries()), "run")
+        yield Finding("places", "store", "ok", f"{without_password(url)}, {count}")
     except StarkError as error:
         yield Finding("places", "store", "broken", str(error))
-    folder = Path(tempfile.gettempdir())
+    folder = tempfile.gettempdir()
     if os.access(folder, os.W_OK):
-        yield Finding("places", "temporary folder", "ok", str(folder))
+        yield Finding("places", "temporary folder", "ok", folder)
     else:
-        yield Finding(
-            "places", "temporary folder", "broken", f"{folder} is not writable; set TMPDIR"
-        )
-
-
-def _cache() -> Iterator[Finding]:
-    """The build cache of this machine; judges on other machines have their own."""
-    folder = cache_folder()
+        detail = f"{folder} is not writable; set TMPDIR"
+        yield Finding("places", "temporary folder", "broken", detail)
     try:
-        most = most_gb()
-        make_folder(folder)
-        count, size = BuildCache(builds_below(folder), most * 1e9).total()
+        yield Finding("places", "builds", "ok", _build_cache())
     except (StarkError, OSError) as error:
         yield Finding("places", "builds", "broken", str(error))
-        return
-    detail = (
+
+
+def _build_cache() -> str:
+    """Where builds are kept and how much they take. Raises an error if it cannot be used."""
+    folder, most = cache_folder(), most_gb()
+    make_folder(folder)
+    count, size = BuildCache(builds_below(folder), most * 1e9).total()
+    return (
         f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {counted(count, 'build')}; "
         f"set {FOLDER} to move it and {GIGABYTES} to limit it"
     )
-    yield Finding("places", "builds", "ok", detail)
 
 
 def _sandbox() -> Iterator[Finding]:
     """The layers around model-written code; a separate process tries each of them."""
-    asked = subprocess.run(
-        [sys.executable, "-m", "stark.evaluator.candidate.sandbox"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode != 0:
-        last = asked.stderr.strip().splitlines()[-1:] or [f"it ended with {asked.returncode}"]
-        yield Finding("sandbox", "layers", "broken", last[0])
+    try:
+        offered: dict[str, str | None] = _ask("-m", "stark.evaluator.candidate.sandbox")
+    except (MachineError, subprocess.TimeoutExpired) as error:
+        yield Finding("sandbox", "layers", "broken", str(error))
         return
-    offered: dict[str, str | None] = json.loads(asked.stdout)
-    yield from (_layer(name, why_not) for name, why_not in offered.items())
-    left = gaps([name for name, why_not in offered.items() if why_not is None])
-    if left:
-        detail = (
-            f"model-written code can {', '.join(left)}; fix the missing layers, or use a container"
-        )
-        yield Finding("sandbox", "gaps", "missing", detail)
-
-
-def _layer(name: str, why_not: str | None) -> Finding:
-    does, remedy = LAYERS[name]
-    if why_not is None:
-        on_device = (
-            "; not for candidates on a GPU, where CUDA forbids it" if name in OFF_DEVICE else ""
-        )
-        return Finding("sandbox", name, "ok", does + on_device)
-    return Finding("sandbox", name, "missing", f"{why_not}; {remedy}")
+    for name, why_not in offered.items():
+        does, remedy = LAYERS[name]
+        limit = "; not for candidates on a GPU, where CUDA forbids it" if name in OFF_DEVICE else ""
+        if why_not is None:
+            yield Finding("sandbox", name, "ok", does + limit)
+        else:
+            yield Finding("sandbox", name, "missing", f"{why_not}; {remedy}")
+    if left := gaps([name for name, why_not in offered.items() if why_not is None]):
+        able = f"model-written code can {', '.join(left)}"
+        fix = "fix the missing layers, or use a container"
+        yield Finding("sandbox", "gaps", "missing", f"{able}; {fix}")
 
 
 def _table(findings: list[Finding]) -> RenderableType:
@@ -360,25 +319,25 @@ def _table(findings: list[Finding]) -> RenderableType:
     return Group(*parts)
 
 
-def _summary(usable: list[str], findings: list[Finding]) -> Text:
+def _summary(usable: list[str], blocking: list[str], any_broken: bool) -> Text:
     """Whether candidates can be judged, and in which languages."""
     if not usable:
         return Text("No kernel language works here yet; fix what is marked ✗.", "bold red")
-    names, blocking = ", ".join(usable), ", ".join(_blocking(findings))
+    names = ", ".join(usable)
     if blocking:
-        return Text(f"Nothing can run here yet; fix {blocking} for kernels in {names}.", "bold red")
-    broken = any(finding.mark == "broken" for finding in findings)
-    rest = "; what is marked ✗ does not work" if broken else ""
+        faults = ", ".join(blocking)
+        return Text(f"Nothing can run here yet; fix {faults} for kernels in {names}.", "bold red")
+    rest = "; what is marked ✗ does not work" if any_broken else ""
     return Text(f"Ready to judge kernels in {names} (`stark evaluate`){rest}.", "green")
 
 
-def _model_summary(settings: Settings, findings: list[Finding], available: list[Way]) -> Text:
+def _model_summary(findings: list[Finding], available: list[Way]) -> Text:
     """Whether `stark optimize` can run, with which models, or what to do."""
-    configured = [finding.mark for finding in findings if finding.name == CONFIGURED]
-    if "broken" in configured:
+    configured = [each for each in findings if each.name == CONFIGURED]
+    if any(each.mark == "broken" for each in configured):
         return Text("`stark optimize` cannot use a configured model; see models.", "bold red")
     if configured:
-        specs = ", ".join(_specs(settings))
+        specs = ", ".join(each.detail for each in configured)
         return Text(f"Ready to optimize (`stark optimize`) with {specs}.", "green")
     ready = [f"{way.name}:NAME" for way in available if way.ready and way.name != "exec"]
     if ready:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
+from stark.cli.places import check_file
 from stark.cli.settings import Settings
 from stark.configuration import limits_and_tools
 from stark.core.errors import UsageError
@@ -63,8 +64,9 @@ def evaluate(
     as_json: bool,
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
-    chosen, asked = _effort(effort), checked_options(settings.options)
+    asked = checked_options(settings.options)
     limits, tools = limits_and_tools(asked)
+    chosen = _effort(effort)
     _check(tools, chosen, demand)
     if asked.language is not None:
         language(asked.language)
@@ -79,7 +81,7 @@ def evaluate(
     reference, judged = run_interruptibly(_judge(problem, written, executor, chosen, progress))
     missed = _missed(judged, demand)
     if demand.junit is not None:
-        _write(demand.junit, junit_xml(problem, judged, missed))
+        demand.junit.write_text(junit_xml(problem, judged, missed), encoding="utf-8")
     if as_json:
         consoles.print_json(_document(problem, reference, judged, missed))
     else:
@@ -184,8 +186,8 @@ def _check(tools: Tools, effort: Effort, demand: Demand) -> None:
     """Raises UsageError for options that exclude each other."""
     if tools.sanitizer and effort == "search":
         raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
-    if demand.junit is not None and not demand.junit.absolute().parent.is_dir():
-        raise UsageError(f"--junit cannot write {demand.junit}: its folder does not exist")
+    if demand.junit is not None:
+        check_file(demand.junit, "--junit")
     if demand.against not in REFERENCES:
         raise UsageError(f"--against is {demand.against!r}; use {' or '.join(REFERENCES)}")
     if demand.speedup is not None and effort not in REFERENCES[demand.against]:
@@ -209,26 +211,17 @@ def _effort(asked: str) -> Effort:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and those in the folders named. Raises UsageError for a path that does not exist."""
-    try:
-        return list(dict.fromkeys(file for path in paths for file in _files_at(path)))
-    except OSError as error:  # no permission, or a name that is too long
-        raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
-
-
-def _files_at(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise UsageError(f"there is no file {path}")
-    inside = sorted(path.glob("*.py"))
-    if not inside:
-        raise UsageError(f"the folder {path} has no Python file")
-    return inside
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--junit cannot write {path}: {error.strerror}") from error
+    """The files named, and those in the folders named. Raises UsageError for a path that cannot be read."""
+    found: list[Path] = []
+    for path in paths:
+        try:
+            inside = [path] if path.is_file() else sorted(path.glob("*.py"))
+            missing = not path.exists()
+        except OSError as error:  # no permission, or a name that is too long
+            raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from error
+        if missing:
+            raise UsageError(f"there is no file {path}")
+        if not inside:
+            raise UsageError(f"the folder {path} has no Python file")
+        found += inside
+    return list(dict.fromkeys(found))

@@ -1,22 +1,16 @@
-"""Progress of a run: a growing tree on a terminal, a line per event elsewhere.
-
-Reads events only; knows no store and changes nothing.
-"""
+"""Progress of a run: a growing tree on a terminal, a line per event elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol, Self
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from stark.cli.consoles import can_redraw
-from stark.cli.redrawn import Redrawn, spinning
+from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, spent_row, spinning
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.core.run import Run
@@ -34,68 +28,36 @@ from stark.events import (
     Stepped,
 )
 from stark.explain.evaluation import checked, reason, speedup_text, status
-from stark.explain.numbers import counted, duration, milliseconds
+from stark.explain.numbers import counted, milliseconds
 from stark.explain.run import (
     estimate_line,
     idea,
     models_line,
-    price,
     reference_line,
     replay_line,
-    tokens,
 )
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
-FRAME_LINES = 8
-"""Lines of the screen that are not the tree's."""
-
-STEP_WORDS = {
-    "plan": "planning",
-    "code": "coding",
-    "debug": "repairing",
-    "solo": "writing",
-    "judge": "judging",
-    "check": "final check",
-}
-NARROW = 100
-"""Below this many columns there is no room for a bar."""
-
 DRAINING = "stopping: waiting for replies that are being paid for; Ctrl-C again abandons them"
 
 
-class Progress(AbstractAsyncContextManager["Progress"], Protocol):
-    """Shows a run; on while its block lasts."""
-
-    def handle(self, event: Event) -> None:
-        """Take in an event."""
-        ...
-
-
-def open_progress(console: Console) -> Progress:
+def open_progress(console: Console) -> View[Event]:
     """A live screen on a terminal, else plain lines."""
     return LiveScreen(console) if can_redraw(console) else PlainLines(console)
 
 
-class PlainLines:
+class PlainLines(View[Event]):
     """One line per event, for logs and pipes."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._tree: Tree | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """No cleanup needed."""
+    _tree: Tree | None = None
 
     def handle(self, event: Event) -> None:
         """Print the lines of an event."""
         if isinstance(event, Started):
             self._tree = event.tree
         for line in self._lines(event):
-            self._console.print(Text(line), soft_wrap=True)
+            self._say(line)
 
     def _lines(self, event: Event) -> Iterator[str]:
         match event:
@@ -131,14 +93,14 @@ class PlainLines:
     def _finished(self, node: Node) -> str:
         if not isinstance(node.evaluation, Correct):
             return f"attempt {node.id}: {status(node.evaluation)}: {reason(node.evaluation)}"
-        is_best = self._tree is not None and best_so_far(self._tree, {}) == node
+        is_best = self._tree is not None and best_node(self._tree.nodes, {}) == node
         return (
             f"attempt {node.id}: correct, {milliseconds(node.evaluation.latency_ms)}, "
             f"{speedup_text(node.evaluation.speedup_vs('eager'))}{', the fastest so far' if is_best else ''}"
         )
 
 
-class LiveScreen(Redrawn):
+class LiveScreen(Screen[Event]):
     """The growing tree, what is in flight, the best so far and what is left of the budget."""
 
     def __init__(self, console: Console) -> None:
@@ -164,11 +126,11 @@ class LiveScreen(Redrawn):
                     if expected is None
                     else estimate_line(expected, run.config.budget)
                 )
-                self._console.print(Text(said, "dim"))
+                self._say(said, "dim")
             case Started(_, reference):
                 self._started = event
                 for warning in reference.warnings:
-                    self._console.print(Text(warning, "yellow"))
+                    self._say(warning, "yellow")
             case Stepped(attempt, step):
                 self._steps[attempt] = (step, now)
             case AttemptFinished(node):
@@ -232,7 +194,7 @@ class LiveScreen(Redrawn):
     def _best(self, tree: Tree) -> Text:
         if doing := self._notice or self._doing:
             return spinning(*doing)
-        best = best_so_far(tree, self._checked)
+        best = best_node(tree.nodes, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
             lacking = (
                 "no kernel passed the final check" if self._checked else "no correct kernel yet"
@@ -243,33 +205,6 @@ class LiveScreen(Redrawn):
         return line.append(f"  {idea(best)}", "dim")
 
     def _spent(self, started: Started) -> Table:
-        """Time, price, attempts as a bar, and tokens, each with its limit if it has one; the first survive a narrow screen."""
-        ledger, done = started.ledger, len(started.tree.nodes)
-        budget, spent = ledger.budget, ledger.spent
-        minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"
-        said = " · ".join(
-            (
-                duration(ledger.elapsed_s) + minutes,
-                price(spent) + ("" if budget.dollars is None else f" of ${budget.dollars:.2f}"),
-                f"{done} of {budget.attempts} attempts",
-                tokens(spent) + ("" if budget.tokens is None else f" of {budget.tokens:,}"),
-            )
-        )
-        return budget_row(done, budget.attempts, said, self._console.width)
-
-
-def budget_row(done: int, whole: int, said: str, columns: int) -> Table:
-    """A bar and what is spent; on a narrow screen the text alone."""
-    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    cells: list[RenderableType] = [said]
-    if columns >= NARROW:
-        row.add_column(width=20)
-        cells.insert(0, ProgressBar(whole, done, width=20))
-    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    row.add_row(*cells)
-    return row
-
-
-def best_so_far(tree: Tree, checked: Mapping[int, Evaluation]) -> Node | None:
-    """The attempt with the star."""
-    return best_node(tree.nodes, checked)
+        done, most = len(started.tree.nodes), started.ledger.budget.attempts
+        made = (f"{done} of {most} attempts",)
+        return spent_row(started.ledger, done, made, self._console.width)

@@ -6,10 +6,10 @@ Imports no run, no store and no judge: `--help` needs this file.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 from pydantic.fields import FieldInfo
@@ -26,70 +26,70 @@ CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed",
 """The options that an earlier run may be given anew."""
 
 
-class Command(TyperCommand):
-    """A command whose help shows `--help` as what it is, a flag; Typer shows `--help <bool>`."""
-
-    def get_help_option(self, ctx: Any) -> Any:
-        """The option, without a type."""
-        return _without_type(super().get_help_option(ctx))
+Function = TypeVar("Function", bound=Callable[..., int | None])
 
 
-class Group(TyperGroup):
-    """The same for a group of commands."""
+class _PlainFlags:
+    """Shows flags without a type in help; Typer shows `--help <bool>`."""
 
-    def get_help_option(self, ctx: Any) -> Any:
-        """The option, without a type."""
-        return _without_type(super().get_help_option(ctx))
-
-
-class Commands(typer.Typer):
-    """An application, or a group of commands."""
-
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """See `typer.Typer.command`."""
-        return super().command(name, cls=Command, **options)
+    def get_params(self, ctx: Any) -> Any:
+        """The parameters of a command or a group."""
+        found = super().get_params(ctx)  # type: ignore[misc]
+        for each in found:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return found
 
 
-def _without_type(option: Any) -> Any:
-    if option is not None:
-        option.metavar = ""
-    return option
+class Command(_PlainFlags, TyperCommand):
+    """A command."""
 
 
-def takes_options(
-    names: Iterable[str], as_begun: bool = False, budget_panel: str = BUDGET, **instead: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each of these fields of `RunOptions`.
+class Group(_PlainFlags, TyperGroup):
+    """A group of commands."""
 
-    The command gets those that were written as its argument `options`, by name. `as_begun` shows no defaults, since an
-    earlier run's own values are kept. `budget_panel` is the heading of the limits. `instead` replaces help texts.
+
+def command(
+    group: typer.Typer,
+    *names: str,
+    name: str | None = None,
+    as_begun: bool = False,
+    budget_panel: str = BUDGET,
+    parallel: str | None = None,
+) -> Callable[[Function], Function]:
+    """Add a command that takes these settings as options: fields of `RunOptions`, `store` and `kernelbench`.
+
+    The function gets them as its argument `settings`, and returns the exit code. `as_begun` shows no defaults, since
+    an earlier run's own values are kept. `budget_panel` is the heading of the limits, `parallel` the help of that option.
     """
-    fields = {name: RunOptions.model_fields[name] for name in names}
+    settings = [
+        OTHERS[each]
+        if each in OTHERS
+        else _parameter(each, as_begun, budget_panel, parallel if each == "parallel" else None)
+        for each in names
+    ]
 
-    def generate(command: Callable[..., None]) -> Callable[..., None]:
+    def add(function: Function) -> Function:
         def called(**arguments: Any) -> None:
-            written = {name: arguments.pop(name) for name in fields}
+            from stark.cli.settings import load_settings
+
+            written = {each: arguments.pop(each) for each in names}
             given = {
-                name: value
-                for name, value in written.items()
+                each: value
+                for each, value in written.items()
                 if value is not None and value is not False
             }
-            command(**arguments, options=given)
+            raise typer.Exit(function(**arguments, settings=load_settings(**given)) or 0)
 
-        own = inspect.signature(command, eval_str=True).parameters
-        parameters = [
-            *(parameter for name, parameter in own.items() if name != "options"),
-            *(
-                _parameter(name, field, as_begun, budget_panel, instead.get(name))
-                for name, field in fields.items()
-            ),
-        ]
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        own = inspect.signature(function, locals={"Settings": Any}, eval_str=True).parameters
+        parameters = [*(own[each] for each in own if each != "settings"), *settings]
+        called.__name__, called.__doc__ = function.__name__, function.__doc__
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {each.name: each.annotation for each in parameters}
-        return called
+        group.command(name, cls=Command)(called)
+        return function
 
-    return generate
+    return add
 
 
 def flag(name: str) -> str:
@@ -103,30 +103,30 @@ def by_default(value: object) -> str:
 
 
 def _parameter(
-    name: str, field: FieldInfo, as_begun: bool, budget_panel: str, instead: str | None
+    name: str, as_begun: bool, budget_panel: str, instead: str | None
 ) -> inspect.Parameter:
+    field = RunOptions.model_fields[name]
     kind = _plain_type(field)
-    shows_default = not as_begun and field.default not in (None, False)
-    about = (instead or field.description or "") + (
-        by_default(field.default) if shows_default else ""
-    )
+    about = instead or field.description or ""
+    if not as_begun and field.default not in (None, False):
+        about += by_default(field.default)
     extra = field.json_schema_extra
-    panel = extra.get("panel") if isinstance(extra, dict) else None
-    if panel == BUDGET:
-        panel = budget_panel
+    panel: Any = extra.get("panel") if isinstance(extra, dict) else None
     option = typer.Option(
         flag(name),
-        metavar="" if kind is bool else _metavar(field),
+        metavar=_metavar(field),
         help=about,
-        rich_help_panel=panel if isinstance(panel, str) else None,
+        rich_help_panel=budget_panel if panel == BUDGET else panel,
         show_default=False,
     )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False if kind is bool else None,
-        annotation=Annotated[kind if kind is bool else kind | None, option],
-    )
+    if kind is bool:
+        return _setting(name, Annotated[bool, option], False)
+    return _setting(name, Annotated[kind | None, option])
+
+
+def _setting(name: str, annotation: Any, default: object = None) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
 
 
 def _plain_type(field: FieldInfo) -> Any:
@@ -144,16 +144,18 @@ def _metavar(field: FieldInfo) -> str:
     return {int: "NUMBER", float: "NUMBER"}.get(_plain_type(field), "TEXT")
 
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL", help="Where runs are kept." + by_default("sqlite:///.stark/stark.db")
+STORE_ABOUT = "Where runs are kept." + by_default("sqlite:///.stark/stark.db")
+OTHERS = {
+    "store": _setting(
+        "store", Annotated[str | None, typer.Option(metavar="URL", help=STORE_ABOUT)]
     ),
-]
-KernelBenchOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="A checkout of KernelBench, for names such as level1/23."),
-]
+    "kernelbench": _setting(
+        "kernelbench",
+        Annotated[Path | None, typer.Option(metavar="FOLDER", help="A checkout of KernelBench.")],
+    ),
+}
+"""The settings that are no options of a run."""
+
 ReplayOption = Annotated[
     Path | None,
     typer.Option(
@@ -165,10 +167,7 @@ OutputOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Where the best kernel is written.")
 ]
 JsonOption = Annotated[
-    bool,
-    typer.Option(
-        "--json", metavar="", help="Print one JSON document for programs, and nothing else."
-    ),
+    bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
 ]
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `last`.")

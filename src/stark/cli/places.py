@@ -11,24 +11,24 @@ from tempfile import TemporaryFile
 from stark.core.errors import UsageError
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, option: str = "--output") -> None:
     """Check that a file can be written, without changing it. Raises UsageError."""
-    with _refused(path):
+    with _refused(path, option):
         if path.exists():
             path.open("ab").close()
             return
-    check_folder(path.parent)
+    check_folder(path.parent, option)
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, option: str = "--output") -> None:
     """Create a folder and check that files can be written there. Raises UsageError."""
-    with _refused(folder):
+    with _refused(folder, option):
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
 
 
 @contextmanager
-def _refused(place: Path, option: str = "--output") -> Iterator[None]:
+def _refused(place: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from rich.text import Text
 
 from stark.cli import consoles
 from stark.cli.settings import Settings
@@ -20,7 +17,7 @@ from stark.report.view import RunView
 from stark.store import Store
 
 
-def list_runs(settings: Settings, as_json: bool) -> int:
+def list_runs(settings: Settings, as_json: bool) -> None:
     """Print every run in a line."""
     with Store.open(settings.store, create=False) as store:
         summaries, spent = store.summaries(), store.spent()
@@ -40,44 +37,36 @@ def list_runs(settings: Settings, as_json: bool) -> int:
         consoles.results().print(runs_table(summaries, spent))
     else:
         consoles.results().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
-    return 0
 
 
-class Shown(NamedTuple):
-    """What is to be shown of a run."""
-
-    source: bool = False
-    prompt: bool = False
-    as_json: bool = False
-
-
-def show_run(asked: str, attempt: int | None, settings: Settings, shown: Shown) -> int:
+def show_run(
+    asked: str, attempt: int | None, settings: Settings, source: bool, prompt: bool, as_json: bool
+) -> None:
     """Print a run, one of its attempts, an attempt's source, or its prompts and replies."""
     view = _view(asked, settings)
     console = consoles.results()
-    if shown.source:
-        source = _source(view, attempt)
+    if source:
+        text = _source(view, attempt)
         if console.is_terminal:
-            console.print(python(source))
+            console.print(python(text))
         else:
-            consoles.write(source)
+            consoles.write(text)
     elif attempt is not None:
         node = node_of(view, attempt)
-        if shown.as_json:
+        if as_json:
             consoles.print_json(node_document(view, node))
-        elif shown.prompt:
+        elif prompt:
             consoles.write("".join(_conversation(view, attempt)))
         else:
             console.print(node_text(view, node))
-    elif shown.prompt:
+    elif prompt:
         raise UsageError(
             "name the attempt whose prompts are to be shown, such as `stark show last 1 --prompt`"
         )
-    elif shown.as_json:
+    elif as_json:
         consoles.print_json(run_document(view))
     else:
         console.print(run_text(view, console.width))
-    return 0
 
 
 def _conversation(view: RunView, attempt: int) -> Iterator[str]:
@@ -89,7 +78,7 @@ def _conversation(view: RunView, attempt: int) -> Iterator[str]:
             yield f"===== {call.role}, reply of {call.reply.model} =====\n{call.reply.text}\n"
 
 
-def record_run(asked: str, path: Path, without_problem: bool, settings: Settings) -> int:
+def record_run(asked: str, path: Path, without_problem: bool, settings: Settings) -> None:
     """Write a run's recording."""
     with Store.open(settings.store, create=False) as store:
         recording = record(store, store.run(asked))
@@ -100,8 +89,7 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
     except OSError as error:
         raise UsageError(f"the recording cannot be written to {path}: {error.strerror}") from error
     said = f"{path}: {counted(len(recording.nodes), 'attempt')} of run {recording.run.id}"
-    consoles.results().print(Text(said), soft_wrap=True)
-    return 0
+    consoles.say(said)
 
 
 def _view(asked: str, settings: Settings) -> RunView:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,14 @@ from rich.text import Text
 
 from stark.api import aoptimize, aresume
 from stark.cli import consoles
-from stark.cli.interrupt import run_interruptibly
 from stark.cli.live import open_progress
+from stark.cli.options import JUDGING, flag
 from stark.cli.places import check_file, kernel_path, refuse_fleeting
 from stark.cli.settings import Settings
+from stark.cli.showing import run_shown
 from stark.configuration import device_kind, without_unused_models
 from stark.core.errors import ModelRefused, StarkError, UsageError
-from stark.core.run import Run
-from stark.events import Event, OnEvent, Prepared
+from stark.events import OnEvent, Prepared
 from stark.explain.evaluation import verdict
 from stark.explain.numbers import counted
 from stark.explain.run import replay_line
@@ -37,12 +38,14 @@ def optimize(
     as_json: bool,
 ) -> int:
     """Begin a run and work on it; returns the exit code."""
+    if replay is not None:
+        _refuse_beside_replay(settings.given)
     if problem is None and replay is None:
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
     refuse_fleeting(settings.store)
     loaded = None if problem is None else load(problem, settings.kernelbench)
     strategies = [settings.options.get("strategy", "stark")]
-    options = without_unused_models(settings.options, strategies, settings.flags)
+    options = without_unused_models(settings.options, strategies, settings.given)
 
     def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
         return aoptimize(loaded, store=settings.store, replay=replay, on_event=on_event, **options)
@@ -50,18 +53,23 @@ def optimize(
     return _work(work, settings.store, output, as_json)
 
 
+def _refuse_beside_replay(given: Iterable[str]) -> None:
+    """Raise UsageError for options that a recording determines."""
+    if said := [flag(name) for name in given if name not in JUDGING or name == "language"]:
+        them = "it" if len(said) == 1 else "them"
+        raise UsageError(
+            f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"
+        )
+
+
 def resume(
-    run_id: str,
-    changes: dict[str, Any],
-    settings: Settings,
-    replay: Path | None,
-    output: Path | None,
-    as_json: bool,
+    run_id: str, settings: Settings, replay: Path | None, output: Path | None, as_json: bool
 ) -> int:
     """Go on with a run, with the options that the command line changes; returns the exit code."""
+    store, changes = settings.store, settings.given
 
     def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
-        return aresume(run_id, store=settings.store, replay=replay, on_event=on_event, **changes)
+        return aresume(run_id, store=store, replay=replay, on_event=on_event, **changes)
 
     return _work(work, settings.store, output, as_json)
 
@@ -83,39 +91,17 @@ def _work(
     """Work until a limit is reached, then say what came of it; returns the exit code."""
     if output is not None:
         check_file(output)
-    console = consoles.progress(as_json)
-    prepared: list[Run] = []
-
-    async def watched() -> Result:
-        async with open_progress(console) as progress:
-
-            def on_event(event: Event) -> None:
-                if isinstance(event, Prepared):
-                    prepared.append(event.run)
-                progress.handle(event)
-
-            return await work(on_event)
-
-    try:
-        result = run_interruptibly(watched())
-    except StarkError as stop:
-        if prepared and not isinstance(stop, UsageError):  # resuming would not help
-            stop.add_note(_how_to_resume(store, prepared[0], stop))
-        raise
-    path = _write_kernel(result, store, output)
+    view = open_progress(consoles.progress(as_json))
+    result = run_shown(work, view, Prepared, partial(_how_to_resume, store))
+    kernel, path = result.kernel, None
+    if kernel is not None and kernel.confirmed:
+        path = kernel.save(output or kernel_path(store, result.run_id))
     if as_json:
         written = None if path is None else str(path)
         consoles.print_json(run_document(result) | {"kernel": written})
     else:
         _show(result, path)
     return 0 if path is not None else 1
-
-
-def _write_kernel(result: Result, store: str, output: Path | None) -> Path | None:
-    kernel = result.kernel
-    if kernel is None or not kernel.confirmed:
-        return None
-    return kernel.save(output or kernel_path(store, result.run_id))
 
 
 def _show(result: Result, path: Path | None) -> None:
@@ -138,7 +124,8 @@ def _show(result: Result, path: Path | None) -> None:
         console.print(Text(f"In this run {replay_line(result.run)}."))
 
 
-def _how_to_resume(store_url: str, run: Run, stop: StarkError) -> str:
+def _how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
+    run = prepared.run
     with Store.open(store_url, create=False) as store:
         if not store.holds(run.id):
             return "nothing was begun, so nothing is stored; give the same command again"

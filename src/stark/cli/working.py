@@ -13,7 +13,7 @@ from stark.evaluator.executors import open_judges, require_requests, serve_folde
 from stark.explain.numbers import counted
 
 
-def work(folder: Path, once: bool, settings: Settings) -> int:
+def work(folder: Path, once: bool, settings: Settings) -> None:
     """Serve the folder until no request is waiting (`once`) or the process is interrupted."""
     executor = settings.options.get("executor", "local")
     judges = open_judges(executor)
@@ -33,4 +33,3 @@ def work(folder: Path, once: bool, settings: Settings) -> int:
     say(f"serving {folder} with {executor}")
     answered = run_interruptibly(serve())
     say(f"answered {counted(answered, 'request')}; no request is waiting")
-    return 0

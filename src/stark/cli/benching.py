@@ -1,0 +1,226 @@
+"""`stark bench`: from what a user wrote to a bench that is worked on, and its report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from stark.benches.document import report_document
+from stark.benches.entry import abench, resume_bench
+from stark.benches.files import write_report
+from stark.benches.preset import paper
+from stark.benches.report import Report, make_report
+from stark.benches.running import OnBenchEvent, Opened, unfinished
+from stark.benches.suite import Suite, folders, kernelbench
+from stark.benches.tables import head, sheets
+from stark.cli import consoles
+from stark.cli.bench_live import open_bench_progress
+from stark.cli.places import beside, check_folder, refuse_fleeting
+from stark.cli.settings import Settings
+from stark.cli.showing import run_shown
+from stark.configuration import without_unused_models
+from stark.core.errors import StarkError, UsageError
+from stark.store import STORE, Store, without_password
+from stark.strategies import split_strategies
+
+
+class Session(NamedTuple):
+    """What a command that works on a bench was given, apart from the bench."""
+
+    settings: Settings
+    runs: int
+    model_slots: int | None
+    total: dict[str, float]
+    output: Path | None
+    as_json: bool
+
+
+def run(
+    problems: list[Path],
+    level: str | None,
+    numbers: str | None,
+    preset: str | None,
+    seeds: int | None,
+    name: str | None,
+    session: Session,
+) -> int:
+    """Begin a bench, or go on with it, and report; returns the exit code."""
+    settings = session.settings
+    options, levels, usual_seeds = _with_preset(preset, settings, level)
+    suite = _suite(problems, settings.kernelbench, levels, numbers)
+    strategies = split_strategies(options.pop("strategy", "stark"))
+    options["in_each"] = options.pop("parallel", 1)
+    options = without_unused_models(options, strategies, settings.given)
+
+    def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
+        return abench(
+            suite,
+            strategies=strategies,
+            seeds=seeds or usual_seeds,
+            name=name,
+            total=session.total,
+            parallel=session.runs,
+            model_slots=session.model_slots,
+            store=settings.store,
+            on_event=on_event,
+            **options,
+        )
+
+    return _work(work, session)
+
+
+def resume(name: str, session: Session) -> int:
+    """Go on with a bench, with the options that the command line changes, and report; returns the exit code."""
+    changes = dict(session.settings.given)
+    if "parallel" in changes:
+        changes["in_each"] = changes.pop("parallel")
+
+    def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
+        return resume_bench(
+            name,
+            total=session.total,
+            parallel=session.runs,
+            model_slots=session.model_slots,
+            store=session.settings.store,
+            on_event=on_event,
+            **changes,
+        )
+
+    return _work(work, session)
+
+
+def report(name: str, settings: Settings, output: Path | None, as_json: bool) -> None:
+    """Print and write the report of a bench as it stands."""
+    with Store.open(settings.store, create=False) as store:
+        made = make_report(store, store.bench(name))
+    _show(made, settings, output, as_json)
+
+
+def list_benches(settings: Settings, as_json: bool) -> None:
+    """Print every bench in a line."""
+    with Store.open(settings.store, create=False) as store:
+        benches = [store.bench(name) for name in reversed(store.benches())]
+        waiting = {each.name: len(unfinished(store, each)) for each in benches}
+    if as_json:
+        documents = [
+            each.model_dump(mode="json", exclude={"cells"})
+            | {"runs": len(each.cells), "unfinished": waiting[each.name]}
+            for each in benches
+        ]
+        consoles.print_json(documents)
+        return
+    if not benches:
+        consoles.say("There are no benches yet; `stark bench run PATH` makes one.")
+    for each in benches:
+        ended = len(each.cells) - waiting[each.name]
+        consoles.say(f"{each.name}: {head(each)}; {ended} of {len(each.cells)} runs have ended")
+
+
+def _with_preset(
+    preset: str | None, settings: Settings, level: str | None
+) -> tuple[dict[str, Any], str, int]:
+    """The options, levels and seeds. Those of a preset give way to the command line alone."""
+    if preset is None:
+        return dict(settings.options), level or "1", 1
+    if preset != "paper":
+        raise UsageError(f"there is no preset {preset!r}; use `paper`")
+    found = paper()
+    usual = {
+        "strategy": ",".join(found.strategies),
+        "attempts": found.attempts,
+        "parallel": found.parallel,
+        "start": found.start,
+    }
+    options = {**settings.options, **usual, **settings.given}
+    return options, level or ",".join(map(str, found.levels)), found.seeds
+
+
+def _suite(paths: list[Path], checkout: Path | None, levels: str, numbers: str | None) -> Suite:
+    if paths:
+        return folders(paths)
+    if checkout is None:
+        raise UsageError(
+            "name folders or files of problems, or a checkout of KernelBench with --kernelbench FOLDER"
+        )
+    chosen = None if numbers is None else parse_numbers(numbers, "--problems")
+    return kernelbench(checkout, parse_numbers(levels, "--level"), chosen)
+
+
+def parse_numbers(written: str, option: str) -> list[int]:
+    """The numbers in `1,5-20`, each once, in the order written."""
+    found: dict[int, None] = {}
+    for part in written.split(","):
+        span = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
+        if span is None or (span[2] and int(span[2]) < int(span[1])):
+            raise UsageError(f"{option} is {written!r}; write numbers and spans, such as 1,5-20")
+        found.update(dict.fromkeys(range(int(span[1]), int(span[2] or span[1]) + 1)))
+    return list(found)
+
+
+def _work(work: Callable[[OnBenchEvent], Coroutine[Any, Any, Report]], session: Session) -> int:
+    """Work until all runs have ended or a limit is reached, then report; 0 if every run has a usable end."""
+    settings, output, as_json = session.settings, session.output, session.as_json
+    if output is not None:
+        check_folder(output)
+    refuse_fleeting(settings.store)
+
+    def how_to_resume(opened: Opened, _: StarkError) -> str:
+        return f"all finished attempts are stored; {_go_on(opened.bench.name, settings)}"
+
+    view = open_bench_progress(consoles.progress(as_json))
+    made = run_shown(work, view, Opened, how_to_resume)
+    _show(made, settings, output, as_json)
+    lacking = _lacking(made, settings)
+    for said in lacking:
+        consoles.say(said, for_program=True)
+    return 1 if lacking else 0
+
+
+def _lacking(made: Report, settings: Settings) -> list[str]:
+    """What keeps the bench from being complete."""
+    go_on, lacking = _go_on(made.bench.name, settings), []
+    if made.refused:
+        lacking.append(
+            f"refused problems: {', '.join(made.refused)}, for the reasons in the report; {go_on} and tries them "
+            "again. After changing a problem's file start another bench, which takes over all other runs"
+        )
+    if waiting := len(made.results) - len(made.ended):
+        left = f"{waiting} run{' is' if waiting == 1 else 's are'} unfinished"
+        lacking.append(
+            f"{left}: a limit of the whole bench was reached, or models were unreachable, or another process works "
+            f"on them; {go_on}"
+        )
+    return lacking
+
+
+def _show(made: Report, settings: Settings, output: Path | None, as_json: bool) -> None:
+    folder = output or beside(settings.store) / "bench" / made.bench.name
+    write_report(made, folder)
+    if as_json:
+        consoles.print_json(report_document(made) | {"folder": str(folder)})
+        return
+    console = consoles.results()
+    console.print(Text.assemble((made.bench.name, "bold"), f"  {head(made.bench)}"), soft_wrap=True)
+    for note in made.notes:
+        console.print(Text(note), soft_wrap=True)
+    for sheet in sheets(made):
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        for column in sheet.columns:
+            words = column in ("level", "strategy", "strategies", "reference", "metric")
+            table.add_column(column, no_wrap=words, justify="left" if words else "right")
+        for row in sheet.rows:
+            table.add_row(*map(Text, row))
+        console.print(Text(f"\n{sheet.title}", "bold"))
+        console.print(table)
+    console.print(Text(f"\nreport: {folder / 'report.md'}, with tables beside it"), soft_wrap=True)
+
+
+def _go_on(name: str, settings: Settings) -> str:
+    """The command that goes on with a bench of this store."""
+    where = "" if settings.store == STORE else f" --store {without_password(settings.store)}"
+    return f"`stark bench resume {name}{where}` goes on"

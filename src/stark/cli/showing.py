@@ -1,0 +1,144 @@
+"""Work that is shown while it goes on: on a terminal as a screen, elsewhere as lines."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
+from typing import Any, Generic, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from stark.cli.interrupt import run_interruptibly
+from stark.core.errors import StarkError, UsageError
+from stark.explain.numbers import duration
+from stark.explain.run import price, tokens
+from stark.ledger import Ledger
+
+REDRAW_S = 0.1
+FRAME_LINES = 8
+"""Lines of a screen that are not the tree's, or not runs in flight."""
+
+NARROW = 100
+"""Below this many columns there is no room for a bar."""
+
+STEP_WORDS = {
+    "plan": "planning",
+    "code": "coding",
+    "debug": "repairing",
+    "solo": "writing",
+    "judge": "judging",
+    "check": "final check",
+}
+
+_FRAMES = Spinner("dots").frames
+_FRAMES_PER_S = 10
+
+Happening = TypeVar("Happening")
+Begun = TypeVar("Begun")
+Result = TypeVar("Result")
+
+
+class View(ABC, Generic[Happening]):
+    """Shows what happens. Reads events only; knows no store and changes nothing."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    @abstractmethod
+    def handle(self, event: Happening) -> None:
+        """Take in an event."""
+
+    def _say(self, line: str, style: str = "") -> None:
+        self._console.print(Text(line, style), soft_wrap=True)
+
+
+class Screen(View[Happening]):
+    """A view that is redrawn ten times a second."""
+
+    @abstractmethod
+    def screen(self) -> RenderableType:
+        """The current content of the screen."""
+
+    @asynccontextmanager
+    async def drawn(self) -> AsyncIterator[None]:
+        """Draw the screen while the block lasts."""
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            # In the event loop and not in a thread of Rich's: trees are not thread-safe.
+            redrawing = asyncio.create_task(self._redraw(live))
+            try:
+                yield
+            finally:
+                redrawing.cancel()
+                with suppress(asyncio.CancelledError):
+                    await redrawing
+
+    async def _redraw(self, live: Live) -> None:
+        while True:
+            live.update(self.screen(), refresh=True)
+            await asyncio.sleep(REDRAW_S)
+
+
+def run_shown(
+    work: Callable[[Callable[[Happening], None]], Coroutine[Any, Any, Result]],
+    view: View[Happening],
+    begun: type[Begun],
+    how_to_resume: Callable[[Begun, StarkError], str],
+) -> Result:
+    """The result of work that tells `view` what happens.
+
+    An error after an event of type `begun` gets a note on how to resume.
+    """
+    begins: list[Begun] = []
+
+    def on_event(event: Happening) -> None:
+        if isinstance(event, begun):
+            begins.append(event)
+        view.handle(event)
+
+    async def watched() -> Result:
+        async with view.drawn() if isinstance(view, Screen) else nullcontext():
+            return await work(on_event)
+
+    try:
+        return run_interruptibly(watched())
+    except StarkError as stop:
+        if begins and not isinstance(stop, UsageError):  # resuming would not help
+            stop.add_note(how_to_resume(begins[0], stop))
+        raise
+
+
+def spinning(doing: str, since_s: float) -> Text:
+    """A spinner, what is being done, and for how long."""
+    now = time.monotonic()
+    frame = _FRAMES[int(now * _FRAMES_PER_S) % len(_FRAMES)]
+    return Text.assemble((frame, "cyan"), f" {doing} ", (duration(now - since_s), "dim"))
+
+
+def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> Table:
+    """Time, price, what was made, and tokens, with their limits; beside a bar of attempts on a wide screen.
+
+    On a narrow screen the first survive.
+    """
+    budget, spent = ledger.budget, ledger.spent
+    minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"
+    dollars = "" if budget.dollars is None else f" of ${budget.dollars:.2f}"
+    most_tokens = "" if budget.tokens is None else f" of {budget.tokens:,}"
+    time_and_price = (duration(ledger.elapsed_s) + minutes, price(spent) + dollars)
+    cells: list[RenderableType] = [
+        " · ".join((*time_and_price, *made, tokens(spent) + most_tokens))
+    ]
+    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    if columns >= NARROW:
+        row.add_column(width=20)
+        cells.insert(0, ProgressBar(budget.attempts, attempts, width=20))
+    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    row.add_row(*cells)
+    return row
