@@ -17,7 +17,7 @@ from stark.core.errors import UsageError
 from stark.core.run import WINDOW_TOKENS, Start, Stop
 from stark.core.usage import Price
 
-MODELS, BUDGET, JUDGE = "Models", "Budget", "Judge"
+MODELS, BUDGET, JUDGE = "Models", "Budget of a run", "Judge"
 """Groups of options in help texts."""
 
 
@@ -75,7 +75,7 @@ class RunOptions(Frozen):
     language: str | None = _option(
         None, "Kernel language: cpp, triton or cuda; by default the best for the device."
     )
-    parallel: int = _option(1, "Attempts in flight at once.", ge=1)
+    parallel: int = _option(1, "Attempts of a run in flight at once.", ge=1)
     seed: int | None = _option(None, "Seed of the search; random by default.")
     start: Start = _option(
         "reference",

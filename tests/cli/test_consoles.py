@@ -12,11 +12,11 @@ def test_nobody_who_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr("sys.stdout", stream)
-        console = consoles.results()
+        console = consoles.console()
 
         console.print("one")
         console.print("two")
-        consoles.results().print("three")
+        consoles.console().print("three")
 
 
 def test_a_document_that_nobody_reads_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

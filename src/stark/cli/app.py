@@ -25,6 +25,7 @@ from stark.cli.options import (
     ReplayOption,
     RunArgument,
     command,
+    option,
 )
 
 if TYPE_CHECKING:
@@ -41,12 +42,22 @@ app = typer.Typer(
 app.add_typer(bench)
 
 
+PROBLEM = typer.Argument(
+    metavar="PROBLEM",
+    help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
+)
+
+
+INTERRUPTED = 130
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors that are not StarkErrors are bugs and keep their traceback."""
     if not sys.platform.startswith("linux"):
-        _say("error: STARK runs on Linux only; use a Linux machine, WSL 2 or a container")
+        typer.echo(
+            "error: STARK runs on Linux only; use a Linux machine, WSL 2 or a container", err=True
+        )
         return 2
-    from stark.cli.interrupt import Interrupted
     from stark.core.errors import StarkError
 
     try:
@@ -54,26 +65,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except StarkError as error:
-        said = str(error) if isinstance(error, Interrupted) else f"error: {error}"
-        _say(said, *getattr(error, "__notes__", ()))
+        said = str(error) if error.exit_code == INTERRUPTED else f"error: {error}"
+        with suppress(BrokenPipeError):  # the reader is gone
+            typer.echo("\n".join((said, *getattr(error, "__notes__", ()))), err=True)
         return error.exit_code
     raise AssertionError("the command line always ends by an exit or an error")
 
 
 @command(app, "store", "kernelbench", *EVERY)
 def optimize(
-    problem: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PROBLEM",
-            help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
-        ),
-    ] = None,
+    settings: Settings,
+    problem: Annotated[str | None, PROBLEM] = None,
     replay: ReplayOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> int:
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.running import optimize
@@ -83,12 +88,11 @@ def optimize(
 
 @command(app, "store", *CHANGEABLE, as_begun=True)
 def resume(
+    settings: Settings,
     run: RunArgument = "last",
     replay: ReplayOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> int:
     """Continue RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
     from stark.cli.running import resume
@@ -97,7 +101,7 @@ def resume(
 
 
 @command(app, "store", "executor")
-def demo(json: JsonOption = False, *, settings: Settings) -> int:
+def demo(settings: Settings, json: JsonOption = False) -> int:
     """Optimize an example with recorded replies; builds, checks and timings are live. Needs no key and no GPU."""
     from stark.cli.running import demo
 
@@ -106,41 +110,30 @@ def demo(json: JsonOption = False, *, settings: Settings) -> int:
 
 @command(app, "kernelbench", *JUDGING)
 def evaluate(
-    problem: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROBLEM",
-            help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
-        ),
-    ],
+    settings: Settings,
+    problem: Annotated[str, PROBLEM],
     candidates: Annotated[
         list[Path],
         typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders."),
     ],
     effort: Annotated[
         str,
-        typer.Option(
-            metavar="promote|search",
-            help="`promote` runs all checks and also measures against torch.compile; `search` runs only the quicker "
+        option(
+            "promote|search",
+            "`promote` runs all checks and also measures against torch.compile; `search` runs only the quicker "
             "checks that each attempt gets during a search.",
         ),
     ] = "promote",
     min_speedup: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Exit with 1 unless the lower end of every speedup's interval is at least this.",
+        option(
+            "NUMBER",
+            "Exit with 1 unless the lower end of every speedup's interval is at least this.",
         ),
     ] = None,
-    against: Annotated[
-        str, typer.Option(metavar="eager|compile", help="What --min-speedup refers to.")
-    ] = "eager",
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a JUnit report for CI.")
-    ] = None,
+    against: Annotated[str, option("eager|compile", "What --min-speedup refers to.")] = "eager",
+    junit: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> int:
     """Judge CANDIDATE files: do they compute what PROBLEM computes, and how fast?"""
     from stark.cli.evaluating import Demand, evaluate
@@ -150,7 +143,7 @@ def evaluate(
 
 
 @command(app, "store")
-def runs(json: JsonOption = False, *, settings: Settings) -> None:
+def runs(settings: Settings, json: JsonOption = False) -> None:
     """List the runs, the newest first."""
     from stark.cli.reading import list_runs
 
@@ -159,6 +152,7 @@ def runs(json: JsonOption = False, *, settings: Settings) -> None:
 
 @command(app, "store")
 def show(
+    settings: Settings,
     run: Annotated[
         str,
         typer.Argument(
@@ -180,8 +174,6 @@ def show(
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
     ] = False,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> None:
     """Show RUN with its tree, or one attempt of it in full."""
     from stark.cli.reading import show_run
@@ -193,6 +185,7 @@ def show(
 
 @command(app, "store")
 def record(
+    settings: Settings,
     run: RunArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The JSON file to write.")],
     without_problem: Annotated[
@@ -202,8 +195,6 @@ def record(
             help="Leave the problem's text out, for one that is not yours to publish.",
         ),
     ] = False,
-    *,
-    settings: Settings,
 ) -> None:
     """Write RUN to FILE: every prompt, reply and evaluation, to be read or replayed elsewhere."""
     from stark.cli.reading import record_run
@@ -213,12 +204,11 @@ def record(
 
 @command(app, "executor")
 def worker(
+    settings: Settings,
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder that `--executor folder:` names.")
     ],
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
-    *,
-    settings: Settings,
 ) -> None:
     """Judge the requests in FOLDER: the other side of `--executor folder:FOLDER`."""
     from stark.cli.working import work
@@ -227,7 +217,7 @@ def worker(
 
 
 @command(app, "store")
-def doctor(json: JsonOption = False, *, settings: Settings) -> int:
+def doctor(settings: Settings, json: JsonOption = False) -> int:
     """Check this machine (devices, compilers, models, the store) and suggest fixes."""
     from stark.cli.doctor import examine
 
@@ -246,9 +236,3 @@ def options(
 
         typer.echo(__version__)
         raise typer.Exit
-
-
-def _say(*lines: str) -> None:
-    with suppress(BrokenPipeError):  # the reader is gone
-        for line in lines:
-            typer.echo(line, err=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stark.cli.options import CHANGEABLE, EVERY, Group, JsonOption, by_default, command
+from stark.cli.options import CHANGEABLE, EVERY, Group, JsonOption, command, option
 
 if TYPE_CHECKING:
     from stark.cli.settings import Settings
@@ -19,8 +19,6 @@ bench = typer.Typer(
     no_args_is_help=True,
 )
 
-OF_EACH = "Budget of each run"
-IN_EACH = "Attempts in flight in each run."
 IN_A_BENCH = tuple(name for name in EVERY if name != "seed")
 """Options of a bench's runs, whose seeds are 1, 2, … (`--seeds`)."""
 
@@ -31,37 +29,28 @@ NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A bench's name, the beginning of one, or `last`.")
 ]
 FolderOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER", help="Where the report is written." + by_default("beside the store")
-    ),
+    Path | None, option("FOLDER", "Where the report is written.", default="beside the store")
 ]
-RunsOption = Annotated[
-    int, typer.Option("--runs", min=1, metavar="NUMBER", help="Maximum number of concurrent runs.")
-]
+RunsOption = Annotated[int, option("NUMBER", "Maximum number of concurrent runs.", min=1)]
 SlotsOption = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        metavar="NUMBER",
-        help="Maximum number of concurrent model calls." + by_default("no limit"),
+    option("NUMBER", "Maximum number of concurrent model calls.", default="no limit", min=1),
+]
+WHOLE = "Budget of the whole bench"
+TOTAL = option("NUMBER", "Limit for all runs together.", rich_help_panel=WHOLE)
+TotalMinutes = Annotated[
+    float | None,
+    option(
+        "NUMBER",
+        "Limit for this session's wall-clock time, all runs together.",
+        rich_help_panel=WHOLE,
     ),
 ]
 
 
-def _total(about: str) -> Any:
-    return typer.Option(metavar="NUMBER", help=about, rich_help_panel="Budget of the whole bench")
-
-
-TotalCount = Annotated[int | None, _total("Limit for all runs together.")]
-TotalDollars = Annotated[float | None, _total("Limit for all runs together.")]
-TotalMinutes = Annotated[
-    float | None, _total("Limit for this session's wall-clock time, all runs together.")
-]
-
-
-@command(bench, "store", "kernelbench", *IN_A_BENCH, budget_panel=OF_EACH, parallel=IN_EACH)
+@command(bench, "store", "kernelbench", *IN_A_BENCH)
 def run(
+    settings: Settings,
     problems: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -69,47 +58,39 @@ def run(
         ),
     ] = None,
     level: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBERS", help="Levels of KernelBench, such as 1 or 1-3." + by_default("1")
-        ),
+        str | None, option("NUMBERS", "Levels of KernelBench, such as 1 or 1-3.", default=1)
     ] = None,
     numbers: Annotated[
         str | None,
-        typer.Option(
-            "--problems",
-            metavar="NUMBERS",
-            help="Problems of each level, such as 1,5-20." + by_default("all"),
-        ),
+        option("NUMBERS", "Problems of each level, such as 1,5-20.", "--problems", default="all"),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
-            metavar="paper",
-            help="The published protocol on KernelBench: its levels, strategies, attempts and metrics.",
+        option(
+            "paper",
+            "The published protocol on KernelBench: its levels, strategies, attempts and metrics.",
         ),
     ] = None,
     seeds: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "NUMBER",
+            "Number of seeds, and so of runs, per problem and strategy.",
+            default=1,
             min=1,
-            metavar="NUMBER",
-            help="Number of seeds, and so of runs, per problem and strategy." + by_default("1"),
         ),
     ] = None,
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,
-    total_attempts: TotalCount = None,
-    total_tokens: TotalCount = None,
-    total_dollars: TotalDollars = None,
+    total_attempts: Annotated[int | None, TOTAL] = None,
+    total_tokens: Annotated[int | None, TOTAL] = None,
+    total_dollars: Annotated[float | None, TOTAL] = None,
     total_minutes: TotalMinutes = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the bench." + by_default("made from its contents"))
+        str | None, option("TEXT", "Name of the bench.", default="made from its contents")
     ] = None,
     output: FolderOption = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> int:
     """Run every problem with every strategy (--strategy A,B,… compares A with the others)."""
     from stark.cli.benching import Session, run
@@ -119,26 +100,18 @@ def run(
     return run(problems or [], level, numbers, preset, seeds, name, session)
 
 
-@command(
-    bench,
-    "store",
-    *CHANGEABLE_IN_A_BENCH,
-    as_begun=True,
-    budget_panel=OF_EACH,
-    parallel=IN_EACH,
-)
+@command(bench, "store", *CHANGEABLE_IN_A_BENCH, as_begun=True)
 def resume(
+    settings: Settings,
     name: NameArgument = "last",
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,
-    total_attempts: TotalCount = None,
-    total_tokens: TotalCount = None,
-    total_dollars: TotalDollars = None,
+    total_attempts: Annotated[int | None, TOTAL] = None,
+    total_tokens: Annotated[int | None, TOTAL] = None,
+    total_dollars: Annotated[float | None, TOTAL] = None,
     total_minutes: TotalMinutes = None,
     output: FolderOption = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> int:
     """Continue bench NAME: its unfinished runs, and those whose problems were refused."""
     from stark.cli.benching import Session, resume
@@ -149,11 +122,10 @@ def resume(
 
 @command(bench, "store")
 def report(
+    settings: Settings,
     name: NameArgument = "last",
     output: FolderOption = None,
     json: JsonOption = False,
-    *,
-    settings: Settings,
 ) -> None:
     """Print and write the report of bench NAME as it stands."""
     from stark.cli.benching import report
@@ -162,7 +134,7 @@ def report(
 
 
 @command(bench, "store", name="list")
-def list_benches(json: JsonOption = False, *, settings: Settings) -> None:
+def list_benches(settings: Settings, json: JsonOption = False) -> None:
     """List the benches, the newest first."""
     from stark.cli.benching import list_benches
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from stark.benches.running import BenchEvent, InRun, Left, Opened, Progress
 from stark.benches.tables import head
 from stark.cli.consoles import can_redraw
-from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, spent_row, spinning
+from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
 from stark.core.bench import Bench, Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.standing import best_node
@@ -134,7 +134,7 @@ class BenchScreen(Screen[BenchEvent]):
             Text(),
             self._runs(bench.attempts),
             Text(),
-            Text(self._board.left, "dim", no_wrap=True, overflow="ellipsis"),
+            cut(self._board.left),
             self._steps(),
             self._spent(bench, self._opened.progress),
         )
@@ -149,7 +149,7 @@ class BenchScreen(Screen[BenchEvent]):
             steps = Counter(STEP_WORDS.get(step, step) for step in one.steps.values())
             doing = ", ".join(step if n == 1 else f"{n} {step}" for step, n in steps.items())
             table.add_row(
-                Text(cell.problem, no_wrap=True, overflow="ellipsis"),
+                cut(cell.problem, ""),
                 Text(f"{cell.strategy} {cell.seed}", "dim"),
                 f"{len(one.tree.nodes)}/{attempts}",
                 Text(one.best or "", "green", no_wrap=True),
@@ -169,7 +169,7 @@ class BenchScreen(Screen[BenchEvent]):
         judged = steps.pop("judge", 0)
         asking = counted(steps.total(), "attempt")
         said = f"{counted(len(self._board.in_flight), 'run')} in flight: {asking} with a model, {judged} with a judge"
-        return Text(said, "dim", no_wrap=True, overflow="ellipsis")
+        return cut(said)
 
     def _spent(self, bench: Bench, progress: Progress) -> Table:
         finished, most = progress.finished, progress.ledger.budget.attempts

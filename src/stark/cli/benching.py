@@ -172,12 +172,12 @@ def _work(work: Callable[[OnBenchEvent], Coroutine[Any, Any, Report]], session: 
     def how_to_resume(opened: Opened, _: StarkError) -> str:
         return f"all finished attempts are stored; {_go_on(opened.bench.name, settings)}"
 
-    view = open_bench_progress(consoles.progress(as_json))
+    view = open_bench_progress(consoles.console(as_json))
     made = run_shown(work, view, Opened, how_to_resume)
     _show(made, settings, output, as_json)
     lacking = _lacking(made, settings)
     for said in lacking:
-        consoles.say(said, for_program=True)
+        consoles.say(said, stderr=True)
     return 1 if lacking else 0
 
 
@@ -204,7 +204,7 @@ def _show(made: Report, settings: Settings, output: Path | None, as_json: bool) 
     if as_json:
         consoles.print_json(report_document(made) | {"folder": str(folder)})
         return
-    console = consoles.results()
+    console = consoles.console()
     console.print(Text.assemble((made.bench.name, "bold"), f"  {head(made.bench)}"), soft_wrap=True)
     for note in made.notes:
         console.print(Text(note), soft_wrap=True)

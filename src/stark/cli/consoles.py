@@ -15,24 +15,24 @@ PIPED = 120
 """Columns if standard output is not a terminal."""
 
 
-def results() -> Console:
-    """For the result of a command."""
-    return _console(stderr=False)
+def console(stderr: bool = False) -> Console:
+    """For results on standard output, or for progress on standard error where a program reads the results."""
+    made = _Enduring(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not made.is_terminal:
+        made.width = PIPED
+    elif made.width > WIDEST:
+        made.width = WIDEST
+    return made
 
 
-def progress(for_program: bool) -> Console:
-    """For progress; standard error if a program reads standard output."""
-    return _console(stderr=for_program)
-
-
-def can_redraw(console: Console) -> bool:
+def can_redraw(shown_on: Console) -> bool:
     """Whether a screen can be drawn over and over; with TERM=dumb there are only lines."""
-    return console.is_terminal and not console.is_dumb_terminal
+    return shown_on.is_terminal and not shown_on.is_dumb_terminal
 
 
-def say(line: str, for_program: bool = False) -> None:
-    """One line, as long as it is; to standard error `for_program`."""
-    _console(stderr=for_program).print(Text(line), soft_wrap=True)
+def say(line: str, stderr: bool = False) -> None:
+    """One line, as long as it is."""
+    console(stderr).print(Text(line), soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
@@ -62,12 +62,3 @@ def _write_nowhere(stream: IO[str]) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-
-
-def _console(stderr: bool) -> Console:
-    console = _Enduring(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = PIPED
-    elif console.width > WIDEST:
-        console.width = WIDEST
-    return console

@@ -10,7 +10,6 @@ import os
 import platform
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -82,14 +81,8 @@ LAYERS: dict[str, tuple[str, str]] = {
     "capabilities": ("candidates have no rights of an administrator", ""),
     "network": ("candidates have a network without interfaces", ALLOW_NAMESPACES),
     "processes": ("candidates see no other process and leave none behind", ALLOW_NAMESPACES),
-    "proc": (
-        "/proc shows candidates their own processes only",
-        "give the container its whole /proc",
-    ),
-    "tasks": (
-        "the kernel bounds how many processes a candidate has",
-        "without it the judge counts",
-    ),
+    "proc": ("/proc shows a candidate only its processes", "give the container its whole /proc"),
+    "tasks": ("the kernel bounds the processes of a candidate", "without it the judge counts"),
     "mounts": ("candidates see the file systems read-only but for their folder", ALLOW_NAMESPACES),
     "landlock": (
         "candidates read system files, packages and their own folder only",
@@ -146,10 +139,10 @@ def examine(settings: Settings, as_json: bool) -> int:
             }
         )
     else:
-        consoles.results().print(_table(findings))
-        consoles.results().print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
+        consoles.console().print(_table(findings))
+        consoles.console().print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
         if ready:
-            consoles.results().print(_model_summary(findings, available), soft_wrap=True)
+            consoles.console().print(_model_summary(findings, available), soft_wrap=True)
     return 0 if ready else MachineError.exit_code
 
 
@@ -254,7 +247,7 @@ def _models(settings: Settings, available: list[Way]) -> Iterator[Finding]:
 
 
 def _places(url: str) -> Iterator[Finding]:
-    """The store, the folder of temporary files, and the build cache; judges on other machines have their own cache."""
+    """The store and the build cache; judges on other machines have their own cache."""
     try:
         check_beside(url)
         with Store.open(url, create=False) as store:
@@ -262,12 +255,6 @@ def _places(url: str) -> Iterator[Finding]:
         yield Finding("places", "store", "ok", f"{without_password(url)}, {count}")
     except StarkError as error:
         yield Finding("places", "store", "broken", str(error))
-    folder = tempfile.gettempdir()
-    if os.access(folder, os.W_OK):
-        yield Finding("places", "temporary folder", "ok", folder)
-    else:
-        detail = f"{folder} is not writable; set TMPDIR"
-        yield Finding("places", "temporary folder", "broken", detail)
     try:
         yield Finding("places", "builds", "ok", _build_cache())
     except (StarkError, OSError) as error:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -12,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from stark.cli import consoles
+from stark.cli.consoles import can_redraw
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_file
 from stark.cli.settings import Settings
 from stark.configuration import limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
-from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import (
@@ -28,10 +26,10 @@ from stark.evaluating import (
     read_candidate,
     shortfall,
 )
-from stark.evaluator.executors import Executor, open_executor
-from stark.explain.numbers import counted, duration
+from stark.evaluator.executors import open_executor
+from stark.explain.numbers import counted
 from stark.languages import language
-from stark.options import checked_options
+from stark.options import RunOptions, checked_options
 from stark.problems import load
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
@@ -65,20 +63,15 @@ def evaluate(
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
     asked = checked_options(settings.options)
-    limits, tools = limits_and_tools(asked)
     chosen = _effort(effort)
-    _check(tools, chosen, demand)
+    _check(asked.sanitizer, chosen, demand)
     if asked.language is not None:
         language(asked.language)
     problem = load(problem_spec, settings.kernelbench)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
     _refuse_without_candidates(written)
-    progress = _Progress(
-        consoles.progress(as_json),
-        f"judging {counted(len(written), 'candidate')} for {problem.name}",
-    )
-    executor = open_executor(asked.executor, limits, tools, progress.notify)
-    reference, judged = run_interruptibly(_judge(problem, written, executor, chosen, progress))
+    judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
+    reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
     if demand.junit is not None:
         demand.junit.write_text(junit_xml(problem, judged, missed), encoding="utf-8")
@@ -92,54 +85,34 @@ def evaluate(
 async def _judge(
     problem: Problem,
     written: Sequence[Written],
-    executor: Executor,
+    asked: RunOptions,
     effort: Effort,
-    progress: _Progress,
+    console: Console,
 ) -> tuple[Reference, list[Judged]]:
-    """Judge all files at once and close the executor, which keeps their order on each device."""
+    """Judge all files at once, beside a spinner on a terminal."""
+    work = f"judging {counted(len(written), 'candidate')} for {problem.name}"
+    spinner, animated = console.status(work), can_redraw(console)
+
+    def on_notice(notice: str) -> None:
+        spinner.update(notice or work)
+        if notice and not animated:
+            console.print(notice, soft_wrap=True)
 
     def on_judged(judged: Judged) -> None:
-        if len(written) > 1 and not progress.animated:
-            progress.print(Text(f"{judged.file}: {judged.evaluation.status}"))
+        if len(written) > 1 and not animated:
+            console.print(f"{judged.file}: {judged.evaluation.status}", soft_wrap=True)
 
+    executor = open_executor(asked.executor, *limits_and_tools(asked), on_notice)
     try:
-        with progress.shown():
+        with spinner:
             reference = await executor.describe(problem)
             for warning in reference.warnings:
-                progress.print(Text(warning, "yellow"))
+                console.print(Text(warning, "yellow"), soft_wrap=True)
             return reference, await evaluate_candidates(
                 problem, written, executor, effort, reference.device, on_judged
             )
     finally:
         await executor.close()
-
-
-class _Progress:
-    """A spinner beside the current work, or beside what it waits for; plain lines without a terminal."""
-
-    def __init__(self, console: Console, work: str) -> None:
-        self._console, self._work = console, work
-        self._notice, self._since = "", 0.0
-        self.animated = console.is_terminal and not console.is_dumb_terminal
-
-    def shown(self) -> AbstractContextManager[object]:
-        """Show the spinner, which renders this object anew several times a second."""
-        return self._console.status(self)
-
-    def print(self, text: Text) -> None:
-        """Print a line above the spinner."""
-        self._console.print(text, soft_wrap=True)
-
-    def notify(self, notice: str) -> None:
-        """Show a notice until the next one; an empty one shows the work again."""
-        self._notice, self._since = notice, time.monotonic()
-        if notice and not self.animated:
-            self.print(Text(notice))
-
-    def __rich__(self) -> Text:
-        if not self._notice:
-            return Text(self._work)
-        return Text(f"{self._notice} ({duration(time.monotonic() - self._since)})")
 
 
 def _missed(judged: Iterable[Judged], demand: Demand) -> dict[str, str]:
@@ -172,7 +145,7 @@ def _document(
 def _print(
     problem: Problem, reference: Reference, judged: Sequence[Judged], missed: dict[str, str]
 ) -> None:
-    console = consoles.results()
+    console = consoles.console()
     console.print(judged_text(problem, reference, judged))
     for file, fault in missed.items():
         console.print(Text(f"{file}: {fault}", "red"), soft_wrap=True)
@@ -182,9 +155,9 @@ def _print(
         console.print(Text(f"sandbox: {', '.join(common)}", "dim"), soft_wrap=True)
 
 
-def _check(tools: Tools, effort: Effort, demand: Demand) -> None:
+def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
     """Raises UsageError for options that exclude each other."""
-    if tools.sanitizer and effort == "search":
+    if sanitizer and effort == "search":
         raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
     if demand.junit is not None:
         check_file(demand.junit, "--junit")

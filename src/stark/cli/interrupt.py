@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -28,14 +29,10 @@ def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
 
     A second signal ends the process at once.
     """
-    import asyncio  # here, since `stark --help` imports this file
-
     return asyncio.run(_cancelled_by_signals(work))
 
 
 async def _cancelled_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
-    import asyncio
-
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
 

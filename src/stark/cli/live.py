@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.cli.consoles import can_redraw
-from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, spent_row, spinning
+from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import Node
 from stark.core.run import Run
@@ -29,13 +29,7 @@ from stark.events import (
 )
 from stark.explain.evaluation import checked, reason, speedup_text, status
 from stark.explain.numbers import counted, milliseconds
-from stark.explain.run import (
-    estimate_line,
-    idea,
-    models_line,
-    reference_line,
-    replay_line,
-)
+from stark.explain.run import estimate_line, idea, models_line, reference_line, replay_line
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
@@ -121,12 +115,10 @@ class LiveScreen(Screen[Event]):
         match event:
             case Prepared(run, expected):
                 self._run = run
-                said = (
-                    f"In this run {replay_line(run)}."
-                    if expected is None
-                    else estimate_line(expected, run.config.budget)
-                )
-                self._say(said, "dim")
+                if expected is None:
+                    self._say(f"In this run {replay_line(run)}.", "dim")
+                else:
+                    self._say(estimate_line(expected, run.config.budget), "dim")
             case Started(_, reference):
                 self._started = event
                 for warning in reference.warnings:
@@ -157,19 +149,13 @@ class LiveScreen(Screen[Event]):
             f"  {config.strategy.name} in {config.language}  ",
             (run.id, "dim"),
         )
-        models = Text(models_line(run), "dim", no_wrap=True, overflow="ellipsis")
+        models = cut(models_line(run))
         if started is None:
-            doing = self._notice or (
-                "starting the judge and measuring the reference",
-                self._begin_s,
-            )
-            return Group(title, models, Text(), spinning(*doing))
-        device = Text(
-            f"{started.reference.device.name}: {reference_line(started.reference)}",
-            "dim",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+            doing = "starting the judge and measuring the reference"
+            said = self._notice or (doing, self._begin_s)
+            return Group(title, models, Text(), spinning(*said))
+        reference = started.reference
+        device = cut(f"{reference.device.name}: {reference_line(reference)}")
         tree = TreeTable(
             started.tree,
             run.problem.name,
@@ -196,13 +182,10 @@ class LiveScreen(Screen[Event]):
             return spinning(*doing)
         best = best_node(tree.nodes, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
-            lacking = (
-                "no kernel passed the final check" if self._checked else "no correct kernel yet"
-            )
-            return Text(lacking, "dim")
+            checked = "no kernel passed the final check"
+            return Text(checked if self._checked else "no correct kernel yet", "dim")
         said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
-        line = Text(said, "green", no_wrap=True, overflow="ellipsis")
-        return line.append(f"  {idea(best)}", "dim")
+        return cut(said, "green").append(f"  {idea(best)}", "dim")
 
     def _spent(self, started: Started) -> Table:
         done, most = len(started.tree.nodes), started.ledger.budget.attempts

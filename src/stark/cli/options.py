@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from typer.core import TyperCommand, TyperGroup
 
 from stark.core.usage import Price
-from stark.options import BUDGET, RunOptions
+from stark.options import RunOptions
 
 EVERY = tuple(RunOptions.model_fields)
 JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_gb")
@@ -54,19 +54,17 @@ def command(
     *names: str,
     name: str | None = None,
     as_begun: bool = False,
-    budget_panel: str = BUDGET,
-    parallel: str | None = None,
 ) -> Callable[[Function], Function]:
     """Add a command that takes these settings as options: fields of `RunOptions`, `store` and `kernelbench`.
 
-    The function gets them as its argument `settings`, and returns the exit code. `as_begun` shows no defaults, since
-    an earlier run's own values are kept. `budget_panel` is the heading of the limits, `parallel` the help of that option.
+    The function gets them as its first argument, `settings`, and returns the exit code. `as_begun` shows no defaults, since
+    an earlier run's own values are kept.
     """
+    kinds = {each: OTHERS.get(each) or _kind(each, as_begun) for each in names}
+    keyword = inspect.Parameter.KEYWORD_ONLY
     settings = [
-        OTHERS[each]
-        if each in OTHERS
-        else _parameter(each, as_begun, budget_panel, parallel if each == "parallel" else None)
-        for each in names
+        inspect.Parameter(each, keyword, default=None, annotation=kind)
+        for each, kind in kinds.items()
     ]
 
     def add(function: Function) -> Function:
@@ -74,12 +72,8 @@ def command(
             from stark.cli.settings import load_settings
 
             written = {each: arguments.pop(each) for each in names}
-            given = {
-                each: value
-                for each, value in written.items()
-                if value is not None and value is not False
-            }
-            raise typer.Exit(function(**arguments, settings=load_settings(**given)) or 0)
+            given = {each: value for each, value in written.items() if value is not None}
+            raise typer.Exit(function(load_settings(**given), **arguments) or 0)
 
         own = inspect.signature(function, locals={"Settings": Any}, eval_str=True).parameters
         parameters = [*(own[each] for each in own if each != "settings"), *settings]
@@ -97,36 +91,23 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def by_default(value: object) -> str:
-    """The end of an option's help. Typer would read bare brackets as markup."""
-    return rf" \[default: {value}]"
+def option(metavar: str, about: str, *names: str, default: object = None, **rules: Any) -> Any:
+    """An option with a value; `default` is for help alone."""
+    # Typer would read bare brackets as markup.
+    about += "" if default in (None, False) else rf" \[default: {default}]"
+    return typer.Option(*names, metavar=metavar, help=about, **rules)
 
 
-def _parameter(
-    name: str, as_begun: bool, budget_panel: str, instead: str | None
-) -> inspect.Parameter:
+def _kind(name: str, as_begun: bool) -> Any:
+    """The type of an option, annotated with its help."""
     field = RunOptions.model_fields[name]
-    kind = _plain_type(field)
-    about = instead or field.description or ""
-    if not as_begun and field.default not in (None, False):
-        about += by_default(field.default)
     extra = field.json_schema_extra
-    panel: Any = extra.get("panel") if isinstance(extra, dict) else None
-    option = typer.Option(
-        flag(name),
-        metavar=_metavar(field),
-        help=about,
-        rich_help_panel=budget_panel if panel == BUDGET else panel,
-        show_default=False,
+    panel = extra.get("panel") if isinstance(extra, dict) else None
+    default = None if as_begun else field.default
+    shown = option(
+        _metavar(field), field.description or "", flag(name), default=default, rich_help_panel=panel
     )
-    if kind is bool:
-        return _setting(name, Annotated[bool, option], False)
-    return _setting(name, Annotated[kind | None, option])
-
-
-def _setting(name: str, annotation: Any, default: object = None) -> inspect.Parameter:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=annotation)
+    return Annotated[_plain_type(field) | None, shown]
 
 
 def _plain_type(field: FieldInfo) -> Any:
@@ -144,28 +125,22 @@ def _metavar(field: FieldInfo) -> str:
     return {int: "NUMBER", float: "NUMBER"}.get(_plain_type(field), "TEXT")
 
 
-STORE_ABOUT = "Where runs are kept." + by_default("sqlite:///.stark/stark.db")
-OTHERS = {
-    "store": _setting(
-        "store", Annotated[str | None, typer.Option(metavar="URL", help=STORE_ABOUT)]
-    ),
-    "kernelbench": _setting(
-        "kernelbench",
-        Annotated[Path | None, typer.Option(metavar="FOLDER", help="A checkout of KernelBench.")],
-    ),
+OTHERS: dict[str, Any] = {
+    "store": Annotated[
+        str | None, option("URL", "Where runs are kept.", default="sqlite:///.stark/stark.db")
+    ],
+    "kernelbench": Annotated[Path | None, option("FOLDER", "A checkout of KernelBench.")],
 }
 """The settings that are no options of a run."""
 
 ReplayOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="RECORDING",
-        help="Follow a recording's choices and model replies; build, check and time candidates anew.",
+    option(
+        "RECORDING",
+        "Follow a recording's choices and model replies; build, check and time candidates anew.",
     ),
 ]
-OutputOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Where the best kernel is written.")
-]
+OutputOption = Annotated[Path | None, option("FILE", "Where the best kernel is written.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
 ]

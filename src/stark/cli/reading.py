@@ -22,21 +22,16 @@ def list_runs(settings: Settings, as_json: bool) -> None:
     with Store.open(settings.store, create=False) as store:
         summaries, spent = store.summaries(), store.spent()
     if as_json:
-        documents = [
-            summary.model_dump(mode="json")
-            | {
-                "roles": {
-                    role: took.model_dump(mode="json")
-                    for role, took in spent.get(summary.id, {}).items()
-                }
-            }
-            for summary in summaries
-        ]
+        documents = []
+        for summary in summaries:
+            roles = spent.get(summary.id, {}).items()
+            by_role = {role: took.model_dump(mode="json") for role, took in roles}
+            documents.append(summary.model_dump(mode="json") | {"roles": by_role})
         consoles.print_json(documents)
     elif summaries:
-        consoles.results().print(runs_table(summaries, spent))
+        consoles.console().print(runs_table(summaries, spent))
     else:
-        consoles.results().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
+        consoles.console().print("There are no runs yet; `stark optimize PROBLEM` makes one.")
 
 
 def show_run(
@@ -44,7 +39,7 @@ def show_run(
 ) -> None:
     """Print a run, one of its attempts, an attempt's source, or its prompts and replies."""
     view = _view(asked, settings)
-    console = consoles.results()
+    console = consoles.console()
     if source:
         text = _source(view, attempt)
         if console.is_terminal:

@@ -91,7 +91,7 @@ def _work(
     """Work until a limit is reached, then say what came of it; returns the exit code."""
     if output is not None:
         check_file(output)
-    view = open_progress(consoles.progress(as_json))
+    view = open_progress(consoles.console(as_json))
     result = run_shown(work, view, Prepared, partial(_how_to_resume, store))
     kernel, path = result.kernel, None
     if kernel is not None and kernel.confirmed:
@@ -105,7 +105,7 @@ def _work(
 
 
 def _show(result: Result, path: Path | None) -> None:
-    console = consoles.results()
+    console = consoles.console()
     console.print(run_text(result, console.width))
     console.print()
     if path is None or result.winner is None:

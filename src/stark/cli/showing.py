@@ -122,6 +122,11 @@ def spinning(doing: str, since_s: float) -> Text:
     return Text.assemble((frame, "cyan"), f" {doing} ", (duration(now - since_s), "dim"))
 
 
+def cut(line: str, style: str = "dim") -> Text:
+    """One line, with an ellipsis where the screen ends."""
+    return Text(line, style, no_wrap=True, overflow="ellipsis")
+
+
 def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> Table:
     """Time, price, what was made, and tokens, with their limits; beside a bar of attempts on a wide screen.
 

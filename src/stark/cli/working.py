@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.text import Text
-
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.settings import Settings
@@ -18,18 +16,14 @@ def work(folder: Path, once: bool, settings: Settings) -> None:
     executor = settings.options.get("executor", "local")
     judges = open_judges(executor)
     require_requests(folder)
-    console = consoles.results()
-
-    def say(line: str) -> None:
-        console.print(Text(line), soft_wrap=True)
 
     async def serve() -> int:
         try:
             await judges.start()  # a judge that cannot work must not look idle
-            return await serve_folder(folder, judges, once, say)
+            return await serve_folder(folder, judges, once, consoles.say)
         finally:
             await judges.close()
 
-    say(f"serving {folder} with {executor}")
+    consoles.say(f"serving {folder} with {executor}")
     answered = run_interruptibly(serve())
-    say(f"answered {counted(answered, 'request')}; no request is waiting")
+    consoles.say(f"answered {counted(answered, 'request')}; no request is waiting")
