@@ -119,4 +119,6 @@ def test_errors_outside_the_command_line_name_no_flags() -> None:
 
     assert 100 < len(library)
     assert [] == [found for path in library for found in flags_in_errors(path)]
-    assert flags_in_errors(SOURCE / "cli" / "app.py"), "the search finds those of the command line"
+    assert flags_in_errors(SOURCE / "cli" / "running.py"), (
+        "the search finds those of the command line"
+    )

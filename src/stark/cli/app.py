@@ -27,6 +27,7 @@ from stark.cli.options import (
     command,
     option,
 )
+from stark.core.errors import StarkError
 
 if TYPE_CHECKING:
     from stark.cli.settings import Settings
@@ -34,32 +35,25 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="stark",
     cls=Group,
-    help="Language-model agents that turn a PyTorch module into a faster, verified kernel.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(bench)
 
-
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
     help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
 )
-
-
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Errors that are not StarkErrors are bugs and keep their traceback."""
     if not sys.platform.startswith("linux"):
-        typer.echo(
-            "error: STARK runs on Linux only; use a Linux machine, WSL 2 or a container", err=True
-        )
+        advice = "use a Linux machine, WSL 2 or a container"
+        typer.echo(f"error: STARK runs on Linux only; {advice}", err=True)
         return 2
-    from stark.core.errors import StarkError
-
     try:
         app(args=arguments, prog_name="stark")
     except SystemExit as end:
@@ -126,10 +120,7 @@ def evaluate(
     ] = "promote",
     min_speedup: Annotated[
         float | None,
-        option(
-            "NUMBER",
-            "Exit with 1 unless the lower end of every speedup's interval is at least this.",
-        ),
+        option("NUMBER", "Exit with 1 unless every speedup's interval is at or above this."),
     ] = None,
     against: Annotated[str, option("eager|compile", "What --min-speedup refers to.")] = "eager",
     junit: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
@@ -166,9 +157,7 @@ def show(
     ] = None,
     source: Annotated[
         bool,
-        typer.Option(
-            "--source", help="Print only the attempt's source (default: the best attempt)."
-        ),
+        typer.Option("--source", help="Print only the source of the attempt, or of the best."),
     ] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")

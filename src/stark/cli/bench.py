@@ -19,11 +19,9 @@ bench = typer.Typer(
     no_args_is_help=True,
 )
 
-IN_A_BENCH = tuple(name for name in EVERY if name != "seed")
-"""Options of a bench's runs, whose seeds are 1, 2, … (`--seeds`)."""
-
-CHANGEABLE_IN_A_BENCH = tuple(name for name in CHANGEABLE if name != "attempts")
-"""A bench keeps the number of attempts at which its runs are compared."""
+OPTIONS = [name for name in EVERY if name != "seed"]  # a bench has --seeds
+# A bench keeps the number of attempts at which its runs are compared.
+CHANGEABLE_OPTIONS = [name for name in CHANGEABLE if name != "attempts"]
 
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="A bench's name, the beginning of one, or `last`.")
@@ -40,15 +38,11 @@ WHOLE = "Budget of the whole bench"
 TOTAL = option("NUMBER", "Limit for all runs together.", rich_help_panel=WHOLE)
 TotalMinutes = Annotated[
     float | None,
-    option(
-        "NUMBER",
-        "Limit for this session's wall-clock time, all runs together.",
-        rich_help_panel=WHOLE,
-    ),
+    option("NUMBER", "Limit for this session's wall-clock time.", rich_help_panel=WHOLE),
 ]
 
 
-@command(bench, "store", "kernelbench", *IN_A_BENCH)
+@command(bench, "store", "kernelbench", *OPTIONS)
 def run(
     settings: Settings,
     problems: Annotated[
@@ -66,19 +60,11 @@ def run(
     ] = None,
     preset: Annotated[
         str | None,
-        option(
-            "paper",
-            "The published protocol on KernelBench: its levels, strategies, attempts and metrics.",
-        ),
+        option("paper", "The paper's protocol: its levels, strategies, attempts and metrics."),
     ] = None,
     seeds: Annotated[
         int | None,
-        option(
-            "NUMBER",
-            "Number of seeds, and so of runs, per problem and strategy.",
-            default=1,
-            min=1,
-        ),
+        option("NUMBER", "Runs per problem and strategy, one per seed.", default=1, min=1),
     ] = None,
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,
@@ -100,7 +86,7 @@ def run(
     return run(problems or [], level, numbers, preset, seeds, name, session)
 
 
-@command(bench, "store", *CHANGEABLE_IN_A_BENCH, as_begun=True)
+@command(bench, "store", *CHANGEABLE_OPTIONS, as_begun=True)
 def resume(
     settings: Settings,
     name: NameArgument = "last",

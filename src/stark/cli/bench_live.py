@@ -14,7 +14,7 @@ from stark.benches.running import BenchEvent, InRun, Left, Opened, Progress
 from stark.benches.tables import head
 from stark.cli.consoles import can_redraw
 from stark.cli.showing import FRAME_LINES, STEP_WORDS, Screen, View, cut, spent_row, spinning
-from stark.core.bench import Bench, Cell
+from stark.core.bench import Cell
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.standing import best_node
 from stark.events import AttemptFinished, CheckBegan, CheckFinished, Event, Started, Stepped
@@ -61,67 +61,53 @@ class _InFlight:
         return speedup_text(best.evaluation.speedup_vs("eager"))
 
 
-class _Board:
-    """The runs that are in flight, and how many have ended."""
-
-    def __init__(self) -> None:
-        self.in_flight: dict[str, _InFlight] = {}
-        self.ended = 0
-        self.left = ""
-        """The run that was left last, what it found, and why it was left."""
-
-    def follow(self, event: BenchEvent) -> None:
-        match event:
-            case Opened(_, ended):
-                self.ended = ended
-            case InRun(cell, Started(_, _, tree)):
-                self.in_flight[cell.run_id] = _InFlight(cell, tree)
-            case InRun(cell, inner):
-                if cell.run_id in self.in_flight:
-                    self.in_flight[cell.run_id].note(inner)
-            case Left(cell, reason, ended):
-                self.ended += ended
-                run = self.in_flight.pop(cell.run_id, None)
-                found = "" if run is None else f"{run.best or 'no correct kernel'}; "
-                self.left = f"{cell.problem} {cell.strategy} seed {cell.seed}: {found}{reason}"
-
-
-class BenchLines(View[BenchEvent]):
-    """One line per finished run, for logs and pipes."""
+class _BenchView(View[BenchEvent]):
+    """Follows the runs that are in flight, and how many have ended."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
-        self._board = _Board()
-        self._runs = 0
+        self._opened: Opened | None = None
+        self._in_flight: dict[str, _InFlight] = {}
+        self._ended, self._runs = 0, 0
+        self._left = ""
+        """The run that was left last, what it found, and why it was left."""
+
+    def handle(self, event: BenchEvent) -> None:
+        """Note what is to be shown."""
+        match event:
+            case Opened(bench, ended):
+                self._opened, self._ended, self._runs = event, ended, len(bench.cells)
+            case InRun(cell, Started(_, _, tree)):
+                self._in_flight[cell.run_id] = _InFlight(cell, tree)
+            case InRun(cell, inner):
+                if cell.run_id in self._in_flight:
+                    self._in_flight[cell.run_id].note(inner)
+            case Left(cell, reason, ended):
+                self._ended += ended
+                run = self._in_flight.pop(cell.run_id, None)
+                found = "" if run is None else f"{run.best or 'no correct kernel'}; "
+                place = f"[{self._ended}/{self._runs}] {cell.problem} {cell.strategy}"
+                self._left = f"{place} seed {cell.seed}: {found}{reason} ({cell.run_id})"
+
+
+class BenchLines(_BenchView):
+    """One line per finished run, for logs and pipes."""
 
     def handle(self, event: BenchEvent) -> None:
         """Print the lines of an event."""
-        self._board.follow(event)
+        super().handle(event)
         match event:
             case Opened(bench, ended, progress):
-                self._runs = len(bench.cells)
                 self._say(f"bench {bench.name}: {head(bench)}")
                 if progress.finished:
                     before = f"{counted(ended, 'run')} and {counted(progress.finished, 'attempt')}"
                     self._say(f"continues after {before}")
-            case Left(cell):
-                place = f"[{self._board.ended}/{self._runs}]"
-                self._say(f"{place} {self._board.left} ({cell.run_id})")
+            case Left():
+                self._say(self._left)
 
 
-class BenchScreen(Screen[BenchEvent]):
+class BenchScreen(_BenchView, Screen[BenchEvent]):
     """The runs in flight, and what is left of the whole budget."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._board = _Board()
-        self._opened: Opened | None = None
-
-    def handle(self, event: BenchEvent) -> None:
-        """Note what is to be shown."""
-        self._board.follow(event)
-        if isinstance(event, Opened):
-            self._opened = event
 
     def screen(self) -> RenderableType:
         """The current content of the screen."""
@@ -132,19 +118,19 @@ class BenchScreen(Screen[BenchEvent]):
         return Group(
             title,
             Text(),
-            self._runs(bench.attempts),
+            self._table(bench.attempts),
             Text(),
-            cut(self._board.left),
+            cut(self._left),
             self._steps(),
-            self._spent(bench, self._opened.progress),
+            self._spent(self._opened.progress),
         )
 
-    def _runs(self, attempts: int) -> Table:
+    def _table(self, attempts: int) -> Table:
         """A line for each run in flight, as many as fit."""
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
         room = max(3, self._console.height - FRAME_LINES)
-        shown = list(self._board.in_flight.values())[:room]
-        for one in shown:
+        in_flight = list(self._in_flight.values())
+        for one in in_flight[:room]:
             cell = one.cell
             steps = Counter(STEP_WORDS.get(step, step) for step in one.steps.values())
             doing = ", ".join(step if n == 1 else f"{n} {step}" for step, n in steps.items())
@@ -155,27 +141,25 @@ class BenchScreen(Screen[BenchEvent]):
                 Text(one.best or "", "green", no_wrap=True),
                 spinning(doing, one.since_s),
             )
-        if len(self._board.in_flight) > len(shown):
-            table.add_row(Text(f"and {len(self._board.in_flight) - len(shown)} more", "dim"))
+        if len(in_flight) > room:
+            table.add_row(Text(f"and {len(in_flight) - room} more", "dim"))
         return table
 
     def _steps(self) -> Text:
         """How many attempts wait for a model and how many for a judge; ideally both are busy."""
-        if not self._board.in_flight:
+        in_flight = self._in_flight.values()
+        if not in_flight:
             return Text("starting judges and measuring references", "dim")
-        steps = Counter(
-            step for one in self._board.in_flight.values() for step in one.steps.values()
-        )
+        steps = Counter(step for one in in_flight for step in one.steps.values())
         judged = steps.pop("judge", 0)
-        asking = counted(steps.total(), "attempt")
-        said = f"{counted(len(self._board.in_flight), 'run')} in flight: {asking} with a model, {judged} with a judge"
-        return cut(said)
+        asking = f"{counted(steps.total(), 'attempt')} with a model, {judged} with a judge"
+        return cut(f"{counted(len(in_flight), 'run')} in flight: {asking}")
 
-    def _spent(self, bench: Bench, progress: Progress) -> Table:
+    def _spent(self, progress: Progress) -> RenderableType:
         finished, most = progress.finished, progress.ledger.budget.attempts
         session = finished - progress.finished_before
         made = (
-            f"{self._board.ended} of {len(bench.cells)} runs",
+            f"{self._ended} of {self._runs} runs",
             f"{finished:,} of {most:,} attempts",
             f"{progress.correct / session:.0%} correct" if session else "none correct yet",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from stark.benches.entry import abench, resume_bench
 from stark.benches.files import write_report
 from stark.benches.preset import paper
 from stark.benches.report import Report, make_report
-from stark.benches.running import OnBenchEvent, Opened, unfinished
+from stark.benches.running import Opened, unfinished
 from stark.benches.suite import Suite, folders, kernelbench
 from stark.benches.tables import head, sheets
 from stark.cli import consoles
@@ -56,22 +57,10 @@ def run(
     strategies = split_strategies(options.pop("strategy", "stark"))
     options["in_each"] = options.pop("parallel", 1)
     options = without_unused_models(options, strategies, settings.given)
-
-    def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
-        return abench(
-            suite,
-            strategies=strategies,
-            seeds=seeds or usual_seeds,
-            name=name,
-            total=session.total,
-            parallel=session.runs,
-            model_slots=session.model_slots,
-            store=settings.store,
-            on_event=on_event,
-            **options,
-        )
-
-    return _work(work, session)
+    begin = partial(
+        abench, suite, strategies=strategies, seeds=seeds or usual_seeds, name=name, **options
+    )
+    return _work(begin, session)
 
 
 def resume(name: str, session: Session) -> int:
@@ -79,19 +68,7 @@ def resume(name: str, session: Session) -> int:
     changes = dict(session.settings.given)
     if "parallel" in changes:
         changes["in_each"] = changes.pop("parallel")
-
-    def work(on_event: OnBenchEvent) -> Coroutine[Any, Any, Report]:
-        return resume_bench(
-            name,
-            total=session.total,
-            parallel=session.runs,
-            model_slots=session.model_slots,
-            store=session.settings.store,
-            on_event=on_event,
-            **changes,
-        )
-
-    return _work(work, session)
+    return _work(partial(resume_bench, name, **changes), session)
 
 
 def report(name: str, settings: Settings, output: Path | None, as_json: bool) -> None:
@@ -162,19 +139,26 @@ def parse_numbers(written: str, option: str) -> list[int]:
     return list(found)
 
 
-def _work(work: Callable[[OnBenchEvent], Coroutine[Any, Any, Report]], session: Session) -> int:
+def _work(begin: Callable[..., Coroutine[Any, Any, Report]], session: Session) -> int:
     """Work until all runs have ended or a limit is reached, then report; 0 if every run has a usable end."""
-    settings, output, as_json = session.settings, session.output, session.as_json
-    if output is not None:
-        check_folder(output)
+    settings = session.settings
+    if session.output is not None:
+        check_folder(session.output)
     refuse_fleeting(settings.store)
 
     def how_to_resume(opened: Opened, _: StarkError) -> str:
         return f"all finished attempts are stored; {_go_on(opened.bench.name, settings)}"
 
-    view = open_bench_progress(consoles.console(as_json))
+    work = partial(
+        begin,
+        total=session.total,
+        parallel=session.runs,
+        model_slots=session.model_slots,
+        store=settings.store,
+    )
+    view = open_bench_progress(consoles.console(session.as_json))
     made = run_shown(work, view, Opened, how_to_resume)
-    _show(made, settings, output, as_json)
+    _show(made, settings, session.output, session.as_json)
     lacking = _lacking(made, settings)
     for said in lacking:
         consoles.say(said, stderr=True)

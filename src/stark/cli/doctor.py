@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,19 +24,10 @@ from stark.cli import consoles
 from stark.cli.places import check_beside
 from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
-from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE as OFF_DEVICE
-from stark.evaluator.candidate.sandbox.layers import gaps
-from stark.evaluator.judge.building.cache import (
-    FOLDER,
-    GIGABYTES,
-    BuildCache,
-    builds_below,
-    cache_folder,
-    make_folder,
-    most_gb,
-)
+from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE, gaps
+from stark.evaluator.judge.building import cache
 from stark.explain.numbers import counted
-from stark.languages import LANGUAGES, Language
+from stark.languages import LANGUAGES
 from stark.languages.tools import of_cuda
 from stark.models import Way, open_model, ways
 from stark.store import Store, without_password
@@ -130,19 +121,16 @@ def examine(settings: Settings, as_json: bool) -> int:
     blocking = [each.name for each in broken if each.group in ALWAYS_NEEDED]
     ready = bool(usable) and not blocking
     if as_json:
-        consoles.print_json(
-            {
-                "ready": ready,
-                "usable": usable,
-                "models": [way.form for way in available if way.ready],
-                "findings": [finding._asdict() for finding in findings],
-            }
-        )
+        models = [way.form for way in available if way.ready]
+        found = [each._asdict() for each in findings]
+        document = {"ready": ready, "usable": usable, "models": models, "findings": found}
+        consoles.print_json(document)
     else:
-        consoles.console().print(_table(findings))
-        consoles.console().print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
+        console = consoles.console()
+        console.print(_table(findings))
+        console.print(_summary(usable, blocking, bool(broken)), soft_wrap=True)
         if ready:
-            consoles.console().print(_model_summary(findings, available), soft_wrap=True)
+            console.print(_model_summary(findings, available), soft_wrap=True)
     return 0 if ready else MachineError.exit_code
 
 
@@ -158,13 +146,8 @@ def _torch() -> Torch | str:
 
 def _ask(*arguments: str) -> Any:
     """What a Python process prints in JSON. Raises MachineError with the last line of its traceback."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=ASK_TIMEOUT_S,
-        check=False,
-    )
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S)
     if done.returncode != 0:
         last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
         raise MachineError(last[0])
@@ -193,21 +176,20 @@ def _machine(torch: Torch | str) -> Iterator[Finding]:
 
 
 def _languages(torch: Torch | str) -> Iterator[Finding]:
-    for name, language in LANGUAGES.items():
-        mark, detail = _language(language, torch)
-        yield Finding("languages", name, mark, detail)
-
-
-def _language(entry: Language, torch: Torch | str) -> tuple[Mark, str]:
     """A missing tool is a fault only if the machine has a device for the language."""
-    missing = entry.missing()
-    if isinstance(torch, str):
-        return "missing", missing or "needs PyTorch, which does not work here"
-    kinds = {"cpu", "cuda"} if torch.devices else {"cpu"}
-    if not kinds & set(entry.device_kinds):
-        tools = "its tools are installed, but there is" if missing is None else "there is"
-        return "missing", f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
-    return ("ok", entry.toolchain()) if missing is None else ("broken", missing)
+    for name, entry in LANGUAGES.items():
+        missing = entry.missing()
+        mark: Mark = "missing"
+        if isinstance(torch, str):
+            detail = missing or "needs PyTorch, which does not work here"
+        elif not {"cpu", "cuda" if torch.devices else "cpu"} & set(entry.device_kinds):
+            tools = "there is" if missing else "its tools are installed, but there is"
+            detail = f"{tools} no device of kind {' or '.join(entry.device_kinds)}"
+        elif missing is not None:
+            mark, detail = "broken", missing
+        else:
+            mark, detail = "ok", entry.toolchain()
+        yield Finding("languages", name, mark, detail)
 
 
 def _tools(torch: Torch | str) -> Iterator[Finding]:
@@ -229,8 +211,7 @@ def _tools(torch: Torch | str) -> Iterator[Finding]:
 def _counters_are_for_administrators() -> bool:
     if os.getuid() == 0 or not DRIVER_PARAMETERS.exists():
         return False
-    words = DRIVER_PARAMETERS.read_text(errors="replace").replace(":", " ").split()
-    return ("RmProfilingAdminOnly", "1") in pairwise(words)
+    return "RmProfilingAdminOnly: 1" in DRIVER_PARAMETERS.read_text(errors="replace").splitlines()
 
 
 def _models(settings: Settings, available: list[Way]) -> Iterator[Finding]:
@@ -263,12 +244,12 @@ def _places(url: str) -> Iterator[Finding]:
 
 def _build_cache() -> str:
     """Where builds are kept and how much they take. Raises an error if it cannot be used."""
-    folder, most = cache_folder(), most_gb()
-    make_folder(folder)
-    count, size = BuildCache(builds_below(folder), most * 1e9).total()
+    folder, most = cache.cache_folder(), cache.most_gb()
+    cache.make_folder(folder)
+    count, size = cache.BuildCache(cache.builds_below(folder), most * 1e9).total()
     return (
         f"{folder}, {size / 1e9:.2f} GB of at most {most:g} GB in {counted(count, 'build')}; "
-        f"set {FOLDER} to move it and {GIGABYTES} to limit it"
+        f"set {cache.FOLDER} to move it and {cache.GIGABYTES} to limit it"
     )
 
 
@@ -281,7 +262,11 @@ def _sandbox() -> Iterator[Finding]:
         return
     for name, why_not in offered.items():
         does, remedy = LAYERS[name]
-        limit = "; not for candidates on a GPU, where CUDA forbids it" if name in OFF_DEVICE else ""
+        limit = (
+            "; not for candidates on a GPU, where CUDA forbids it"
+            if name in NOT_ON_A_DEVICE
+            else ""
+        )
         if why_not is None:
             yield Finding("sandbox", name, "ok", does + limit)
         else:
@@ -294,14 +279,13 @@ def _sandbox() -> Iterator[Finding]:
 
 def _table(findings: list[Finding]) -> RenderableType:
     parts: list[RenderableType] = []
-    for group in dict.fromkeys(finding.group for finding in findings):
+    for group, found in groupby(findings, lambda each: each.group):
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column()
         table.add_column(no_wrap=True, min_width=16)
         table.add_column(overflow="fold")
-        for finding in findings:
-            if finding.group == group:
-                table.add_row(_SHOWN[finding.mark], finding.name, finding.detail)
+        for each in found:
+            table.add_row(_SHOWN[each.mark], each.name, each.detail)
         parts += [Text(group, "bold"), table, Text()]
     return Group(*parts)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.text import Text
@@ -35,22 +35,16 @@ from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
 
-REFERENCES: dict[str, tuple[Effort, ...]] = {
-    "eager": ("search", "promote"),
-    "compile": ("promote",),
-}
-"""What a speedup can be required against, and the efforts that measure it."""
+EFFORTS: dict[Effort, tuple[str, ...]] = {"search": ("eager",), "promote": ("eager", "compile")}
+"""The references that each effort measures a candidate against."""
 
 
 class Demand(NamedTuple):
-    """What CI asks for beyond correctness."""
+    """What CI asks for beyond correctness: a speedup of every candidate, and a JUnit report."""
 
-    speedup: float | None = None
-    """The least speedup of every candidate; None requires none."""
-
-    against: str = "eager"
-    junit: Path | None = None
-    """Where to write a JUnit report."""
+    speedup: float | None
+    against: str
+    junit: Path | None
 
 
 def evaluate(
@@ -63,13 +57,16 @@ def evaluate(
 ) -> int:
     """Judge every file; returns 0 if all are correct and as fast as demanded, else 1."""
     asked = checked_options(settings.options)
-    chosen = _effort(effort)
+    chosen = next((each for each in EFFORTS if each == effort), None)
+    if chosen is None:
+        raise UsageError(f"there is no effort {effort!r}; use {' or '.join(EFFORTS)}")
     _check(asked.sanitizer, chosen, demand)
     if asked.language is not None:
         language(asked.language)
     problem = load(problem_spec, settings.kernelbench)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
-    _refuse_without_candidates(written)
+    if all(each.fault for each in written):  # no judge is started for nothing
+        raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
     judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
     reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
@@ -91,10 +88,10 @@ async def _judge(
 ) -> tuple[Reference, list[Judged]]:
     """Judge all files at once, beside a spinner on a terminal."""
     work = f"judging {counted(len(written), 'candidate')} for {problem.name}"
-    spinner, animated = console.status(work), can_redraw(console)
+    spinner, animated = console.status(Text(work)), can_redraw(console)
 
     def on_notice(notice: str) -> None:
-        spinner.update(notice or work)
+        spinner.update(Text(notice or work))
         if notice and not animated:
             console.print(notice, soft_wrap=True)
 
@@ -161,26 +158,12 @@ def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
         raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
     if demand.junit is not None:
         check_file(demand.junit, "--junit")
-    if demand.against not in REFERENCES:
-        raise UsageError(f"--against is {demand.against!r}; use {' or '.join(REFERENCES)}")
-    if demand.speedup is not None and effort not in REFERENCES[demand.against]:
+    if demand.against not in EFFORTS["promote"]:
+        raise UsageError(f"--against is {demand.against!r}; use {' or '.join(EFFORTS['promote'])}")
+    if demand.speedup is not None and demand.against not in EFFORTS[effort]:
         raise UsageError(
             f"--effort {effort} does not time torch.compile; leave it out to use --against compile"
         )
-
-
-def _refuse_without_candidates(written: Sequence[Written]) -> None:
-    """Raises UsageError if no file is a candidate, so that no judge is started for nothing."""
-    if all(each.fault for each in written):
-        raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
-
-
-def _effort(asked: str) -> Effort:
-    efforts: tuple[Effort, ...] = get_args(Effort)
-    for effort in efforts:
-        if asked == effort:
-            return effort
-    raise UsageError(f"there is no effort {asked!r}; use {' or '.join(efforts)}")
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:

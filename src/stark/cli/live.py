@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from stark.cli.consoles import can_redraw
@@ -182,12 +181,12 @@ class LiveScreen(Screen[Event]):
             return spinning(*doing)
         best = best_node(tree.nodes, self._checked)
         if best is None or not isinstance(best.evaluation, Correct):
-            checked = "no kernel passed the final check"
-            return Text(checked if self._checked else "no correct kernel yet", "dim")
+            unchecked, failed = "no correct kernel yet", "no kernel passed the final check"
+            return Text(failed if self._checked else unchecked, "dim")
         said = f"best  {speedup_text(best.evaluation.speedup_vs('eager'))}, attempt {best.id}"
         return cut(said, "green").append(f"  {idea(best)}", "dim")
 
-    def _spent(self, started: Started) -> Table:
+    def _spent(self, started: Started) -> RenderableType:
         done, most = len(started.tree.nodes), started.ledger.budget.attempts
         made = (f"{done} of {most} attempts",)
         return spent_row(started.ledger, done, made, self._console.width)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
@@ -24,7 +23,6 @@ JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_g
 
 CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "start"))
 """The options that an earlier run may be given anew."""
-
 
 Function = TypeVar("Function", bound=Callable[..., int | None])
 
@@ -50,15 +48,12 @@ class Group(_PlainFlags, TyperGroup):
 
 
 def command(
-    group: typer.Typer,
-    *names: str,
-    name: str | None = None,
-    as_begun: bool = False,
+    group: typer.Typer, *names: str, name: str | None = None, as_begun: bool = False
 ) -> Callable[[Function], Function]:
     """Add a command that takes these settings as options: fields of `RunOptions`, `store` and `kernelbench`.
 
-    The function gets them as its first argument, `settings`, and returns the exit code. `as_begun` shows no defaults, since
-    an earlier run's own values are kept.
+    The function gets them as its first argument, `settings`, and returns the exit code. `as_begun` shows no defaults,
+    since an earlier run's own values are kept.
     """
     kinds = {each: OTHERS.get(each) or _kind(each, as_begun) for each in names}
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -112,9 +107,8 @@ def _kind(name: str, as_begun: bool) -> Any:
 
 def _plain_type(field: FieldInfo) -> Any:
     """What the command line reads: text, a number or a flag."""
-    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
-    kind = kinds[0] if kinds and get_origin(field.annotation) is not Literal else field.annotation
-    return kind if kind in (int, float, bool) else str
+    kinds = (field.annotation, *get_args(field.annotation))
+    return next((kind for kind in kinds if kind in (int, float, bool)), str)
 
 
 def _metavar(field: FieldInfo) -> str:
@@ -122,7 +116,7 @@ def _metavar(field: FieldInfo) -> str:
         return "|".join(get_args(field.annotation))
     if Price in get_args(field.annotation):
         return "INPUT/OUTPUT"
-    return {int: "NUMBER", float: "NUMBER"}.get(_plain_type(field), "TEXT")
+    return "TEXT" if _plain_type(field) is str else "NUMBER"
 
 
 OTHERS: dict[str, Any] = {
@@ -135,10 +129,7 @@ OTHERS: dict[str, Any] = {
 
 ReplayOption = Annotated[
     Path | None,
-    option(
-        "RECORDING",
-        "Follow a recording's choices and model replies; build, check and time candidates anew.",
-    ),
+    option("RECORDING", "Follow a recording's choices and replies; judge candidates anew."),
 ]
 OutputOption = Annotated[Path | None, option("FILE", "Where the best kernel is written.")]
 JsonOption = Annotated[

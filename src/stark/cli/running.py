@@ -19,7 +19,7 @@ from stark.cli.settings import Settings
 from stark.cli.showing import run_shown
 from stark.configuration import device_kind, without_unused_models
 from stark.core.errors import ModelRefused, StarkError, UsageError
-from stark.events import OnEvent, Prepared
+from stark.events import Prepared
 from stark.explain.evaluation import verdict
 from stark.explain.numbers import counted
 from stark.explain.run import replay_line
@@ -31,11 +31,7 @@ from stark.store import Store
 
 
 def optimize(
-    problem: str | None,
-    settings: Settings,
-    replay: Path | None,
-    output: Path | None,
-    as_json: bool,
+    problem: str | None, settings: Settings, replay: Path | None, output: Path | None, as_json: bool
 ) -> int:
     """Begin a run and work on it; returns the exit code."""
     if replay is not None:
@@ -46,10 +42,7 @@ def optimize(
     loaded = None if problem is None else load(problem, settings.kernelbench)
     strategies = [settings.options.get("strategy", "stark")]
     options = without_unused_models(settings.options, strategies, settings.given)
-
-    def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
-        return aoptimize(loaded, store=settings.store, replay=replay, on_event=on_event, **options)
-
+    work = partial(aoptimize, loaded, replay=replay, **options)
     return _work(work, settings.store, output, as_json)
 
 
@@ -66,11 +59,7 @@ def resume(
     run_id: str, settings: Settings, replay: Path | None, output: Path | None, as_json: bool
 ) -> int:
     """Go on with a run, with the options that the command line changes; returns the exit code."""
-    store, changes = settings.store, settings.given
-
-    def work(on_event: OnEvent) -> Coroutine[Any, Any, Result]:
-        return aresume(run_id, store=store, replay=replay, on_event=on_event, **changes)
-
+    work = partial(aresume, run_id, replay=replay, **settings.given)
     return _work(work, settings.store, output, as_json)
 
 
@@ -83,22 +72,19 @@ def demo(settings: Settings, as_json: bool) -> int:
 
 
 def _work(
-    work: Callable[[OnEvent], Coroutine[Any, Any, Result]],
-    store: str,
-    output: Path | None,
-    as_json: bool,
+    work: Callable[..., Coroutine[Any, Any, Result]], store: str, output: Path | None, as_json: bool
 ) -> int:
     """Work until a limit is reached, then say what came of it; returns the exit code."""
     if output is not None:
         check_file(output)
     view = open_progress(consoles.console(as_json))
-    result = run_shown(work, view, Prepared, partial(_how_to_resume, store))
+    how_to_resume = partial(_how_to_resume, store)
+    result = run_shown(partial(work, store=store), view, Prepared, how_to_resume)
     kernel, path = result.kernel, None
     if kernel is not None and kernel.confirmed:
         path = kernel.save(output or kernel_path(store, result.run_id))
     if as_json:
-        written = None if path is None else str(path)
-        consoles.print_json(run_document(result) | {"kernel": written})
+        consoles.print_json(run_document(result) | {"kernel": path and str(path)})
     else:
         _show(result, path)
     return 0 if path is not None else 1
@@ -132,8 +118,7 @@ def _how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
         nodes = store.nodes(run.id)
     correct = sum(node.works for node in nodes)
     replay = " --replay FILE" if run.is_replay else ""
-    repaired = (
-        ", once that is repaired or with another --model" if isinstance(stop, ModelRefused) else ""
-    )
+    refused = isinstance(stop, ModelRefused)
+    condition = ", once that is repaired or with another --model" if refused else ""
     stored = f"{counted(len(nodes), 'attempt')} {'is' if len(nodes) == 1 else 'are'} stored"
-    return f"{stored} ({correct} correct); `stark resume {run.id}{replay}` goes on{repaired}"
+    return f"{stored} ({correct} correct); `stark resume {run.id}{replay}` goes on{condition}"

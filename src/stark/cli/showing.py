@@ -39,7 +39,6 @@ STEP_WORDS = {
 }
 
 _FRAMES = Spinner("dots").frames
-_FRAMES_PER_S = 10
 
 Happening = TypeVar("Happening")
 Begun = TypeVar("Begun")
@@ -87,12 +86,12 @@ class Screen(View[Happening]):
 
 
 def run_shown(
-    work: Callable[[Callable[[Happening], None]], Coroutine[Any, Any, Result]],
+    work: Callable[..., Coroutine[Any, Any, Result]],
     view: View[Happening],
     begun: type[Begun],
     how_to_resume: Callable[[Begun, StarkError], str],
 ) -> Result:
-    """The result of work that tells `view` what happens.
+    """The result of work that takes `on_event`, shown by `view`.
 
     An error after an event of type `begun` gets a note on how to resume.
     """
@@ -105,7 +104,7 @@ def run_shown(
 
     async def watched() -> Result:
         async with view.drawn() if isinstance(view, Screen) else nullcontext():
-            return await work(on_event)
+            return await work(on_event=on_event)
 
     try:
         return run_interruptibly(watched())
@@ -118,7 +117,7 @@ def run_shown(
 def spinning(doing: str, since_s: float) -> Text:
     """A spinner, what is being done, and for how long."""
     now = time.monotonic()
-    frame = _FRAMES[int(now * _FRAMES_PER_S) % len(_FRAMES)]
+    frame = _FRAMES[int(now / REDRAW_S) % len(_FRAMES)]
     return Text.assemble((frame, "cyan"), f" {doing} ", (duration(now - since_s), "dim"))
 
 
@@ -127,7 +126,7 @@ def cut(line: str, style: str = "dim") -> Text:
     return Text(line, style, no_wrap=True, overflow="ellipsis")
 
 
-def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> Table:
+def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> RenderableType:
     """Time, price, what was made, and tokens, with their limits; beside a bar of attempts on a wide screen.
 
     On a narrow screen the first survive.
@@ -137,13 +136,9 @@ def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) 
     dollars = "" if budget.dollars is None else f" of ${budget.dollars:.2f}"
     most_tokens = "" if budget.tokens is None else f" of {budget.tokens:,}"
     time_and_price = (duration(ledger.elapsed_s) + minutes, price(spent) + dollars)
-    cells: list[RenderableType] = [
-        " · ".join((*time_and_price, *made, tokens(spent) + most_tokens))
-    ]
-    row = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    if columns >= NARROW:
-        row.add_column(width=20)
-        cells.insert(0, ProgressBar(budget.attempts, attempts, width=20))
-    row.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    row.add_row(*cells)
+    said = cut(" · ".join((*time_and_price, *made, tokens(spent) + most_tokens)), "")
+    if columns < NARROW:
+        return said
+    row = Table.grid(padding=(0, 2, 0, 0))
+    row.add_row(ProgressBar(budget.attempts, attempts, width=20), said)
     return row
