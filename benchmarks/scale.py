@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import patch
 
-from stark.benches.files import write_report
+from stark.benches.document import write_report
 from stark.benches.grid import enter, lay_out
 from stark.benches.report import make_report
 from stark.benches.running import BenchEvent, BenchSession, Left

@@ -1,4 +1,4 @@
-"""The report as a JSON document and as rows for CSV files.
+"""The report as a JSON document, and the files that it is written to: Markdown, JSON, CSV and pictures.
 
 Numbers are not rounded. Values that are unknown or not measured are null in JSON and empty in CSV.
 """
@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from stark.benches.metrics import Spread, Summary
+from stark.benches.metrics import Summary
+from stark.benches.plots import plots
 from stark.benches.report import Report
 from stark.benches.results import Result
+from stark.benches.tables import markdown
+from stark.core.errors import UsageError
 from stark.core.usage import Spent
 
 Row = dict[str, Any]
@@ -24,8 +29,8 @@ def report_document(report: Report) -> Row:
         "bench": report.bench.model_dump(mode="json", exclude={"cells"}),
         "notes": report.notes,
         "compared_runs": [result.cell.run_id for result in report.compared],
-        "summaries": [_summary(one) for one in report.summaries],
-        "own_summaries": [_summary(one) for one in report.own_summaries],
+        "summaries": [one.model_dump(mode="json") for one in report.summaries],
+        "own_summaries": [one.model_dump(mode="json") for one in report.own_summaries],
         "differences": [one.model_dump(mode="json") for one in report.differences],
         "best_by_attempt": [
             {"level": level, "strategy": strategy, "geomean_all": course}
@@ -57,17 +62,14 @@ def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
     """One row per level, strategy and reference."""
     rows = []
     for one in summaries:
-        whole = one.model_dump(mode="json", exclude={"against", "roles", "spent"}) | _cost(
-            one.spent
-        )
+        whole = one.model_dump(exclude={"against", "roles"}) | _cost(one.spent)
         for name, against in one.against.items():
-            row: Row = {**whole, "repaired_share": one.repaired_share, "reference": name}
-            if against is not None:
-                row |= {f"fast_{p:g}": share for p, share in against.fast.items()}
-                row |= {"measured": against.measured, "kernels": against.kernels}
-                row |= {"clearly_faster": against.clearly_faster}
-                row |= _spread_columns("all", against.of_all)
-                row |= _spread_columns("correct", against.of_correct)
+            row = {**whole, "reference": name}
+            row |= {f"fast_{p:g}": share for p, share in against.fast.items()}
+            row |= against.model_dump(include={"measured", "kernels", "clearly_faster"})
+            for over, spread in (("all", against.of_all), ("correct", against.of_correct)):
+                if spread is not None:
+                    row |= {f"{figure}_{over}": value for figure, value in spread}
             rows.append(row)
     return rows
 
@@ -75,15 +77,34 @@ def summary_rows(summaries: Sequence[Summary]) -> list[Row]:
 def role_rows(summaries: Sequence[Summary]) -> list[Row]:
     """One row per level, strategy and role."""
     return [
-        {
-            "level": one.level,
-            "strategy": one.strategy,
-            "role": role,
-            **spent.model_dump(mode="json"),
-        }
+        {"level": one.level, "strategy": one.strategy, "role": role, **spent.model_dump()}
         for one in summaries
         for role, spent in one.roles.items()
     ]
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Write report.md, report.json, summary.csv, roles.csv, runs.csv and, if matplotlib is installed, SVG pictures.
+
+    Raises UsageError if the folder cannot be written to.
+    """
+    pictures = plots(report)
+    texts = {
+        "report.md": markdown(report, None if pictures is None else list(pictures)),
+        "report.json": json.dumps(report_document(report), indent=1, ensure_ascii=False) + "\n",
+        "summary.csv": to_csv(summary_rows(report.summaries)),
+        "roles.csv": to_csv(role_rows(report.summaries)),
+        "runs.csv": to_csv([run_row(result) for result in report.results]),
+    }
+    files = {name: text.encode() for name, text in texts.items()} | (pictures or {})
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise UsageError(
+            f"the report cannot be written to {folder}: {error.strerror}; choose another folder"
+        ) from error
 
 
 def to_csv(rows: Sequence[Row]) -> str:
@@ -96,10 +117,6 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _summary(one: Summary) -> Row:
-    return one.model_dump(mode="json") | {"repaired_share": one.repaired_share}
-
-
 def _cost(spent: Spent) -> Row:
     """Dollars are null where the price of a call is unknown."""
     return {
@@ -107,7 +124,3 @@ def _cost(spent: Spent) -> Row:
         "tokens": spent.tokens,
         "dollars": None if spent.unpriced_calls else spent.dollars,
     }
-
-
-def _spread_columns(over: str, spread: Spread | None) -> Row:
-    return {} if spread is None else {f"{k}_{over}": v for k, v in spread.model_dump().items()}

@@ -12,15 +12,16 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median
 
+from pydantic import computed_field
+
 from stark.benches.results import Result
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
 from stark.core.standing import rank_key
-from stark.core.usage import Spent
+from stark.core.usage import Spent, roles_together
 from stark.search.repairs import failures_repaired
 
 REFERENCES = ("eager", "compile", "max-autotune")
-"""Always reported on, measured or not."""
 
 FAST_PS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 """The values of p in the fast_p table: KernelBench's six and a few higher ones."""
@@ -45,7 +46,6 @@ class Against(Frozen):
     those without a correct one.
     """
 
-    reference: str
     measured: int
     """Kernels measured against this reference."""
 
@@ -73,17 +73,23 @@ class Summary(Frozen):
     problems: int
     runs: int
     success: float
-    against: dict[str, Against | None]
-    """By reference; None if no kernel was measured against it."""
+    """Share of runs with at least one correct kernel (the paper's success rate)."""
+
+    against: dict[str, Against]
+    """By reference: eager, and those that a kernel was measured against."""
 
     roofline: float | None
-    """Median fraction of the roofline's speed; None without a correct kernel."""
+    """Median over the best kernels of the roofline's time divided by theirs; None without a correct kernel."""
 
     attempts: int
     correct_share: float | None
+    """Correct attempts divided by finished ones, unusable replies included; None without attempts."""
+
     failures_taken_up: int
     failures_repaired: int
     attempts_to_best: float | None
+    """Mean position, in finishing order, of the best attempt, over runs with a correct kernel; None without any."""
+
     roles: dict[str, Spent]
     """What the model calls cost, by role."""
 
@@ -95,6 +101,7 @@ class Summary(Frozen):
         """All roles together."""
         return sum(self.roles.values(), Spent())
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def repaired_share(self) -> float | None:
         """Repaired share of the failures that debugging worked on (the paper's share of resolved bugs)."""
@@ -103,60 +110,43 @@ class Summary(Frozen):
 
 def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
     """The metrics of these results; at least one is needed."""
-    repairs = [failures_repaired(result.outcome.attempts) for result in results]
+    outcomes = [result.outcome for result in results]
+    kernels = [outcome.best for outcome in outcomes if outcome.best is not None]
+    measured = {"eager", *(name for kernel in kernels for name in kernel.references)}
+    attempts = [attempt for outcome in outcomes for attempt in outcome.attempts]
+    repairs = [failures_repaired(outcome.attempts) for outcome in outcomes]
+    to_best = [
+        1 + [attempt.id for attempt in outcome.attempts].index(outcome.best_attempt)
+        for outcome in outcomes
+        if outcome.best_attempt is not None
+    ]
     return Summary(
         level=level,
         strategy=strategy,
-        problems=len({(result.cell.level, result.cell.problem) for result in results}),
+        problems=len({result.problem for result in results}),
         runs=len(results),
-        success=success(results),
-        against={name: against(results, name) for name in references(results)},
-        roofline=roofline(results),
-        attempts=sum(len(result.outcome.attempts) for result in results),
-        correct_share=correct_share(results),
+        success=len(kernels) / len(results),
+        against={name: against(results, name) for name in REFERENCES if name in measured},
+        roofline=median(kernel.roofline_fraction for kernel in kernels) if kernels else None,
+        attempts=len(attempts),
+        correct_share=fmean(attempt.works for attempt in attempts) if attempts else None,
         failures_taken_up=sum(taken for taken, _ in repairs),
         failures_repaired=sum(repaired for _, repaired in repairs),
-        attempts_to_best=attempts_to_best(results),
-        roles=_roles(results),
-        active_hours=sum(result.outcome.elapsed_s for result in results) / 3600,
+        attempts_to_best=fmean(to_best) if to_best else None,
+        roles=roles_together(outcome.roles for outcome in outcomes),
+        active_hours=sum(outcome.elapsed_s for outcome in outcomes) / 3600,
     )
 
 
-def _roles(results: Sequence[Result]) -> dict[str, Spent]:
-    roles: dict[str, Spent] = {}
-    for result in results:
-        for role, spent in result.outcome.roles.items():
-            roles[role] = roles.get(role, Spent()) + spent
-    return roles
-
-
-def success(results: Sequence[Result]) -> float:
-    """Share of runs with at least one correct kernel (the paper's success rate)."""
-    return sum(result.best is not None for result in results) / len(results)
-
-
-def references(results: Sequence[Result]) -> list[str]:
-    """The references to report on: `REFERENCES`, then any others that a kernel was measured against."""
-    measured = {name for result in results if result.best for name in result.best.references}
-    return [*REFERENCES, *sorted(measured - set(REFERENCES))]
-
-
-def against(results: Sequence[Result], reference: str) -> Against | None:
-    """The comparison with one reference; None if no kernel was measured against it.
-
-    Without any kernel there is still a comparison with eager, in which all runs count as 1.
-    """
-    kernels = sum(result.best is not None for result in results)
+def against(results: Sequence[Result], reference: str) -> Against:
+    """The comparison with eager, or with another reference that a kernel was measured against."""
     counted = [one for one in results if one.best is None or reference in one.best.references]
     measured = [one.best.speedup_vs(reference) for one in counted if one.best is not None]
-    if not measured and (kernels or reference != "eager"):
-        return None
     ratios = [speedup.ratio for speedup in measured]
     failed = len(counted) - len(measured)
     return Against(
-        reference=reference,
         measured=len(measured),
-        kernels=kernels,
+        kernels=sum(result.best is not None for result in results),
         fast={p: fast_p([*ratios, *[None] * failed], p) for p in FAST_PS},
         clearly_faster=sum(speedup.low > 1 for speedup in measured) / len(counted),
         of_correct=spread(ratios) if ratios else None,
@@ -175,12 +165,6 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float:
     return sum(value is not None and value > p for value in speedups) / len(speedups)
 
 
-def fast_p_curve(speedups: Sequence[float | None]) -> list[tuple[float, float]]:
-    """fast_p as a step function: the points (p, share) at which it drops, starting at p = 0."""
-    values = sorted({value for value in speedups if value is not None})
-    return [(p, fast_p(speedups, p)) for p in (0.0, *values)]
-
-
 def spread(speedups: Sequence[float]) -> Spread:
     """Geometric mean, arithmetic mean, median and minimum.
 
@@ -197,28 +181,6 @@ def spread(speedups: Sequence[float]) -> Spread:
 def geomean(values: Sequence[float]) -> float:
     """The exponential of the mean logarithm."""
     return math.exp(fmean(math.log(value) for value in values))
-
-
-def roofline(results: Sequence[Result]) -> float | None:
-    """Median over the best kernels of the roofline's time divided by theirs."""
-    kernels = [result.best for result in results if result.best is not None]
-    return median(kernel.roofline_fraction for kernel in kernels) if kernels else None
-
-
-def correct_share(results: Sequence[Result]) -> float | None:
-    """Correct attempts divided by finished ones, unusable replies included; None without attempts."""
-    attempts = [attempt for result in results for attempt in result.outcome.attempts]
-    return sum(attempt.works for attempt in attempts) / len(attempts) if attempts else None
-
-
-def attempts_to_best(results: Sequence[Result]) -> float | None:
-    """Mean position, in finishing order, of the best attempt, over runs with a correct kernel."""
-    positions = [
-        1 + [attempt.id for attempt in result.outcome.attempts].index(result.outcome.best_attempt)
-        for result in results
-        if result.outcome.best_attempt is not None
-    ]
-    return fmean(positions) if positions else None
 
 
 def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:

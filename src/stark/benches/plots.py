@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from stark.benches.metrics import fast_p_curve
 from stark.benches.report import Report
 from stark.benches.results import Result, by_level, by_strategy
 
@@ -67,16 +66,8 @@ def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) 
 def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
     """Share of runs with a speedup over p against eager, as a function of p."""
     for strategy, found in by_strategy(results).items():
-        curve = fast_p_curve([result.speedup("eager") for result in found])
-        values, shares = zip(*curve, strict=True)
-        lowest = min([0.5, *(p / 2 for p in values if p > 0)])  # p = 0 has no place on a log axis
-        axes.step(
-            [lowest, *values[1:], 2 * max(values[-1], 1)],
-            [*shares, shares[-1]],
-            where="post",
-            color=_colour(report, strategy),
-            label=strategy,
-        )
+        speedups = [result.speedup("eager") or 0.0 for result in found]
+        axes.ecdf(speedups, complementary=True, color=_colour(report, strategy), label=strategy)
     _speedup_axis(axes)
     axes.set(title=f"fast_p, {level}", xlabel="p, speedup vs eager", ylabel="share of runs")
     axes.set_ylim(-0.02, 1.02)

@@ -11,9 +11,7 @@ from stark.benches.results import (
     Result,
     by_level,
     by_strategy,
-    count_pairs,
     finished_by_all,
-    results_of,
 )
 from stark.core.bench import Bench
 from stark.store import Store
@@ -74,8 +72,9 @@ class Report:
             return [f"all {runs} runs have ended" if runs > 1 else "the run has ended"]
         notes = [f"{ended} of {runs} runs have ended; the others do not count"]
         if len(by_strategy(self.results)) > 1:
+            compared, pairs = ({one.pair for one in of} for of in (self.compared, self.results))
             notes.append(
-                f"strategies are compared on the {count_pairs(self.compared)} of {count_pairs(self.results)} "
+                f"strategies are compared on the {len(compared)} of {len(pairs)} "
                 "problem and seed pairs that all of them finished"
             )
         return notes
@@ -83,39 +82,34 @@ class Report:
 
 def make_report(store: Store, bench: Bench) -> Report:
     """The report of the bench in its current state."""
-    results = results_of(store, bench)
+    results = tuple(
+        Result(cell, store.outcome(cell.run_id, bench.attempts)) for cell in bench.cells
+    )
     ended = tuple(result for result in results if result.ended)
     compared = finished_by_all(results)
-    order = list(dict.fromkeys(cell.strategy for cell in bench.cells))
     differences: list[Difference] = []
     courses = {}
     for level, of_level in by_level(compared).items():
-        strategies = _in_order(of_level, order)
+        strategies = by_strategy(of_level)
         for name, found in strategies.items():
             courses[level, name] = best_by_attempt(found, bench.attempts)
-        first, *others = strategies
-        for other in others:
-            differences += compare(level, first, strategies[first], other, strategies[other])
+        (first, of_first), *others = strategies.items()
+        for other, found in others:
+            differences += compare(level, first, of_first, other, found)
     return Report(
         bench=bench,
         results=results,
         compared=compared,
-        summaries=_summaries(compared, order),
-        own_summaries=() if ended == compared else _summaries(ended, order),
+        summaries=_summaries(compared),
+        own_summaries=() if ended == compared else _summaries(ended),
         differences=tuple(differences),
         courses=courses,
     )
 
 
-def _summaries(results: Sequence[Result], order: Sequence[str]) -> tuple[Summary, ...]:
+def _summaries(results: Sequence[Result]) -> tuple[Summary, ...]:
     return tuple(
         summarize(level, name, found)
         for level, of_level in by_level(results).items()
-        for name, found in _in_order(of_level, order).items()
+        for name, found in by_strategy(of_level).items()
     )
-
-
-def _in_order(results: Sequence[Result], order: Sequence[str]) -> dict[str, list[Result]]:
-    """The results by strategy, in the order of the bench."""
-    found = by_strategy(results)
-    return {name: found[name] for name in order if name in found}

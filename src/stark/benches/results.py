@@ -1,4 +1,4 @@
-"""The result of each run of a bench, read from the store. All other report files read the store through this one."""
+"""The result of each run of a bench, as the report groups them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,24 @@ class Result(NamedTuple):
     outcome: Outcome
 
     @property
+    def problem(self) -> tuple[str, str]:
+        """What identifies the problem: its level and its name."""
+        return self.cell.level, self.cell.problem
+
+    @property
+    def pair(self) -> tuple[str, str, int]:
+        """The problem and the seed, on which strategies are compared."""
+        return *self.problem, self.cell.seed
+
+    @property
     def ended_reason(self) -> str | None:
-        """Why the run ended; None while it is unfinished."""
+        """Why the run ended: its budget, or a refused problem. Only runs that have ended are reported on."""
         return self.outcome.ended.detail if self.outcome.ended else None
 
     @property
     def ended(self) -> bool:
-        """Whether the run used up its budget or its problem was refused. Only such runs are reported on."""
-        return self.ended_reason is not None
+        """Whether the run has ended."""
+        return self.outcome.ended is not None
 
     @property
     def refused(self) -> bool:
@@ -80,32 +90,21 @@ def finished_by_all(results: Sequence[Result]) -> tuple[Result, ...]:
     When a limit stops a bench early, strategies have finished different problems. Their averages are
     comparable on the shared ones only.
     """
-    pairs: defaultdict[tuple[str, str, int], list[Result]] = defaultdict(list)
-    for result in results:
-        pairs[_pair(result)].append(result)
-    return tuple(one for one in results if all(each.ended for each in pairs[_pair(one)]))
-
-
-def count_pairs(results: Sequence[Result]) -> int:
-    """The number of different problem and seed pairs."""
-    return len({_pair(result) for result in results})
+    unfinished = {one.pair for one in results if not one.ended}
+    return tuple(one for one in results if one.pair not in unfinished)
 
 
 def by_level(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The results of each level, and of `ALL_LEVELS` if there are several."""
-    levels: dict[str, list[Result]] = {}
+    levels: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
-        levels.setdefault(result.cell.level, []).append(result)
+        levels[result.cell.level].append(result)
     return levels if len(levels) < 2 else {**levels, ALL_LEVELS: list(results)}
 
 
 def by_strategy(results: Sequence[Result]) -> dict[str, list[Result]]:
     """The results of each strategy."""
-    strategies: dict[str, list[Result]] = {}
+    strategies: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
-        strategies.setdefault(result.cell.strategy, []).append(result)
+        strategies[result.cell.strategy].append(result)
     return strategies
-
-
-def _pair(result: Result) -> tuple[str, str, int]:
-    return result.cell.level, result.cell.problem, result.cell.seed

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from stark.benches.compare import MIN_PROBLEMS, Difference
 from stark.benches.metrics import FAST_PS, REFERENCES, Against, Summary
 from stark.benches.report import Report
 from stark.core.bench import Bench
-from stark.core.usage import BYTES_PER_TOKEN
+from stark.core.usage import BYTES_PER_TOKEN, Spent
 from stark.explain.numbers import counted
 from stark.explain.run import dollars, token_count
 
-NOT_MEASURED = "not measured"
-UNKNOWN = "unknown"
-NONE = "-"
+T = TypeVar("T")
+
 NO_PICTURES = 'The report has no pictures, because matplotlib is not installed: `pip install "stark-kernels[plots]"`.'
 
 
@@ -32,17 +32,32 @@ class Sheet(NamedTuple):
 
 
 def sheets(report: Report) -> list[Sheet]:
-    """The tables of a report, the most important first."""
-    found = [_kernels(report.summaries), _means(report.summaries)]
-    if report.own_summaries:
-        found.append(_every_run(report.own_summaries))
-    found += [
-        _speedups(report.summaries),
-        _search(report.summaries),
-        _roles(report.summaries),
-        _curve(report.summaries),
+    """The tables of a report that have rows, the most important first."""
+    strategies = [((one.level, one.strategy), one) for one in report.summaries]
+    own = [((one.level, one.strategy), one) for one in report.own_summaries]
+    references = [
+        ((*names, name), against)
+        for names, one in strategies
+        for name, against in one.against.items()
     ]
-    return [*found, _differences(report.differences)] if report.differences else found
+    roles = [
+        ((*names, name), spent) for names, one in strategies for name, spent in one.roles.items()
+    ]
+    differences = [
+        ((one.level, f"{one.strategy} vs {one.other}", str(one.problems), one.metric), one)
+        for one in report.differences
+    ]
+    found = [
+        _KERNELS.sheet(strategies),
+        _MEANS.sheet(strategies),
+        _EVERY_RUN.sheet(own),
+        _SPEEDUPS.sheet(references),
+        _SEARCH.sheet(strategies),
+        _ROLES.sheet(roles),
+        _FAST_P.sheet(references),
+        _DIFFERENCES.sheet(differences),
+    ]
+    return [sheet for sheet in found if sheet.rows]
 
 
 def markdown(report: Report, pictures: Sequence[str] | None) -> str:
@@ -70,215 +85,45 @@ def head(bench: Bench) -> str:
     )
 
 
-def _kernels(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Kernels",
-        "Best kernels against eager. Success: share of runs with a correct kernel. fast_p: share of all runs with a "
-        "speedup over p (KernelBench's fastp). Clearly faster: the whole 95 % interval is above 1. Geomean: over all "
-        "runs, those without a correct kernel as 1. Roofline: median fraction of its speed.",
-        (
-            "level",
-            "strategy",
-            "runs",
-            "success",
-            "fast_1",
-            "fast_2",
-            "clearly faster",
-            "geomean",
-            "roofline",
-        ),
-        [
-            (
-                one.level,
-                one.strategy,
-                str(one.runs),
-                _percent(one.success),
-                *_eager(one.against["eager"]),
-                NONE if one.roofline is None else _percent(one.roofline),
-            )
-            for one in summaries
-        ],
-    )
+def _row(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
 
 
-def _eager(against: Against | None) -> tuple[str, ...]:
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _times(speedup: float) -> str:
+    return f"{speedup:.2f}x"
+
+
+def _of_correct(figure: str, against: Against) -> str:
+    return "-" if against.of_correct is None else _times(getattr(against.of_correct, figure))
+
+
+def _fast(p: float, against: Against) -> str:
+    return _percent(against.fast[p])
+
+
+def _mean(reference: str, one: Summary) -> str:
+    against = one.against.get(reference)
     if against is None:
-        return (NOT_MEASURED, *(NONE,) * 3)
-    shares = (against.fast[1.0], against.fast[2.0], against.clearly_faster)
-    return (*map(_percent, shares), _times(against.of_all.geomean))
-
-
-def _means(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Mean speedups",
-        "The metrics of the STARK paper, as published summaries describe it. Arithmetic means over runs with a correct "
-        "kernel; n of N measured: only n of the N kernels were timed against this reference.",
-        ("level", "strategy", "runs", "success", "fast_1", *(f"vs {name}" for name in REFERENCES)),
-        [
-            (
-                *(one.level, one.strategy, str(one.runs), _percent(one.success)),
-                _percent(one.against["eager"].fast[1.0]) if one.against["eager"] else NOT_MEASURED,
-                *(_mean(one.against[name]) for name in REFERENCES),
-            )
-            for one in summaries
-        ],
-    )
-
-
-def _mean(against: Against | None) -> str:
-    if against is None:
-        return NOT_MEASURED
-    if against.of_correct is None:
-        return NONE
-    partial = "" if against.measured == against.kernels else f" ({_measured(against)})"
-    return f"{_times(against.of_correct.mean)}{partial}"
+        return "not measured"
+    some = "" if against.measured == against.kernels else f" ({_measured(against)})"
+    return f"{_of_correct('mean', against)}{some}"
 
 
 def _measured(against: Against) -> str:
     return f"{against.measured} of {against.kernels} measured"
 
 
-def _every_run(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Every finished run",
-        "Each strategy over all of its own finished runs. Strategies finished different problems, so do not compare "
-        "these rows; the other tables are over the problems and seeds that all strategies finished.",
-        ("level", "strategy", "problems", "runs", "success", "fast_1", "geomean"),
-        [
-            (
-                *(one.level, one.strategy, str(one.problems), str(one.runs)),
-                _percent(one.success),
-                _eager(one.against["eager"])[0],
-                _eager(one.against["eager"])[-1],
-            )
-            for one in summaries
-        ],
-    )
-
-
-def _speedups(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Speedups",
-        "By reference. All: runs without a correct kernel count as 1. Correct: only runs with one. Kernels that were "
-        "not measured against a reference do not count in its row.",
-        (
-            "level",
-            "strategy",
-            "reference",
-            "kernels",
-            "fast_1",
-            "geomean all",
-            "geomean correct",
-            "mean correct",
-            "median correct",
-            "worst correct",
-        ),
-        [
-            (one.level, one.strategy, reference, *_spread(against))
-            for one in summaries
-            for reference, against in one.against.items()
-        ],
-    )
-
-
-def _spread(against: Against | None) -> tuple[str, ...]:
-    if against is None:
-        return (NOT_MEASURED, *(NONE,) * 6)
-    shares = (_measured(against), _percent(against.fast[1.0]), _times(against.of_all.geomean))
-    correct = against.of_correct
-    if correct is None:
-        return (*shares, *(NONE,) * 4)
-    values = (correct.geomean, correct.mean, correct.median, correct.worst)
-    return (*shares, *map(_times, values))
-
-
-def _search(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Search and cost",
-        "Repaired: share of the failures that debugging worked on and that ended in a correct kernel. To best: mean "
-        "number of attempts up to the best one. Hours: sum of the runs' active times.",
-        (
-            *("level", "strategy", "attempts", "correct", "repaired", "to best"),
-            *("model calls", "tokens", "price", "hours"),
-        ),
-        [
-            (
-                one.level,
-                one.strategy,
-                f"{one.attempts:,}",
-                NONE if one.correct_share is None else _percent(one.correct_share),
-                _repaired(one),
-                NONE if one.attempts_to_best is None else f"{one.attempts_to_best:.1f}",
-                f"{one.spent.calls:,}",
-                token_count(one.spent.tokens, one.spent),
-                dollars(one.spent),
-                f"{one.active_hours:.2f}",
-            )
-            for one in summaries
-        ],
-    )
-
-
-def _roles(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "Cost by role",
-        f"All calls of the runs. ~: includes estimates at {BYTES_PER_TOKEN} bytes per token, for calls whose tokens the "
-        "model did not report. Waiting: hours until replies arrived, added up over concurrent calls too.",
-        (*("level", "strategy", "role", "calls"), *("input", "output", "price", "waiting")),
-        [
-            (
-                *(one.level, one.strategy, role, f"{spent.calls:,}"),
-                token_count(spent.input_tokens, spent),
-                token_count(spent.output_tokens, spent),
-                dollars(spent),
-                f"{spent.seconds / 3600:.2f}",
-            )
-            for one in summaries
-            for role, spent in one.roles.items()
-        ],
-    )
-
-
 def _repaired(one: Summary) -> str:
-    if one.repaired_share is None:
-        return NONE
-    return f"{_percent(one.repaired_share)} of {one.failures_taken_up}"
+    share = one.repaired_share
+    return "-" if share is None else f"{_percent(share)} of {one.failures_taken_up}"
 
 
-def _curve(summaries: Sequence[Summary]) -> Sheet:
-    return Sheet(
-        "fast_p",
-        "Share of all runs with a correct kernel and a speedup over p, by reference, as in Speedups.",
-        ("level", "strategy", "reference", *(f"p = {p:g}" for p in FAST_PS)),
-        [
-            (one.level, one.strategy, name, *(_percent(against.fast[p]) for p in FAST_PS))
-            for one in summaries
-            for name, against in one.against.items()
-            if against is not None
-        ],
-    )
-
-
-def _differences(differences: Sequence[Difference]) -> Sheet:
-    return Sheet(
-        "Differences",
-        "The first strategy minus the other on the same problems and seeds; for the geomean over all runs, their "
-        f"ratio. Intervals are from a paired bootstrap over problems, and need {MIN_PROBLEMS} problems. A star: the "
-        "interval excludes no difference.",
-        ("level", "strategies", "problems", "metric", "difference", "95 % interval", ""),
-        [
-            (
-                one.level,
-                f"{one.strategy} vs {one.other}",
-                str(one.problems),
-                one.metric,
-                _difference(one, one.value),
-                _interval(one),
-                "*" if one.significant else "",
-            )
-            for one in differences
-        ],
-    )
+def _difference(one: Difference, value: float) -> str:
+    return _times(value) if one.metric == "geomean" else f"{100 * value:+.1f} points"
 
 
 def _interval(one: Difference) -> str:
@@ -287,17 +132,120 @@ def _interval(one: Difference) -> str:
     return f"[{_difference(one, one.low)}, {_difference(one, one.high)}]"
 
 
-def _difference(one: Difference, value: float) -> str:
-    return _times(value) if one.metric == "geomean" else f"{100 * value:+.1f} points"
+class _Table(NamedTuple, Generic[T]):
+    """A table's text, the names that begin each row, and what the other columns show of the row's data."""
+
+    title: str
+    about: str
+    names: tuple[str, ...]
+    columns: Mapping[str, Callable[[T], str]]
+
+    def sheet(self, rows: Iterable[tuple[tuple[str, ...], T]]) -> Sheet:
+        shown = [
+            (*names, *(column(data) for column in self.columns.values())) for names, data in rows
+        ]
+        return Sheet(self.title, self.about, (*self.names, *self.columns), shown)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+_KERNELS = _Table[Summary](
+    "Kernels",
+    "Best kernels against eager. Success: share of runs with a correct kernel. fast_p: share of all runs with a "
+    "speedup over p (KernelBench's fastp). Clearly faster: the whole 95 % interval is above 1. Geomean: over all "
+    "runs, those without a correct kernel as 1. Roofline: median fraction of its speed.",
+    ("level", "strategy"),
+    {
+        "runs": lambda one: str(one.runs),
+        "success": lambda one: _percent(one.success),
+        "fast_1": lambda one: _percent(one.against["eager"].fast[1.0]),
+        "fast_2": lambda one: _percent(one.against["eager"].fast[2.0]),
+        "clearly faster": lambda one: _percent(one.against["eager"].clearly_faster),
+        "geomean": lambda one: _times(one.against["eager"].of_all.geomean),
+        "roofline": lambda one: _percent(one.roofline),
+    },
+)
 
+_MEANS = _Table[Summary](
+    "Mean speedups",
+    "The metrics of the STARK paper, as published summaries describe it. Arithmetic means over runs with a correct "
+    "kernel; n of N measured: only n of the N kernels were timed against this reference.",
+    ("level", "strategy"),
+    {
+        **{name: _KERNELS.columns[name] for name in ("runs", "success", "fast_1")},
+        **{f"vs {name}": partial(_mean, name) for name in REFERENCES},
+    },
+)
 
-def _times(speedup: float) -> str:
-    return f"{speedup:.2f}x"
+_EVERY_RUN = _KERNELS._replace(
+    title="Every finished run",
+    about="Each strategy over all of its own finished runs. Strategies finished different problems, so do not compare "
+    "these rows; the other tables are over the problems and seeds that all strategies finished.",
+)
 
+_SPEEDUPS = _Table[Against](
+    "Speedups",
+    "By reference. All: runs without a correct kernel count as 1. Correct: only runs with one. Kernels that were "
+    "not measured against a reference do not count in its row.",
+    ("level", "strategy", "reference"),
+    {
+        "kernels": _measured,
+        "fast_1": partial(_fast, 1.0),
+        "geomean all": lambda against: _times(against.of_all.geomean),
+        **{
+            f"{figure} correct": partial(_of_correct, figure)
+            for figure in ("geomean", "mean", "median", "worst")
+        },
+    },
+)
 
-def _row(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(text.replace('|', chr(92) + '|') for text in texts)} |"
+_SEARCH = _Table[Summary](
+    "Search and cost",
+    "Repaired: share of the failures that debugging worked on and that ended in a correct kernel. To best: mean "
+    "number of attempts up to the best one. Hours: sum of the runs' active times.",
+    ("level", "strategy"),
+    {
+        "attempts": lambda one: f"{one.attempts:,}",
+        "correct": lambda one: _percent(one.correct_share),
+        "repaired": _repaired,
+        "to best": lambda one: (
+            "-" if one.attempts_to_best is None else f"{one.attempts_to_best:.1f}"
+        ),
+        "model calls": lambda one: f"{one.spent.calls:,}",
+        "tokens": lambda one: token_count(one.spent.tokens, one.spent),
+        "price": lambda one: dollars(one.spent),
+        "hours": lambda one: f"{one.active_hours:.2f}",
+    },
+)
+
+_ROLES = _Table[Spent](
+    "Cost by role",
+    f"All calls of the runs. ~: includes estimates at {BYTES_PER_TOKEN} bytes per token, for calls whose tokens the "
+    "model did not report. Waiting: hours until replies arrived, added up over concurrent calls too.",
+    ("level", "strategy", "role"),
+    {
+        "calls": lambda spent: f"{spent.calls:,}",
+        "input": lambda spent: token_count(spent.input_tokens, spent),
+        "output": lambda spent: token_count(spent.output_tokens, spent),
+        "price": dollars,
+        "waiting": lambda spent: f"{spent.seconds / 3600:.2f}",
+    },
+)
+
+_FAST_P = _Table[Against](
+    "fast_p",
+    "Share of all runs with a correct kernel and a speedup over p, by reference, as in Speedups.",
+    ("level", "strategy", "reference"),
+    {f"p = {p:g}": partial(_fast, p) for p in FAST_PS},
+)
+
+_DIFFERENCES = _Table[Difference](
+    "Differences",
+    "The first strategy minus the other on the same problems and seeds; for the geomean over all runs, their "
+    f"ratio. Intervals are from a paired bootstrap over problems, and need {MIN_PROBLEMS} problems. A star: the "
+    "interval excludes no difference.",
+    ("level", "strategies", "problems", "metric"),
+    {
+        "difference": lambda one: _difference(one, one.value),
+        "95 % interval": _interval,
+        "": lambda one: "*" if one.significant else "",
+    },
+)

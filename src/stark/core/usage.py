@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 
 from pydantic import Field
 
@@ -64,6 +65,15 @@ class Spent(Frozen):
     def cost(self) -> Cost:
         """Tokens and dollars."""
         return Cost(tokens=self.tokens, dollars=self.dollars)
+
+
+def roles_together(runs: Iterable[Mapping[str, Spent]]) -> dict[str, Spent]:
+    """What several runs cost together, by role."""
+    roles: dict[str, Spent] = {}
+    for run in runs:
+        for role, spent in run.items():
+            roles[role] = roles.get(role, Spent()) + spent
+    return roles
 
 
 def spent_on(usage: Usage, asked_bytes: int, answered_bytes: int) -> Spent:
