@@ -72,4 +72,4 @@ async def judge_within(private_cache: None) -> AsyncIterator[JudgeWithin]:
 @pytest.fixture
 def without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of benches draw none: matplotlib takes seconds for them."""
-    monkeypatch.setattr("stark.benches.files.plots", lambda report: None)
+    monkeypatch.setattr("stark.benches.document.plots", lambda report: None)

@@ -98,5 +98,5 @@ class Notice(Event):
 OnEvent = Callable[[Event], None]
 
 
-def ignore(event: Event) -> None:
+def ignore(event: object) -> None:
     """The handler of those who do not watch."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_samples import Stark
 
-from stark.benches.preset import paper
+from stark.benches.preset import PAPER_LEVELS, PAPER_STRATEGIES
 from stark.cli.benching import parse_numbers
 from stark.core.errors import ProblemError, UsageError
 from stark.core.problem import Problem
@@ -256,7 +256,7 @@ def test_a_dollar_limit_of_the_whole_needs_a_known_price(stark: Stark, bench: li
 def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
     stark: Stark, bench: list[str], workplace: Path
 ) -> None:
-    for level in paper().levels:
+    for level in PAPER_LEVELS:
         folder = workplace / "checkout" / "KernelBench" / f"level{level}"
         folder.mkdir(parents=True)
         (folder / f"1_Problem{level}.py").write_text(
@@ -266,9 +266,9 @@ def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
 
     made = stark("bench", "run", *ask, "--total-attempts", "1", "--json").document
     assert (30, 15) == (made["bench"]["attempts"], len(made["runs"]))
-    assert {
-        (f"level{level}", name, 1) for level in paper().levels for name in paper().strategies
-    } == {(run["level"], run["strategy"], run["seed"]) for run in made["runs"]}
+    assert {(f"level{level}", name, 1) for level in PAPER_LEVELS for name in PAPER_STRATEGIES} == {
+        (run["level"], run["strategy"], run["seed"]) for run in made["runs"]
+    }
     with Store.open(STORE) as store:
         config = store.run(made["runs"][0]["run_id"]).config
     assert (30, 1, "reference") == (config.budget.attempts, config.parallel, config.start)

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from stark.benches.grid import enter, lay_out
 from stark.benches.report import Report, make_report
-from stark.benches.running import BenchEvent, BenchSession, OnBenchEvent, to_do
+from stark.benches.running import BenchSession, OnBenchEvent, to_do
 from stark.benches.suite import Suite, folders
 from stark.configuration import configure, reconfigured, without_unused_models
 from stark.core.bench import Bench
@@ -19,15 +19,12 @@ from stark.core.run import RunConfig
 from stark.core.usage import Budget
 from stark.correspondence import ModelPool
 from stark.evaluator.executors import Executor, open_executor
+from stark.events import ignore
 from stark.ledger import Ledger
 from stark.loop import check_compiler
 from stark.options import checked_options
 from stark.sessions import keeps_prices, live_replies
 from stark.store import STORE, Store
-
-
-def _unwatched(event: BenchEvent) -> None:
-    """The default event handler: does nothing."""
 
 
 async def abench(
@@ -41,7 +38,7 @@ async def abench(
     model_slots: int | None = None,
     store: str = STORE,
     judge: Executor | None = None,
-    on_event: OnBenchEvent = _unwatched,
+    on_event: OnBenchEvent = ignore,
     **options: Any,
 ) -> Report:
     """Compare strategies on many problems; the async form of `bench`.
@@ -89,7 +86,7 @@ async def abench(
     if "seed" in options:
         raise UsageError("a bench runs seeds 1, 2, … as many as `seeds` says, so leave out seed")
     laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
-    laid_out = laid_out.model_copy(update={"budget": changed_budget(laid_out.budget, total or {})})
+    laid_out = _limited(laid_out, total)
     check_compiler(its_runs[0])  # all have one language and one start
     pool = ModelPool(model_slots)
     # A missing key or an unknown price is reported before anything is stored.
@@ -107,7 +104,7 @@ async def resume_bench(
     model_slots: int | None = None,
     store: str = STORE,
     judge: Executor | None = None,
-    on_event: OnBenchEvent = _unwatched,
+    on_event: OnBenchEvent = ignore,
     **options: Any,
 ) -> Report:
     """Continue a bench: its unfinished runs, and again those whose problems were refused.
@@ -123,8 +120,7 @@ async def resume_bench(
         options["parallel"] = options.pop("in_each")
     pool = ModelPool(model_slots)
     with Store.open(store, create=False) as opened:
-        found = opened.bench(name)
-        found = found.model_copy(update={"budget": changed_budget(found.budget, total or {})})
+        found = _limited(opened.bench(name), total)
         stored = [opened.run(cell.run_id) for cell in to_do(opened, found)]
         changed = [reconfigured(run, options) for run in stored] if options else []
         _check_models([run.config for run in changed or stored], found.budget, pool, unpriced)
@@ -158,30 +154,20 @@ async def _bench_worked(
     """Work on a bench whose runs are stored."""
     next_cell = next(iter(to_do(store, bench)), bench.cells[0])
     first = store.run(next_cell.run_id).config  # all runs still to do are judged alike
-    executor = (
-        open_executor(first.executor, first.limits, first.tools)
-        if judge is None
-        else _LeftOpen(judge)
-    )
-    await BenchSession(bench, store, executor, pool, on_event, parallel).work()
+    executor = judge or open_executor(first.executor, first.limits, first.tools)
+    try:
+        await BenchSession(bench, store, executor, pool, on_event, parallel).work()
+    finally:
+        if judge is None:
+            await executor.close()
     return make_report(store, bench)
 
 
-class _LeftOpen:
-    """A shared judge; `close` does nothing, as the caller closes it."""
-
-    def __init__(self, judge: Executor) -> None:
-        self.describe, self.evaluate, self.compiled = judge.describe, judge.evaluate, judge.compiled
-
-    async def close(self) -> None:
-        """The caller closes the judge."""
-
-
-def changed_budget(budget: Budget, changes: Mapping[str, float | None]) -> Budget:
-    """The budget with the given limits changed. Raises UsageError for a wrong one."""
-    given = {name: value for name, value in changes.items() if value is not None}
+def _limited(bench: Bench, total: Mapping[str, float] | None) -> Bench:
+    """The bench with these limits of its budget changed. Raises UsageError for a wrong one."""
     try:
-        return Budget(**budget.model_dump() | given)
+        budget = Budget(**{**bench.budget.model_dump(), **(total or {})})
+        return bench.model_copy(update={"budget": budget})
     except ValidationError as error:
         name = error.errors()[0]["loc"][0]
         raise UsageError(

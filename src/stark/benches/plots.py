@@ -97,9 +97,9 @@ def problems(axes: Axes, report: Report, level: str, results: Sequence[Result]) 
 
 
 def _speedup_axis(axes: Axes) -> None:
+    axes.axvline(1.0, color="grey", linestyle="--", linewidth=1)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:.3g}x")
-    axes.axvline(1.0, color="grey", linestyle="--", linewidth=1)
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

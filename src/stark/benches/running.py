@@ -15,7 +15,7 @@ from stark.benches.shared import SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import Held, ModelUnreachable, ProblemError
 from stark.core.run import Ended
-from stark.core.usage import Spent
+from stark.core.usage import roles_together
 from stark.correspondence import LiveReplies, ModelPool
 from stark.evaluator.executors import Executor
 from stark.events import AttemptFinished, Event
@@ -105,7 +105,6 @@ class BenchSession:
         self._begun = store.begun()
         self._progress = _progress(store, bench)
         self._waiting: Iterator[Cell] = iter(())
-        self._ended_before = {one.id: one.ended for one in store.summaries()}
         self._unreachable = 0
         """Consecutive runs that no model answered."""
 
@@ -137,15 +136,8 @@ class BenchSession:
         final check.
         """
         while (cell := next(self._waiting, None)) is not None:
-            if self._ended_meanwhile(cell):
-                self._emit(Left(cell, "another session has ended it", ended=True))
-            elif self._progress.ledger.own_limit() is None or cell.run_id in self._begun:
+            if self._progress.ledger.own_limit() is None or cell.run_id in self._begun:
                 await self._fill(cell)
-
-    def _ended_meanwhile(self, cell: Cell) -> bool:
-        """Whether another session of this bench has ended the run since this one began."""
-        ended = self._store.ended(cell.run_id)
-        return ended is not None and ended != self._ended_before.get(cell.run_id)
 
     async def _fill(self, cell: Cell) -> None:
         """Work on one run. A problem that cannot be used ends it; unreachable models or another process set it aside."""
@@ -193,12 +185,11 @@ def _progress(store: Store, bench: Bench) -> Progress:
         with suppress(Held), store.exclusive(run_id):  # Held: another process is working on it
             store.lose_calls(run_id)
     begun, attempts, finished = store.begun(), 0, 0
-    spent: dict[str, Spent] = {}
+    roles = []
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
         outcome = store.outcome(run_id, bench.attempts)
         attempts += sum(attempt <= bench.attempts for attempt in store.selections(run_id))
         finished += len(outcome.attempts)
-        for role, took in outcome.roles.items():
-            spent[role] = spent.get(role, Spent()) + took
-    ledger = Ledger(bench.budget, attempts=attempts, spent=spent)
+        roles.append(outcome.roles)
+    ledger = Ledger(bench.budget, attempts=attempts, spent=roles_together(roles))
     return Progress(ledger, finished=finished, finished_before=finished)

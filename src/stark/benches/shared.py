@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from stark.core.candidate import Candidate
-from stark.core.evaluation import Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor
@@ -19,6 +17,7 @@ class SharedExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self.evaluate, self.compiled = executor.evaluate, executor.compiled
         self._described: dict[str, asyncio.Task[Reference]] = {}
 
     async def describe(self, problem: Problem) -> Reference:
@@ -30,19 +29,8 @@ class SharedExecutor:
         # Shielded: others may be waiting for it when this run is cancelled.
         return await asyncio.shield(task)
 
-    async def evaluate(
-        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
-    ) -> Evaluation:
-        """Judge one candidate."""
-        return await self._executor.evaluate(problem, candidate, effort)
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """What `torch.compile` generates; not shared between runs."""
-        return await self._executor.compiled(problem, language)
-
     async def close(self) -> None:
-        """Stop measurements in flight and close the executor."""
+        """Stop measurements in flight; the executor's owner closes it."""
         for task in self._described.values():
             task.cancel()
         await asyncio.gather(*self._described.values(), return_exceptions=True)
-        await self._executor.close()

@@ -63,9 +63,8 @@ def run(
         option("paper", "The paper's protocol: its levels, strategies, attempts and metrics."),
     ] = None,
     seeds: Annotated[
-        int | None,
-        option("NUMBER", "Runs per problem and strategy, one per seed.", default=1, min=1),
-    ] = None,
+        int, option("NUMBER", "Runs per problem and strategy, one per seed.", default=1, min=1)
+    ] = 1,
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,
     total_attempts: Annotated[int | None, TOTAL] = None,

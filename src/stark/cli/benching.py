@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from stark.benches.document import report_document
+from stark.benches.document import report_document, write_report
 from stark.benches.entry import abench, resume_bench
-from stark.benches.files import write_report
-from stark.benches.preset import paper
+from stark.benches.preset import PAPER_LEVELS, PAPER_OPTIONS, PAPER_STRATEGIES
 from stark.benches.report import Report, make_report
 from stark.benches.running import Opened, unfinished
 from stark.benches.suite import Suite, folders, kernelbench
@@ -46,20 +45,18 @@ def run(
     level: str | None,
     numbers: str | None,
     preset: str | None,
-    seeds: int | None,
+    seeds: int,
     name: str | None,
     session: Session,
 ) -> int:
     """Begin a bench, or go on with it, and report; returns the exit code."""
     settings = session.settings
-    options, levels, usual_seeds = _with_preset(preset, settings, level)
+    options, levels = _with_preset(preset, settings, level)
     suite = _suite(problems, settings.kernelbench, levels, numbers)
     strategies = split_strategies(options.pop("strategy", "stark"))
     options["in_each"] = options.pop("parallel", 1)
     options = without_unused_models(options, strategies, settings.given)
-    begin = partial(
-        abench, suite, strategies=strategies, seeds=seeds or usual_seeds, name=name, **options
-    )
+    begin = partial(abench, suite, strategies=strategies, seeds=seeds, name=name, **options)
     return _work(begin, session)
 
 
@@ -100,21 +97,15 @@ def list_benches(settings: Settings, as_json: bool) -> None:
 
 def _with_preset(
     preset: str | None, settings: Settings, level: str | None
-) -> tuple[dict[str, Any], str, int]:
-    """The options, levels and seeds. Those of a preset give way to the command line alone."""
+) -> tuple[dict[str, Any], str]:
+    """The options and levels. Those of a preset give way to the command line alone."""
     if preset is None:
-        return dict(settings.options), level or "1", 1
+        return dict(settings.options), level or "1"
     if preset != "paper":
         raise UsageError(f"there is no preset {preset!r}; use `paper`")
-    found = paper()
-    usual = {
-        "strategy": ",".join(found.strategies),
-        "attempts": found.attempts,
-        "parallel": found.parallel,
-        "start": found.start,
-    }
+    usual = {"strategy": ",".join(PAPER_STRATEGIES), **PAPER_OPTIONS}
     options = {**settings.options, **usual, **settings.given}
-    return options, level or ",".join(map(str, found.levels)), found.seeds
+    return options, level or ",".join(map(str, PAPER_LEVELS))
 
 
 def _suite(paths: list[Path], checkout: Path | None, levels: str, numbers: str | None) -> Suite:
