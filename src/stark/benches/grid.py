@@ -31,8 +31,10 @@ def lay_out(
     All runs of a problem stand next to each other, since a judge keeps a prepared problem for a while.
     Raises UsageError for a name that cannot name a folder.
     """
-    if name is not None:
-        _check_name(name)
+    if name is not None and not re.fullmatch(r"[\w-][\w.-]*", name):
+        raise UsageError(
+            f"{name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
+        )
     now = datetime.now(UTC)
     placed = [
         (member, _run(member, config.model_copy(update={"seed": seed}), now))
@@ -51,8 +53,9 @@ def lay_out(
         for member, run in placed
     )
     attempts = placed[0][1].config.budget.attempts
+    usual = re.sub(r"[^\w.-]+", "-", suite.name).lstrip(".") or "bench"
     bench = Bench(
-        name=name or f"{_plain(suite.name)}-{digest(*(cell.run_id for cell in cells))[:4]}",
+        name=name or f"{usual}-{digest(*(cell.run_id for cell in cells))[:4]}",
         created=now,
         cells=cells,
         attempts=attempts,
@@ -78,19 +81,6 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     changed = stored.model_copy(update={"budget": bench.budget})
     store.change_bench(changed)
     return changed
-
-
-def _plain(name: str) -> str:
-    """Replace characters that a bench's name cannot contain."""
-    return re.sub(r"[^\w.-]+", "-", name).lstrip(".") or "bench"
-
-
-def _check_name(name: str) -> None:
-    """Refuse names that would put the report outside the reports folder."""
-    if not re.fullmatch(r"[\w-][\w.-]*", name):
-        raise UsageError(
-            f"{name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
-        )
 
 
 def _run(member: Member, config: RunConfig, now: datetime) -> Run:

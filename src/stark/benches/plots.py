@@ -36,7 +36,7 @@ def plots(report: Report) -> dict[str, bytes] | None:
     ):
         for level, results in by_level(report.compared).items():
             for draw in (progress, fast_p, problems):
-                figure = Figure(figsize=_size(draw.__name__, results), layout="constrained")
+                figure = Figure(figsize=(9, 4.5), layout="constrained")
                 axes = figure.subplots()
                 draw(axes, report, level, results)
                 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
@@ -51,8 +51,7 @@ def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) 
     from matplotlib.ticker import MaxNLocator
 
     for strategy in by_strategy(results):
-        course = [1.0, *report.courses[level, strategy]]
-        axes.plot(range(len(course)), course, color=_colour(report, strategy), label=strategy)
+        axes.plot([1.0, *report.courses[level, strategy]], label=strategy)
     axes.set_yscale("log", base=2**0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_formatter("{x:.3g}x")
@@ -67,7 +66,7 @@ def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) ->
     """Share of runs with a speedup over p against eager, as a function of p."""
     for strategy, found in by_strategy(results).items():
         speedups = [result.speedup("eager") or 0.0 for result in found]
-        axes.ecdf(speedups, complementary=True, color=_colour(report, strategy), label=strategy)
+        axes.ecdf(speedups, complementary=True, label=strategy)
     _speedup_axis(axes)
     axes.set(title=f"fast_p, {level}", xlabel="p, speedup vs eager", ylabel="share of runs")
     axes.set_ylim(-0.02, 1.02)
@@ -75,24 +74,17 @@ def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) ->
 
 def problems(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
     """Each problem's kernels: a dot per run at its speedup against eager, and a black bar at the roofline."""
-    names = list(dict.fromkeys((one.cell.level, one.cell.problem) for one in results))
-    rows = {name: row for row, name in enumerate(reversed(names))}
+    rows = {name: row for row, name in enumerate(dict.fromkeys(one.problem for one in results))}
     for strategy, found in by_strategy(results).items():
-        dots = [
-            (speedup, rows[one.cell.level, one.cell.problem])
-            for one in found
-            if (speedup := one.speedup("eager")) is not None
-        ]
-        colour = _colour(report, strategy)
-        axes.scatter(*_columns(dots), color=colour, alpha=0.75, label=strategy)
-    bars = {
-        rows[one.cell.level, one.cell.problem]: one.roofline_speedup
-        for one in results
-        if one.roofline_speedup is not None
-    }
+        kernels = [one for one in found if one.best is not None]
+        speedups = [one.speedup("eager") for one in kernels]
+        axes.scatter(speedups, [rows[one.problem] for one in kernels], alpha=0.75, label=strategy)
+    bars = {rows[one.problem]: one.roofline_speedup for one in results if one.roofline_speedup}
     axes.scatter(list(bars.values()), list(bars), marker="|", s=80, color="black", label="roofline")
     _speedup_axis(axes)
     axes.set_yticks(list(rows.values()), [problem for _, problem in rows])
+    axes.invert_yaxis()
+    axes.figure.set_figheight(1.5 + 0.2 * len(rows))
     axes.set(title=f"Kernels by problem, {level}", xlabel="speedup vs eager")
 
 
@@ -100,19 +92,3 @@ def _speedup_axis(axes: Axes) -> None:
     axes.axvline(1.0, color="grey", linestyle="--", linewidth=1)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:.3g}x")
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
-
-
-def _size(picture: str, results: Sequence[Result]) -> tuple[float, float]:
-    """Inches; the problems need a row each."""
-    count = len({(one.cell.level, one.cell.problem) for one in results})
-    return 9.0, 1.5 + 0.2 * count if picture == "problems" else 4.5
-
-
-def _colour(report: Report, strategy: str) -> str:
-    """The same colour for a strategy in all pictures of a bench."""
-    order = list(dict.fromkeys(cell.strategy for cell in report.bench.cells))
-    return f"C{order.index(strategy)}"
