@@ -74,7 +74,7 @@ def test_the_screen_shows_runs_in_flight_and_what_is_spent(console: Console) -> 
 
 
 def test_an_attempt_that_finished_is_counted_and_a_run_that_ended_leaves(console: Console) -> None:
-    screen, going = BenchScreen(console), progress(finished=12, finished_before=10, correct=1)
+    screen, going = BenchScreen(console), progress(finished=12, correct=6)
     tree = Tree.replay(EAGER_MS, [])
     screen.handle(Opened(BENCH, 0, going))
     screen.handle(started(CELLS[0], tree))

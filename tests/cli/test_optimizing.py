@@ -31,7 +31,7 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
     assert 0 == ended.code
     assert "attempt 2 repairs attempt 1" in ended.out
     assert "3 attempts: 2 correct, 1 incorrect; 1 failure debugged, 1 repaired" in ended.out
-    assert "4.00x vs eager [3.95, 4.05]: faster" in ended.out.replace(
+    assert "4.00x vs eager [3.95, 4.05], faster" in ended.out.replace(
         "[4.00, 4.00]", "[3.95, 4.05]"
     )
     assert f"kernel: .stark/kernels/{kernel.name}" in ended.out

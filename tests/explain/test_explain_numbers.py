@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stark.explain.numbers import counted, duration, listed, milliseconds, without_markup
+from stark.explain.numbers import counted, duration, listed, milliseconds
 
 
 def test_one_is_not_several() -> None:
@@ -32,9 +32,3 @@ def test_duration(value: float, said: str) -> None:
 
 def test_listed() -> None:
     assert ["1", "1 and 2", "1, 2 and 3"] == [listed(range(1, end)) for end in (2, 3, 4)]
-
-
-def test_markup_goes_and_code_stays() -> None:
-    text = "# Plan\n**Fuse** x**2 + y**2, keep __init__ and (**all** of it)"
-
-    assert "Plan\nFuse x**2 + y**2, keep __init__ and (all of it)" == without_markup(text)

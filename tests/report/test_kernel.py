@@ -40,7 +40,7 @@ def test_the_docstring_has_its_origin_and_what_was_verified() -> None:
     for fact in (
         "linear",
         "linear-12ab, attempt 4",
-        "2.00x vs eager [2.00, 2.00]: faster",
+        "2.00x vs eager [2.00, 2.00], faster",
         'Invented "CPU" \\x',
         "torch 2.13.0",
         "relative RMS error 2e-07",

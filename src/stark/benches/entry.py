@@ -69,18 +69,11 @@ async def abench(
     options["parallel"] = options.pop("in_each", 1)
     if not strategies:
         raise UsageError("a bench needs at least one strategy")
-    used = without_unused_models(options, strategies)
-    if unused := [name for name in options if name not in used]:
-        roles = " or ".join(name.removesuffix("_model") for name in unused)
-        raise UsageError(
-            f"no strategy of this bench has a {roles} role; remove {' and '.join(unused)}"
-        )
-    configs = {
-        one: configure(
-            checked_options(without_unused_models(options, [one]) | {"strategy": one, "seed": 1})
-        )
-        for one in strategies
-    }
+    unused = options.keys() - without_unused_models(options, strategies)  # is refused
+    configs = {}
+    for one in strategies:
+        own = without_unused_models(options, [one], unused)
+        configs[one] = configure(checked_options(own | {"strategy": one, "seed": 1}))
     if seeds < 1 or parallel < 1 or (model_slots is not None and model_slots < 1):
         raise UsageError("seeds, parallel and model_slots of a bench should be at least 1")
     if "seed" in options:

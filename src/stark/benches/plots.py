@@ -35,8 +35,9 @@ def plots(report: Report) -> dict[str, bytes] | None:
         }
     ):
         for level, results in by_level(report.compared).items():
-            for draw in (progress, fast_p, problems):
-                figure = Figure(figsize=(9, 4.5), layout="constrained")
+            tall = 1.5 + 0.2 * len({one.problem for one in results})
+            for draw, height in ((progress, 4.5), (fast_p, 4.5), (problems, tall)):
+                figure = Figure(figsize=(9, height), layout="constrained")
                 axes = figure.subplots()
                 draw(axes, report, level, results)
                 axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
@@ -75,16 +76,21 @@ def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) ->
 def problems(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
     """Each problem's kernels: a dot per run at its speedup against eager, and a black bar at the roofline."""
     rows = {name: row for row, name in enumerate(dict.fromkeys(one.problem for one in results))}
+    bars = {}
     for strategy, found in by_strategy(results).items():
-        kernels = [one for one in found if one.best is not None]
-        speedups = [one.speedup("eager") for one in kernels]
-        axes.scatter(speedups, [rows[one.problem] for one in kernels], alpha=0.75, label=strategy)
-    bars = {rows[one.problem]: one.roofline_speedup for one in results if one.roofline_speedup}
+        speedups, places = [], []
+        for one in found:
+            if one.best is not None:
+                speedup = one.best.speedup_vs("eager").ratio
+                speedups.append(speedup)
+                places.append(rows[one.problem])
+                if one.best.roofline_fraction:
+                    bars[rows[one.problem]] = speedup / one.best.roofline_fraction
+        axes.scatter(speedups, places, alpha=0.75, label=strategy)
     axes.scatter(list(bars.values()), list(bars), marker="|", s=80, color="black", label="roofline")
     _speedup_axis(axes)
     axes.set_yticks(list(rows.values()), [problem for _, problem in rows])
     axes.invert_yaxis()
-    axes.figure.set_figheight(1.5 + 0.2 * len(rows))
     axes.set(title=f"Kernels by problem, {level}", xlabel="speedup vs eager")
 
 

@@ -71,13 +71,6 @@ class Result(NamedTuple):
             return None
         return self.best.speedup_vs(reference).ratio
 
-    @property
-    def roofline_speedup(self) -> float | None:
-        """The speedup against eager of a kernel at the roofline; None without a kernel."""
-        if self.best is None or self.best.roofline.floor_ms == 0:
-            return None
-        return self.best.references["eager"].latency_ms / self.best.roofline.floor_ms
-
 
 def results_of(store: Store, bench: Bench) -> tuple[Result, ...]:
     """The results in the order of the grid."""

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from stark.benches.shared import SharedExecutor
 from stark.core.bench import Bench, Cell
 from stark.core.errors import Held, ModelUnreachable, ProblemError
+from stark.core.problem import Problem
+from stark.core.reference import Reference
 from stark.core.run import Ended
 from stark.core.usage import roles_together
 from stark.correspondence import LiveReplies, ModelPool
@@ -21,7 +22,7 @@ from stark.evaluator.executors import Executor
 from stark.events import AttemptFinished, Event
 from stark.ledger import Ledger
 from stark.loop import work_on
-from stark.store import Store
+from stark.store import Attempted, Store
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,8 @@ class Progress:
     finished: int = 0
     """Attempts that are stored."""
 
-    finished_before: int = 0
-    """Of these, the attempts of earlier sessions."""
-
     correct: int = 0
-    """Correct attempts of this session."""
+    """Those of them that are correct."""
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
@@ -100,7 +98,7 @@ class BenchSession:
     ) -> None:
         """`parallel` runs are worked on at once."""
         self._bench, self._store, self._models, self._emit = bench, store, models, emit
-        self._executor = SharedExecutor(executor)
+        self._executor = _SharedExecutor(executor)
         self._parallel = parallel
         self._begun = store.begun()
         self._progress = _progress(store, bench)
@@ -178,18 +176,46 @@ class BenchSession:
         )
 
 
+class _SharedExecutor:
+    """Measures each reference once per session, so that all runs of a problem start from the same time.
+
+    The executor itself decides how many candidates are judged at once, since it knows its devices.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self.evaluate, self.compiled = executor.evaluate, executor.compiled
+        self._described: dict[str, asyncio.Task[Reference]] = {}
+
+    async def describe(self, problem: Problem) -> Reference:
+        """Measure the reference once; concurrent callers wait for the same measurement."""
+        task = self._described.get(problem.digest)
+        if task is None:
+            task = asyncio.create_task(self._executor.describe(problem))
+            self._described[problem.digest] = task
+        # Shielded: others may be waiting for it when this run is cancelled.
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Stop measurements in flight; the executor's owner closes it."""
+        for task in self._described.values():
+            task.cancel()
+        await asyncio.gather(*self._described.values(), return_exceptions=True)
+
+
 def _progress(store: Store, bench: Bench) -> Progress:
     """The progress of earlier sessions; minutes start at zero, since they are per session."""
     in_flight = store.in_flight()
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in in_flight):
         with suppress(Held), store.exclusive(run_id):  # Held: another process is working on it
             store.lose_calls(run_id)
-    begun, attempts, finished = store.begun(), 0, 0
+    begun, attempts = store.begun(), 0
+    finished: list[Attempted] = []
     roles = []
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in begun):
         outcome = store.outcome(run_id, bench.attempts)
         attempts += sum(attempt <= bench.attempts for attempt in store.selections(run_id))
-        finished += len(outcome.attempts)
+        finished += outcome.attempts
         roles.append(outcome.roles)
     ledger = Ledger(bench.budget, attempts=attempts, spent=roles_together(roles))
-    return Progress(ledger, finished=finished, finished_before=finished)
+    return Progress(ledger, len(finished), sum(attempt.works for attempt in finished))

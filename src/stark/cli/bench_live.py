@@ -157,10 +157,9 @@ class BenchScreen(_BenchView, Screen[BenchEvent]):
 
     def _spent(self, progress: Progress) -> RenderableType:
         finished, most = progress.finished, progress.ledger.budget.attempts
-        session = finished - progress.finished_before
         made = (
             f"{self._ended} of {self._runs} runs",
             f"{finished:,} of {most:,} attempts",
-            f"{progress.correct / session:.0%} correct" if session else "none correct yet",
+            f"{progress.correct / finished:.0%} correct" if finished else "none correct yet",
         )
         return spent_row(progress.ledger, finished, made, self._console.width)

@@ -23,13 +23,8 @@ def reference_text(reference: Reference) -> str:
         *_roofline_facts(reference.roofline, reference.eager.latency_ms),
         *_error_facts(reference),
     ]
-    return "\n".join(
-        [
-            *(f"- {fact}" for fact in facts),
-            *_profile_of(reference),
-            *(f"- note: {warning}" for warning in reference.warnings),
-        ]
-    )
+    notes = [f"- note: {warning}" for warning in reference.warnings]
+    return "\n".join([*(f"- {fact}" for fact in facts), *_profile_of(reference), *notes])
 
 
 def _device_facts(device: Device) -> Iterator[str]:
@@ -39,7 +34,9 @@ def _device_facts(device: Device) -> Iterator[str]:
     if device.features:
         yield f"instruction sets: {', '.join(device.features)}"
     yield f"memory {device.memory_gb:g} GB, measured bandwidth {device.bandwidth_gb_s:.0f} GB/s (read plus written)"
-    yield ", ".join(_caches(device))
+    caches = (("L1 data", device.l1_kb), ("L2", device.l2_kb))
+    sizes = [f"{name} cache {size:g} KB per core" for name, size in caches if size]
+    yield ", ".join([*sizes, f"last-level cache {device.last_level_cache_mb:.0f} MB"])
     rates = ", ".join(f"{kind} {rate:.3g} TFLOP/s" for kind, rate in device.peak_tflop_s.items())
     by = f" by {device.blas}" if device.blas else ""
     yield f"measured peak of a matrix product{by}: {rates}"
@@ -47,14 +44,6 @@ def _device_facts(device: Device) -> Iterator[str]:
         yield f"shared memory per block at most {device.shared_memory_kb:.0f} KB"
     if device.launch_us:
         yield f"launching a kernel from PyTorch costs about {device.launch_us:.1f} us"
-
-
-def _caches(device: Device) -> Iterator[str]:
-    if device.l1_kb:
-        yield f"L1 data cache {device.l1_kb:g} KB per core"
-    if device.l2_kb:
-        yield f"L2 cache {device.l2_kb:g} KB per core"
-    yield f"last-level cache {device.last_level_cache_mb:.0f} MB"
 
 
 def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:

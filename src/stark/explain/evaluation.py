@@ -64,9 +64,16 @@ def status(evaluation: Evaluation) -> str:
     return evaluation.status.replace("_", " ")
 
 
-def verdict(correct: Correct) -> str:
-    """The speedup against eager and its meaning; before the final check a win is unconfirmed."""
-    return _with_meaning(correct, "eager", ": ")
+def verdict(correct: Correct, reference: str = "eager") -> str:
+    """The speedup and what its interval says, if it is not too noisy; before the final check a win is unconfirmed."""
+    speedup = correct.speedup_vs(reference)
+    if speedup.too_noisy:
+        return speedup_text(speedup)
+    if speedup.low > 1:
+        meaning = "faster (unconfirmed)" if correct.effort == "search" else "faster"
+    else:
+        meaning = "slower than the reference" if speedup.high < 1 else "no measurable difference"
+    return f"{speedup_text(speedup)}, {meaning}"
 
 
 def checked(evaluation: Evaluation) -> str:
@@ -76,14 +83,14 @@ def checked(evaluation: Evaluation) -> str:
     return f"{status(evaluation)}: {reason(evaluation)}"
 
 
-def speedup_text(speedup: Speedup) -> str:
-    """`2.00x vs eager [1.98, 2.02]`, or `2.00x vs eager, too noisy`."""
-    return _speedup(speedup, f" vs {speedup.reference}")
-
-
-def speedup_cell(speedup: Speedup) -> str:
-    """The same for a table whose header names the reference: `2.00x [1.98, 2.02]`."""
-    return _speedup(speedup, "")
+def speedup_text(speedup: Speedup, named: bool = True) -> str:
+    """`2.00x vs eager [1.98, 2.02]`, or `2.00x vs eager, too noisy`; unless `named`, without `vs eager`."""
+    versus = f" vs {speedup.reference}" if named else ""
+    if speedup.too_noisy:
+        return f"{speedup.ratio:.2f}x{versus}, too noisy"
+    places = _decimals(speedup)
+    interval = f"[{speedup.low:.{places}f}, {speedup.high:.{places}f}]"
+    return f"{speedup.ratio:.{places}f}x{versus} {interval}"
 
 
 def measured(measurement: Measurement) -> str:
@@ -113,14 +120,6 @@ def faster_than(roofline: Roofline) -> str:
     return f"faster than the {name} roofline: {cause}, or the measurement is off"
 
 
-def _speedup(speedup: Speedup, versus: str) -> str:
-    if speedup.too_noisy:
-        return f"{speedup.ratio:.2f}x{versus}, too noisy"
-    places = _decimals(speedup)
-    interval = f"[{speedup.low:.{places}f}, {speedup.high:.{places}f}]"
-    return f"{speedup.ratio:.{places}f}x{versus} {interval}"
-
-
 def _decimals(speedup: Speedup) -> int:
     """Two, or as many more, up to six, as it takes to see on which side of 1 the interval's ends are."""
     ends = [end for end in (speedup.low, speedup.high) if end != 1]
@@ -128,22 +127,10 @@ def _decimals(speedup: Speedup) -> int:
     return next(visible, 2)
 
 
-def _with_meaning(correct: Correct, reference: str, separator: str) -> str:
-    """The speedup and what its interval says, if it is not too noisy."""
-    speedup = correct.speedup_vs(reference)
-    if speedup.too_noisy:
-        return speedup_text(speedup)
-    if speedup.low > 1:
-        meaning = "faster (unconfirmed)" if correct.effort == "search" else "faster"
-    else:
-        meaning = "slower than the reference" if speedup.high < 1 else "no measurable difference"
-    return f"{speedup_text(speedup)}{separator}{meaning}"
-
-
 def _measured(correct: Correct) -> Iterator[str]:
     """The speedup against every reference, eager first, then the roofline."""
     names = sorted(correct.references, key=lambda name: name != "eager")
-    first, *more = (_with_meaning(correct, name, ", ") for name in names)
+    first, *more = (verdict(correct, name) for name in names)
     yield f"correct, {correct.latency_ms:.4g} ms: {first}"
     yield from more
     yield roofline_text(correct)

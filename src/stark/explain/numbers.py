@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-
-_BOLD = re.compile(r"(?<![\w*])\*\*(?=\S)(.+?)(?<=\S)\*\*(?![\w*])", re.DOTALL)
-_HEADING = re.compile(r"^#{1,6}\s+", re.MULTILINE)
 
 
 def counted(number: int, noun: str) -> str:
@@ -37,11 +33,6 @@ def duration(seconds: float) -> str:
 def first_line(text: str) -> str:
     """The first line that is not blank."""
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
-def without_markup(text: str) -> str:
-    """Text as models write it, without Markdown's bold and headings; code such as `x**2` stays."""
-    return _HEADING.sub("", _BOLD.sub(r"\1", text))
 
 
 def _three_digits(value: float) -> str:

@@ -12,11 +12,11 @@ from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import Judged
-from stark.explain.evaluation import evidence, speedup_cell, status
+from stark.explain.evaluation import evidence, speedup_text, status
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import reference_line
-from stark.report.tables import STATUS_STYLES
+from stark.report.tables import STATUS_STYLES, columns
 
 EVIDENCE_LINES = 12
 
@@ -34,41 +34,34 @@ def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]
 
 def _table(judged: Sequence[Judged]) -> Table:
     """Its column for torch.compile appears only if torch.compile was timed beside a candidate."""
-    names = ["eager", *(["compile"] if any(map(_has_compile, judged)) else [])]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("file", overflow="fold")
-    for name in ("language", "status"):
-        table.add_column(name, no_wrap=True)
+    timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
+    names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
     speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
-    for name in ("latency", *speedups, "roofline", "seconds"):
-        table.add_column(name, no_wrap=True, justify="right")
+    numbers = ("latency", *speedups, "roofline", "seconds")
+    table = columns("file", "language", "status", numbers=numbers)
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for each in judged:
         evaluation = each.evaluation
-        numbers = [""] * (len(names) + 2)
+        measured = [""] * (len(names) + 2)
         if isinstance(evaluation, Correct):
-            numbers = [
+            measured = [
                 milliseconds(evaluation.latency_ms),
-                *(_speedup(evaluation, name) for name in names),
+                *(
+                    speedup_text(evaluation.speedup_vs(name), named=False)
+                    if name in evaluation.references
+                    else "not measured"
+                    for name in names
+                ),
                 f"{evaluation.roofline_fraction:.0%}",
             ]
         table.add_row(
             each.file,
             each.candidate.language if each.candidate else "",
             Text(status(evaluation), STATUS_STYLES[evaluation.status]),
-            *numbers,
+            *measured,
             f"{sum(evaluation.seconds.values()):.1f}",
         )
     return table
-
-
-def _has_compile(each: Judged) -> bool:
-    return isinstance(each.evaluation, Correct) and "compile" in each.evaluation.references
-
-
-def _speedup(correct: Correct, name: str) -> str:
-    if name not in correct.references:
-        return "not measured"
-    return speedup_cell(correct.speedup_vs(name))
 
 
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:

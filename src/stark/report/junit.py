@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.evaluating import Judged
-from stark.explain.evaluation import explain, reason, status
+from stark.explain.evaluation import checked, explain
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot express even escaped, such as those of terminal colors."""
@@ -18,7 +18,6 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, str]) -> str:
     """The report. `missed` says, by file, how a correct candidate misses the required speedup."""
     suite = ElementTree.Element("testsuite", name=_text(problem.name), tests=str(len(judged)))
-    failures = 0
     for each in judged:
         seconds = sum(each.evaluation.seconds.values())
         case = ElementTree.SubElement(
@@ -28,25 +27,17 @@ def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, s
             name=_text(each.file),
             time=f"{seconds:.3f}",
         )
-        message = _failure(each, missed)
-        whole = explain(each.evaluation)
+        whole = _text(explain(each.evaluation))
+        correct = isinstance(each.evaluation, Correct)
+        message = missed.get(each.file) if correct else checked(each.evaluation)
         if message is None:
-            ElementTree.SubElement(case, "system-out").text = _text(whole)
+            ElementTree.SubElement(case, "system-out").text = whole
             continue
-        failures += 1
-        kind = "too_slow" if isinstance(each.evaluation, Correct) else each.evaluation.status
-        failure = ElementTree.SubElement(case, "failure", type=kind, message=_text(message))
-        failure.text = _text(whole)
-    suite.set("failures", str(failures))
+        kind = "too_slow" if correct else each.evaluation.status
+        ElementTree.SubElement(case, "failure", type=kind, message=_text(message)).text = whole
+    suite.set("failures", str(len(suite.findall("*/failure"))))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _failure(each: Judged, missed: Mapping[str, str]) -> str | None:
-    """The failure's message, or None for a file that passes."""
-    if isinstance(each.evaluation, Correct):
-        return missed.get(each.file)
-    return f"{status(each.evaluation)}: {reason(each.evaluation)}"
 
 
 def _text(text: str) -> str:

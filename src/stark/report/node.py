@@ -23,7 +23,7 @@ from stark.explain.evaluation import (
     status,
     verdict,
 )
-from stark.explain.numbers import milliseconds, without_markup
+from stark.explain.numbers import milliseconds
 from stark.explain.profile import profile_lines
 from stark.explain.run import idea
 from stark.report.spending import fit_line, spending
@@ -98,12 +98,12 @@ def _plan(node: Node) -> Iterator[RenderableType]:
     inherited = node.action == "debug"
     title = f"plan of attempt {node.parent}" if inherited else "plan"
     yield Rule(f"{title}: {node.plan.action}", align="left")
-    yield Text(without_markup(node.plan.strategy))
+    yield Text(node.plan.strategy)
     edits = {edit.anchor: edit for edit in node.edits}
     for anchor in node.plan.anchors:
         lines = "" if inherited else f", lines {anchor.first_line} to {anchor.last_line}"
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
-        yield Text(without_markup(anchor.instruction))
+        yield Text(anchor.instruction)
         if edit := edits.get(anchor.name):
             yield _diff(edit.before, edit.after, "before", "after")
 

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import STATUSES, Correct, beats_roofline
+from stark.core.evaluation import Correct, beats_roofline
 from stark.core.standing import standing_of
 from stark.core.usage import Spent
-from stark.explain.evaluation import checked, faster_than, speedup_cell
+from stark.explain.evaluation import checked, faster_than, speedup_text
 from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
@@ -129,7 +129,10 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
         found = node.evaluation
         assert isinstance(found, Correct)
         mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
-        speedup, share = speedup_cell(found.speedup_vs("eager")), f"{found.roofline_fraction:.0%}"
+        speedup, share = (
+            speedup_text(found.speedup_vs("eager"), named=False),
+            f"{found.roofline_fraction:.0%}",
+        )
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
         table.add_row(f"{mark} {id}", latency, speedup, share, note)
         if beats_roofline(found.roofline, found.latency_ms):
@@ -144,8 +147,11 @@ def _counts(view: RunView) -> Text:
     """How many attempts ended with each status, and how many failures were repaired."""
     found = Counter[str](node.evaluation.status for node in view.nodes)
     text = Text(f"{counted(len(view.nodes), 'attempt')}: ")
-    ended = [name for name in STATUSES if found[name]]
-    parts = [Text(f"{found[name]} {name.replace('_', ' ')}", STATUS_STYLES[name]) for name in ended]
+    parts = [
+        Text(f"{found[name]} {name.replace('_', ' ')}", style)
+        for name, style in STATUS_STYLES.items()
+        if found[name]
+    ]
     text.append_text(Text(", ").join(parts) if parts else Text("none finished"))
     failures, repaired = failures_repaired(view.nodes)
     if failures:
