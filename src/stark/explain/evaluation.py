@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from stark.core.device import Roofline
 from stark.core.evaluation import (
@@ -36,7 +35,10 @@ def evidence(evaluation: Evaluation) -> str:
     """What decided the status, in a few lines."""
     match evaluation:
         case Correct():
-            return "\n".join(_measured(evaluation))
+            names = sorted(evaluation.references, key=lambda name: name != "eager")
+            first, *others = (verdict(evaluation, name) for name in names)
+            correct = f"correct, {evaluation.latency_ms:.4g} ms: {first}"
+            return "\n".join([correct, *others, roofline_text(evaluation)])
         case TimedOut():
             return f"the {evaluation.phase} phase did not end within {evaluation.limit_s:g} s"
         case Unusable():
@@ -125,12 +127,3 @@ def _decimals(speedup: Speedup) -> int:
     ends = [end for end in (speedup.low, speedup.high) if end != 1]
     visible = (places for places in range(2, 7) if all(round(end, places) != 1 for end in ends))
     return next(visible, 2)
-
-
-def _measured(correct: Correct) -> Iterator[str]:
-    """The speedup against every reference, eager first, then the roofline."""
-    names = sorted(correct.references, key=lambda name: name != "eager")
-    first, *more = (verdict(correct, name) for name in names)
-    yield f"correct, {correct.latency_ms:.4g} ms: {first}"
-    yield from more
-    yield roofline_text(correct)

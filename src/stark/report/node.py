@@ -1,4 +1,4 @@
-"""One attempt in full: its plan and edits, the changes, the evaluation and the cost."""
+"""One attempt in full: its plan, the changes, the evaluation and the cost."""
 
 from __future__ import annotations
 
@@ -99,13 +99,10 @@ def _plan(node: Node) -> Iterator[RenderableType]:
     title = f"plan of attempt {node.parent}" if inherited else "plan"
     yield Rule(f"{title}: {node.plan.action}", align="left")
     yield Text(node.plan.strategy)
-    edits = {edit.anchor: edit for edit in node.edits}
     for anchor in node.plan.anchors:
         lines = "" if inherited else f", lines {anchor.first_line} to {anchor.last_line}"
         yield Text.assemble("\n", (f"anchor {anchor.name}", "bold"), lines)
         yield Text(anchor.instruction)
-        if edit := edits.get(anchor.name):
-            yield _diff(edit.before, edit.after, "before", "after")
 
 
 def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
@@ -118,8 +115,10 @@ def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
         yield python(node.candidate.source)
         return
     yield Rule(f"changes to attempt {node.parent}", align="left")
+    old, new = before.source.splitlines(), node.candidate.source.splitlines()
     names = f"attempt {node.parent}", f"attempt {node.id}"
-    yield _diff(before.source, node.candidate.source, *names)
+    diff = "\n".join(difflib.unified_diff(old, new, *names, lineterm="", n=2))
+    yield _code(diff, "diff") if diff else Text("none")
 
 
 def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
@@ -148,14 +147,8 @@ def _calls(calls: list[Call]) -> Iterator[RenderableType]:
 
 def python(source: str) -> Syntax:
     """Highlighted Python source."""
-    return Syntax(source.rstrip(), "python", background_color="default", word_wrap=True)
+    return _code(source.rstrip(), "python")
 
 
-def _diff(before: str, after: str, name: str, new_name: str) -> RenderableType:
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), name, new_name, lineterm="", n=2
-    )
-    text = "\n".join(lines)
-    return (
-        Syntax(text, "diff", background_color="default", word_wrap=True) if text else Text("none")
-    )
+def _code(text: str, language: str) -> Syntax:
+    return Syntax(text, language, background_color="default", word_wrap=True)
