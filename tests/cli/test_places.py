@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stark.cli.places import beside, check_file, check_folder, refuse_fleeting
-from stark.configuration import kernel_name
+from stark.cli.places import beside, check_file, check_folder, kernel_path, refuse_fleeting
 from stark.core.errors import UsageError
 
 
@@ -67,7 +66,7 @@ def test_a_store_in_memory_is_refused(store: str) -> None:
 
 
 def test_a_kernels_file_can_be_imported() -> None:
-    stem = Path(kernel_name("23-softmax-stark:ucb-1-c643")).stem
+    stem = kernel_path("sqlite:///runs.db", "23-softmax-stark:ucb-1-c643").stem
 
     assert "kernel_23_softmax_stark_ucb_1_c643" == stem
     assert stem.isidentifier()
