@@ -231,6 +231,23 @@ def test_a_report_for_ci_is_written(stark: Stark, executor: FakeExecutor, workpl
     assert ("3", "1") == (suite.get("tests"), suite.get("failures"))
 
 
+def test_results_are_shown_before_a_report_that_can_no_longer_be_written(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch, workplace: Path
+) -> None:
+    def verdict_and_folder(candidate: Candidate) -> Evaluation:
+        (workplace / "report.xml").mkdir(exist_ok=True)
+        return verdict(candidate)
+
+    fake = FakeExecutor(verdict_and_folder, device=CPU)
+    monkeypatch.setattr("stark.cli.evaluating.open_executor", lambda *_: fake)
+
+    ended = stark("evaluate", "problem.py", "kernels", "--junit", "report.xml")
+
+    assert 2 == ended.code
+    assert "vs eager" in ended.out
+    assert "report.xml: Is a directory; choose another --junit" in ended.err
+
+
 def test_a_notice_is_a_line_where_there_is_no_terminal(
     stark: Stark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

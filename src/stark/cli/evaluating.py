@@ -70,12 +70,12 @@ def evaluate(
     judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
     reference, judged = run_interruptibly(judging)
     missed = _missed(judged, demand)
-    if demand.junit is not None:
-        demand.junit.write_text(junit_xml(problem, judged, missed), encoding="utf-8")
     if as_json:
         consoles.print_json(_document(problem, reference, judged, missed))
     else:
         _print(problem, reference, judged, missed)
+    if demand.junit is not None:
+        _write(demand.junit, junit_xml(problem, judged, missed))
     return 0 if not missed and all(j.evaluation.status == "correct" for j in judged) else 1
 
 
@@ -110,6 +110,15 @@ async def _judge(
             )
     finally:
         await executor.close()
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"nothing can be written to {file}: {error.strerror}; choose another --junit"
+        ) from error
 
 
 def _missed(judged: Iterable[Judged], demand: Demand) -> dict[str, str]:
