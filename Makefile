@@ -1,6 +1,6 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
-# One worker has all tests with a judge; more than eight workers would wait for it.
-PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 8 --dist loadgroup
+# Few workers, since judges disturb each other's timings; a file's tests share fixtures, so one worker has them all.
+PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast exploits check bench setup clean
 

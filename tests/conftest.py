@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from functools import cache
 
 import pytest
 import pytest_asyncio
@@ -12,25 +11,19 @@ from support.sharing import JudgeWithin, SharingExecutor
 SHARED_JUDGE = "judge_within"
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Skip what needs a GPU where there is none, and put all tests with a judge on one worker.
-
-    Two judges at once would disturb each other's timings. The workers are chosen before `pytest_collection_modifyitems`.
-    """
-    on_gpu = item.get_closest_marker("gpu") is not None
-    if on_gpu and not _has_device():
-        item.add_marker(pytest.mark.skip(reason="no CUDA device"))
-    if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
-        item.add_marker(pytest.mark.judge)
-        item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.xdist_group("judge"))
-    elif "postgresql" in item.name:  # all of them empty the same database
-        item.add_marker(pytest.mark.xdist_group("postgresql"))
-
-
-@pytest.hookimpl(tryfirst=True)  # before tests that share a fixture are put together
+@pytest.hookimpl(
+    tryfirst=True
+)  # before the markers are read, and before tests that share a fixture are put together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest."""
+    """Skip what needs a GPU where there is none, and begin with what takes longest."""
+    has_device = any(item.get_closest_marker("gpu") for item in items) and _has_device()
+    for item in items:
+        on_gpu = item.get_closest_marker("gpu") is not None
+        if on_gpu and not has_device:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
+            item.add_marker(pytest.mark.judge)
+            item.add_marker(pytest.mark.slow)
     items.sort(key=_order)
 
 
@@ -42,7 +35,6 @@ def _fixtures(item: pytest.Item) -> tuple[str, ...]:
     return tuple(getattr(item, "fixturenames", ()))
 
 
-@cache
 def _has_device() -> bool:
     try:
         import torch

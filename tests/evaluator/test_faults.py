@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -85,7 +86,11 @@ async def test_a_process_left_behind_is_killed(judge: Judge) -> None:
     await judge("leaves a process behind")
     await judge("honest")
 
-    assert b"sleep\x00777\x00" not in command_lines()
+    for _ in range(100):  # another worker's test may be running the same candidate
+        if b"sleep\x00777\x00" not in command_lines():
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("the process is still there")
 
 
 def command_lines() -> list[bytes]:

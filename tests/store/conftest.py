@@ -5,39 +5,46 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 from sqlalchemy import create_engine
 
 from stark.store import Store
+from stark.store.locks import file_lock
 from stark.store.schema import Base
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of each kind."""
-    match request.param:
-        case "memory":
-            return "sqlite://"
-        case "sqlite":
-            return f"sqlite:///{tmp_path}/stark.db"
-        case _:
-            return _empty_postgresql()
+    with _empty(request.param, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def shared_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty database of each kind that several processes can open."""
-    if request.param == "postgresql":
-        return _empty_postgresql()
-    return f"sqlite:///{tmp_path}/stark.db"
+    with _empty(request.param, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     with Store.open(url) as store:
         yield store
+
+
+@contextmanager
+def _empty(kind: str, folder: Path) -> Iterator[str]:
+    if kind == "postgresql":
+        # Tests in other workers would empty the same database.
+        with file_lock(Path(gettempdir()) / "stark-tests-postgresql.lock", refusal=None):
+            yield _empty_postgresql()
+    else:
+        yield "sqlite://" if kind == "memory" else f"sqlite:///{folder}/stark.db"
 
 
 def _empty_postgresql() -> str:
