@@ -179,7 +179,7 @@ class Store:
                 if run.id not in there:
                     _insert_run(connection, run)
             row = {"name": bench.name, "body": bench.model_dump(mode="json")}
-            connection.execute(insert(BenchRow).values(**row))
+            connection.execute(insert(BenchRow), row)
 
     def benches(self) -> list[str]:
         """The names of all benches, the oldest first."""
@@ -213,7 +213,7 @@ class Store:
         """Store what was selected for an attempt, before anything is paid for it."""
         row = {"run_id": run_id, "attempt": attempt, **selection.model_dump()}
         with self._database.writing(f"storing attempt {attempt} of run {run_id}") as connection:
-            connection.execute(insert(AttemptRow).values(**row))
+            connection.execute(insert(AttemptRow), row)
 
     def selections(self, run_id: str) -> dict[int, Selection]:
         """Every attempt begun and what was selected for it."""
@@ -240,9 +240,9 @@ class Store:
             "model": model,
             **Lost(role=role, model=model, reserved=reserved).spent.model_dump(),
         }
-        query = insert(CallRow).values(**values).returning(CallRow.number)
+        query = insert(CallRow).returning(CallRow.number)
         with self._database.writing(f"storing a question of run {run_id}") as connection:
-            return connection.scalars(query).one()
+            return connection.scalars(query, values).one()
 
     def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
         """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
@@ -312,7 +312,7 @@ class Store:
             if node.candidate is not None:
                 (source,) = _keep(connection, node.candidate.source)
             own = {"run_id": run_id, "source": source, "elapsed_s": elapsed_s}
-            connection.execute(insert(NodeRow).values(**own, **codec.node_values(node)))
+            connection.execute(insert(NodeRow), own | codec.node_values(node))
             _note_elapsed(connection, run_id, elapsed_s)
 
     def nodes(self, run_id: str) -> list[Node]:
@@ -333,7 +333,7 @@ class Store:
         row = {"run_id": run_id, "attempt": attempt, **codec.evaluation_values(evaluation)}
         doing = f"storing the final check of {attempt} of run {run_id}"
         with self._database.writing(doing) as connection:
-            connection.execute(insert(PromotionRow).values(**row))
+            connection.execute(insert(PromotionRow), row)
 
     def promotions(self, run_id: str) -> dict[int, Evaluation]:
         """What the final check of each attempt that had one found, by attempt."""
@@ -369,7 +369,7 @@ class Store:
 def _insert_run(connection: Connection, run: Run) -> None:
     (source,) = _keep(connection, run.problem.source)
     row = {"id": run.id, "source": source, "elapsed_s": 0.0, "body": codec.run_body(run)}
-    connection.execute(insert(RunRow).values(**row))
+    connection.execute(insert(RunRow), row)
 
 
 def _note_elapsed(connection: Connection, run_id: str, elapsed_s: float) -> None:
