@@ -13,7 +13,7 @@ demo: setup  ## optimize an example with recorded replies; builds, checks and ti
 test: setup  ## all tests that this machine can run
 	$(PYTEST)
 
-test-fast: setup  ## tests that start no judge and take at most about two seconds each
+test-fast: setup  ## tests that start no judge and take at most about half a second each
 	$(PYTEST) -m "not slow"
 
 exploits: setup  ## every known trick against the judge, and honest candidates that look like one

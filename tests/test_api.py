@@ -91,6 +91,7 @@ def test_a_run_returns_its_best_kernel(given: dict[str, Any], tmp_path: Path) ->
     assert not given["judge"].closed, "a judge that is given is the caller's to close"
 
 
+@pytest.mark.slow
 def test_a_run_without_a_correct_kernel_has_none(given: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "kernel.py").write_text(EXAMPLE.candidate.source + "# wrong\n")
 
@@ -205,6 +206,7 @@ def test_runs_and_recordings_are_read(given: dict[str, Any], tmp_path: Path) -> 
         stark.load_run(tmp_path / "nothing.json")
 
 
+@pytest.mark.slow
 def test_a_recording_is_followed_with_as_many_attempts_as_asked_for(
     given: dict[str, Any], tmp_path: Path
 ) -> None:

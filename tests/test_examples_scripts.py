@@ -78,6 +78,7 @@ def test_the_python_api_in_ten_lines(tmp_path: Path) -> None:
     assert best in reloaded, "the run is the same when it is loaded again"
 
 
+@pytest.mark.slow
 async def test_three_runs_share_a_dollar(tmp_path: Path) -> None:
     judge = FakeExecutor(device=CPU)
 

@@ -128,6 +128,7 @@ async def test_a_plan_stays_where_the_model_refuses_to_code(store: Store) -> Non
     assert node.plan is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 2, 8])
 async def test_three_refusals_before_any_answer_stop_the_run(store: Store, parallel: int) -> None:
     run = samples.run("team-only", attempts=30, parallel=parallel)
@@ -204,6 +205,7 @@ class Delayed(samples.Arranged):
         self._replies = replies_of(provider)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 async def test_failures_at_random_moments_lose_nothing(store: Store, seed: int) -> None:
     run, chance = samples.run(attempts=10, parallel=3), random.Random(seed)
@@ -261,6 +263,7 @@ async def test_a_storm_of_429_delays_a_run_and_costs_nothing(store: Store) -> No
     check_paid_once(store, run, provider)
 
 
+@pytest.mark.slow
 async def test_a_storm_that_outlasts_the_retries_stops_the_run_which_can_be_resumed(
     store: Store,
 ) -> None:
@@ -277,6 +280,7 @@ async def test_a_storm_that_outlasts_the_retries_stops_the_run_which_can_be_resu
 # Ctrl-C.
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_waits_for_the_eight_calls_in_flight(store: Store) -> None:
     run = samples.run("sampling", attempts=20, parallel=8)
     provider = Provider(delay_s=0.2)
@@ -296,6 +300,7 @@ async def test_a_cancelled_run_waits_for_the_eight_calls_in_flight(store: Store)
     assert 20 == worked.ledger.spent.calls, "one reply each, over both sessions"
 
 
+@pytest.mark.slow
 async def test_a_cancelled_run_says_that_it_waits_and_asks_nothing_more(store: Store) -> None:
     run = samples.run(attempts=20, parallel=4)
     provider, events = Provider(delay_s=0.1), list[Event]()
@@ -315,6 +320,7 @@ async def test_a_cancelled_run_says_that_it_waits_and_asks_nothing_more(store: S
     await check_finished(store, run, provider)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 async def test_cancelled_at_random_moments_a_run_loses_nothing(store: Store, seed: int) -> None:
     run, chance = samples.run(attempts=12, parallel=4), random.Random(seed)

@@ -198,6 +198,7 @@ def never_interrupted(attempts: int) -> tuple[list[Node], list[Call]]:
         return store.nodes(RUN), store.calls(RUN)
 
 
+@pytest.mark.slow
 def test_an_interrupt_awaits_the_eight_calls_in_flight_and_the_run_goes_on_later(
     workers: Workers, url: str
 ) -> None:

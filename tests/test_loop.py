@@ -41,6 +41,7 @@ def store() -> Iterator[Store]:
 # What a run makes.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("parallel", [1, 4])
 async def test_every_strategy_runs_to_its_budget(store: Store, name: str, parallel: int) -> None:
@@ -58,6 +59,7 @@ async def test_every_strategy_runs_to_its_budget(store: Store, name: str, parall
     assert worked.ended == summary.ended
 
 
+@pytest.mark.slow
 async def test_the_method_uses_all_its_roles_and_both_kinds_of_plan(store: Store) -> None:
     worked = await samples.work(store, samples.run(attempts=40))
 
@@ -77,6 +79,7 @@ class Uneven(FakeExecutor):
         return await super().evaluate(problem, candidate, effort)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parallel", [1, 4])
 async def test_the_same_seed_and_replies_make_the_same_tree(parallel: int) -> None:
     trees = []
@@ -91,6 +94,7 @@ async def test_the_same_seed_and_replies_make_the_same_tree(parallel: int) -> No
     assert (parallel == 1) == (in_order == list(trees[0])), "several at once finish out of order"
 
 
+@pytest.mark.slow
 async def test_another_seed_makes_another_tree() -> None:
     trees = []
     for seed in (1, 2):
@@ -222,6 +226,7 @@ async def test_unpriced_replies_lift_no_limit_on_what_the_others_cost(store: Sto
     assert 0 < worked.ledger.spent.unpriced_calls < worked.ledger.spent.calls
 
 
+@pytest.mark.slow
 async def test_prompts_keep_to_the_runs_limit_and_their_calls_say_how(store: Store) -> None:
     least = least_tokens(samples.run().problem, language("triton"))
     run = samples.run(attempts=20, window_tokens=least + 2_000)

@@ -80,6 +80,7 @@ def test_the_page_about_the_api_has_every_name_and_option() -> None:
         assert re.search(rf"\b{name}\b", page), name
 
 
+@pytest.mark.slow
 def test_the_function_bench_is_not_replaced_by_the_package_of_that_name() -> None:
     program = "import stark.benches.running, stark; print(stark.bench.__module__)"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -76,6 +76,7 @@ def contrary(candidate: Candidate) -> Evaluation:
     return correct(0.5) if invented(candidate).status != "correct" else failure("crashed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "run.json.gz"])
 async def test_a_recording_written_and_read_is_the_same(
     store: Store, tmp_path: Path, name: str
@@ -89,6 +90,7 @@ async def test_a_recording_written_and_read_is_the_same(
     assert ATTEMPTS == len(recording.nodes) == len(recording.selections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", [invented, contrary, lambda _: failure("timed_out")])
 @pytest.mark.parametrize("parallel", [1, 4])
 @pytest.mark.parametrize("name", STRATEGIES)

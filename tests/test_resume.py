@@ -170,6 +170,7 @@ async def test_priced_and_unpriced_calls_of_earlier_sessions_count(store: Store)
     assert begun == len(store.selections(run.id))
 
 
+@pytest.mark.slow
 async def test_an_interrupted_run_makes_the_tree_that_it_would_have_made() -> None:
     run = samples.run(attempts=16)
     with Store.open("sqlite://") as whole, Store.open("sqlite://") as broken:

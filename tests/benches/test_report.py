@@ -164,6 +164,7 @@ async def test_attempts_beyond_the_benchs_own_do_not_count(store: Store) -> None
     assert {3} == {len(course) for course in report.courses.values()}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_pictures")
 async def test_nothing_has_ended_yet(store: Store, tmp_path: Path) -> None:
     report = make_report(store, samples.new_bench(store))
@@ -297,6 +298,7 @@ def test_files_hold_the_same_numbers_unrounded(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_pictures_are_svg_with_every_strategy_and_problem() -> None:
     pytest.importorskip("matplotlib")
     found = plots(REPORT)

@@ -62,6 +62,7 @@ async def test_every_run_of_the_grid_is_worked_on_to_its_end(store: Store) -> No
     assert {1} == set(executor.described.values()), "each reference is measured once"
 
 
+@pytest.mark.slow
 async def test_its_runs_are_ordinary_runs(store: Store) -> None:
     bench = samples.new_bench(store)
     await samples.work(store, bench)
@@ -111,6 +112,7 @@ async def test_a_limit_counts_what_earlier_sessions_spent(store: Store) -> None:
     assert [] == model.asked
 
 
+@pytest.mark.slow
 async def test_calls_without_a_price_do_not_lift_a_limit(store: Store) -> None:
     tokens = samples.new_bench(store, budget=Budget(attempts=999, tokens=30_000))
     limit = await samples.work(store, tokens, models=samples.scripted(dollars=None)[0])
@@ -150,6 +152,7 @@ async def test_resumed_with_more_it_gives_the_same_report_as_an_unbroken_one(sto
         assert resumed == samples.report_of(other)
 
 
+@pytest.mark.slow
 async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -> None:
     bench, notes = samples.new_bench(store), samples.Notes()
 
@@ -166,6 +169,7 @@ async def test_a_problem_that_cannot_be_used_ends_its_runs_alone(store: Store) -
     )
 
 
+@pytest.mark.slow
 async def test_what_was_refused_is_tried_again_by_the_next_session(store: Store) -> None:
     bench, notes = samples.new_bench(store), samples.Notes()
     models, model = samples.scripted()
@@ -196,6 +200,7 @@ class RefusedLate(FakeExecutor):
         return await super().evaluate(problem, candidate, effort)
 
 
+@pytest.mark.slow
 async def test_a_run_may_be_refused_after_its_reference_was_measured(store: Store) -> None:
     bench = samples.new_bench(store)
     await samples.work(store, bench, executor=RefusedLate())
@@ -219,6 +224,7 @@ def unreachable(words: str) -> ScriptedModel:
     return ScriptedModel(answer, dollars=0.25)
 
 
+@pytest.mark.slow
 async def test_a_run_whose_model_is_out_of_reach_is_set_aside(store: Store) -> None:
     bench, notes = samples.new_bench(store), samples.Notes()
     models = samples.pool_of(unreachable("moving average over time"))
@@ -232,6 +238,7 @@ async def test_a_run_whose_model_is_out_of_reach_is_set_aside(store: Store) -> N
     assert [] == unfinished(store, bench)
 
 
+@pytest.mark.slow
 async def test_what_was_begun_and_finished_is_counted(store: Store) -> None:
     bench, notes = samples.new_bench(store), samples.Notes()
     models = samples.pool_of(unreachable("moving average over time"))
@@ -278,6 +285,7 @@ async def test_a_limit_of_the_whole_within_the_last_attempt_leaves_the_run_to_be
     assert [1] == [node.id for node in store.nodes(bench(9.0).cells[0].run_id)]
 
 
+@pytest.mark.slow
 async def test_a_run_that_another_process_works_on_is_left_to_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/runs.db"
     with Store.open(url) as store, Store.open(url) as other:
@@ -310,6 +318,7 @@ class Dying(FakeExecutor):
         return await super().evaluate(problem, candidate, effort)
 
 
+@pytest.mark.slow
 async def test_what_a_session_cannot_go_on_with_is_raised_as_it_is(store: Store) -> None:
     bench, executor = samples.new_bench(store), Dying()
 

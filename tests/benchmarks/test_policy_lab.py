@@ -160,6 +160,7 @@ def test_the_document_holds_what_the_table_shows(capsys: pytest.CaptureFixture[s
     assert 2 == document["contest"]["seeds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("landscape", RECORDINGS)
 def test_the_fitted_landscapes_look_like_the_recordings(landscape: str) -> None:
     real, ours = recorded(landscape), simulated(landscape, runs=100)

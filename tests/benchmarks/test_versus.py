@@ -232,6 +232,7 @@ def test_a_process_of_theirs_that_fails_by_itself_is_no_verdict(
     assert "no_such_wheel" in found.said
 
 
+@pytest.mark.slow
 def test_their_limit_is_a_verdict_and_the_end_of_our_time_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.slow
 def test_help_loads_nothing_heavy() -> None:
     script = LOADED.format(arguments=["--help"], heavy=HEAVY)
 
@@ -34,6 +35,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert "optimize" in done.stdout
 
 
+@pytest.mark.slow
 def test_help_answers_at_once() -> None:
     """In time of the processor: whatever else the machine does may come between."""
 

@@ -47,6 +47,7 @@ def bench(workplace: Path, executor: FakeExecutor, without_pictures: None) -> li
     ]
 
 
+@pytest.mark.slow
 def test_a_bench_is_worked_on_reported_and_listed(stark: Stark, bench: list[str]) -> None:
     ended = stark(*bench)
 
@@ -68,6 +69,7 @@ def test_a_bench_is_worked_on_reported_and_listed(stark: Stark, bench: list[str]
     assert "4 of 4 runs have ended" in stark("bench", "list").out
 
 
+@pytest.mark.slow
 def test_the_report_is_made_again_from_the_store_alone(
     stark: Stark, bench: list[str], workplace: Path
 ) -> None:
@@ -81,6 +83,7 @@ def test_the_report_is_made_again_from_the_store_alone(
     assert (workplace / "elsewhere" / "report.md").is_file()
 
 
+@pytest.mark.slow
 def test_the_same_command_goes_on_and_asks_nothing_twice(
     stark: Stark, bench: list[str], executor: FakeExecutor
 ) -> None:
@@ -101,6 +104,7 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(
     assert 16 == len(executor.evaluated)
 
 
+@pytest.mark.slow
 def test_resume_needs_the_name_alone(
     stark: Stark, bench: list[str], executor: FakeExecutor, workplace: Path
 ) -> None:
@@ -116,6 +120,7 @@ def test_resume_needs_the_name_alone(
     assert [] == ended.document["bench"].get("cells", [])
 
 
+@pytest.mark.slow
 def test_a_refused_problem_is_named_and_its_runs_have_ended(
     stark: Stark, bench: list[str], executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +152,7 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     assert {("one", "exec[scripted]:sh answer.sh"), ("two", "exec[other]:sh answer.sh")} == asked
 
 
+@pytest.mark.slow
 def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
     stark: Stark, bench: list[str], executor: FakeExecutor
 ) -> None:
@@ -159,6 +165,7 @@ def test_a_model_for_a_role_that_no_strategy_of_it_has_is_refused(
     assert 0 == stark(*bench, "--strategy", "sampling").code, "the file's is for other benches"
 
 
+@pytest.mark.slow
 def test_its_runs_are_shown_like_any_other(stark: Stark, bench: list[str]) -> None:
     runs = stark(*bench, "--json").document["runs"]
 
@@ -204,6 +211,7 @@ def test_what_no_compiler_writes_is_refused_before_the_bench_is_stored(
     assert "There are no benches yet" in stark("bench", "list").out
 
 
+@pytest.mark.slow
 def test_a_bench_goes_on_with_another_model(
     stark: Stark, bench: list[str], executor: FakeExecutor
 ) -> None:
@@ -222,6 +230,7 @@ def test_a_bench_goes_on_with_another_model(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "kind"),
     [
@@ -243,6 +252,7 @@ def test_limits_of_the_whole_stop_it(
     assert (0, 16) == (unlimited.code, len(executor.evaluated))
 
 
+@pytest.mark.slow
 def test_a_dollar_limit_of_the_whole_needs_a_known_price(stark: Stark, bench: list[str]) -> None:
     refused = stark(*bench, "--total-dollars", "5")
 

@@ -111,6 +111,7 @@ def test_json_is_all_there_is_on_standard_output(stark: Stark, executor: FakeExe
     assert "attempt 3: correct" in ended.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["optimize", "resume"])
 def test_a_dollar_limit_needs_a_known_price(
     stark: Stark, executor: FakeExecutor, command: str
@@ -133,6 +134,7 @@ def test_a_dollar_limit_needs_a_known_price(
     assert 0 < spent["estimated_calls"]
 
 
+@pytest.mark.slow
 def test_unknown_prices_may_be_accepted(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark(*THREE, "--dollars", "0.05", "--unpriced")
 
@@ -142,6 +144,7 @@ def test_unknown_prices_may_be_accepted(stark: Stark, executor: FakeExecutor) ->
     assert 2 == stark("resume", "--dollars", "1").code, "not for another limit"
 
 
+@pytest.mark.slow
 def test_the_estimate_comes_before_anything_else_happens(
     stark: Stark, executor: FakeExecutor
 ) -> None:
@@ -152,6 +155,7 @@ def test_the_estimate_comes_before_anything_else_happens(
     assert said[3].startswith("device: ")
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_lines(
     stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,6 +165,7 @@ def test_a_dumb_terminal_gets_lines(
     assert "attempt 3: judging" in stark(*THREE).out
 
 
+@pytest.mark.slow
 def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> None:
     stark(*OPTIMIZE, "--attempts", "1")
 
@@ -171,6 +176,7 @@ def test_resume_spends_a_larger_budget(stark: Stark, executor: FakeExecutor) -> 
     assert 3 == len(executor.evaluated)
 
 
+@pytest.mark.slow
 def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
     stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +207,7 @@ def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "said"),
     [
@@ -240,6 +247,7 @@ def test_resume_with_the_budget_used_says_so(stark: Stark, executor: FakeExecuto
     assert 3 == len(executor.evaluated)
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_by_itself_goes_on_to_its_budget_when_it_is_told_to(
     stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,6 +291,7 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_waits_for_the_reply_that_it_pays_for(
     stark: Stark, executor: FakeExecutor, workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,6 +400,7 @@ def test_a_refused_problem_is_not_to_be_resumed(
     assert "There are no runs yet" in stark("runs").out
 
 
+@pytest.mark.slow
 def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) -> None:
     stark(*THREE)
     assert 0 == stark("record", "last", "run.json").code
@@ -406,6 +416,7 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 3 == len(executor.evaluated)
 
 
+@pytest.mark.slow
 def test_the_demo_needs_no_model_and_costs_nothing(
     stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,6 +436,7 @@ def test_the_demo_needs_no_model_and_costs_nothing(
     )
 
 
+@pytest.mark.slow
 def test_a_replay_refuses_the_flags_that_it_does_not_take(
     stark: Stark, executor: FakeExecutor
 ) -> None:
@@ -447,6 +459,7 @@ def test_a_replay_refuses_the_flags_that_it_does_not_take(
     assert (2, True) == (ended.code, "follows a recording, so no model can be set" in ended.err)
 
 
+@pytest.mark.slow
 def test_a_recording_without_its_problem_is_replayed_with_the_file(
     stark: Stark, executor: FakeExecutor
 ) -> None:
@@ -511,6 +524,7 @@ for module in (stark.sessions, stark.benches.entry):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [THREE, ["bench", "run", "problem.py", *THREE[2:4], *THREE[8:], "--name", "mine"]],
@@ -533,6 +547,7 @@ def test_whoever_stops_reading_ends_no_search(workplace: Path, arguments: list[s
         assert ["3 attempts made"] == [run.ended and run.ended.detail for run in store.summaries()]
 
 
+@pytest.mark.slow
 def test_a_whole_run_never_imports_torch(workplace: Path) -> None:
     script = f"""{SCRIPT}
 code = main({[*THREE, "--json"]!r})

@@ -59,6 +59,7 @@ def test_show_draws_the_tree(stark: Stark) -> None:
     assert "Invented CPU" in ended.out
 
 
+@pytest.mark.slow
 def test_show_one_attempt_in_full(stark: Stark) -> None:
     ended = stark("show", "last", "3")
 

@@ -83,6 +83,7 @@ def test_of_few_pairs_the_interval_is_the_whole_range(pairs: int) -> None:
     assert pytest.approx((1.0, float(pairs))) == (found.low, found.high)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [6, 9, 20, 50, 100])
 def test_the_interval_covers_the_true_speedup_95_times_in_100(pairs: int) -> None:
     """Whatever the noise is like: here it is skewed, as the noise of a busy machine is."""

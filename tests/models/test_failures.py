@@ -74,6 +74,7 @@ async def test_a_prompt_that_is_too_long_is_refused_once_it_fails_without_an_out
     assert [True, False] == ["max_tokens" in sent for sent in chat_server.requests]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("provider", "name", "answer"),
     [

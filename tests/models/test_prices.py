@@ -22,6 +22,7 @@ QUESTION = (Message(speaker="user", text="say hello"),)
 PRICE = Price(input_per_million=2, output_per_million=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("provider", "name", "price"),
     [

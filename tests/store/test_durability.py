@@ -71,6 +71,7 @@ def test_nothing_that_was_stored_is_lost_when_the_process_is_killed(shared_url: 
     assert len(printed) == len(set(printed))
 
 
+@pytest.mark.slow
 def test_a_run_is_worked_on_by_one_process_until_it_is_killed(shared_url: str) -> None:
     with Store.open(shared_url) as store:
         with writer("hold", shared_url, RUN) as process:

@@ -8,6 +8,7 @@ from stark.search.policies import POLICIES
 from support.policies import CONTRACT, Rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", CONTRACT, ids=lambda rule: rule.__name__)
 @pytest.mark.parametrize("name", LAB_POLICIES)
 def test_every_lab_policy_keeps_the_contract(name: str, rule: Rule) -> None:

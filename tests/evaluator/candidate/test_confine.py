@@ -129,6 +129,7 @@ except BlockingIOError:
 """Spawned rather than forked: a fork copies the page tables of the whole test process."""
 
 
+@pytest.mark.slow
 def test_the_kernel_bounds_how_many_processes_there_are(tmp_path: Path) -> None:
     if OFFERED["tasks"] is not None:
         pytest.skip(f"no tasks here: {OFFERED['tasks']}")

@@ -100,6 +100,7 @@ async def test_each_request_is_judged_within_its_own_limits(tmp_path: Path) -> N
     await asyncio.gather(*waiting)
 
 
+@pytest.mark.slow
 async def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
     judge = Counting()
     first = await ask(tmp_path, 2)
@@ -177,6 +178,7 @@ async def test_what_the_compiler_makes_or_refuses_comes_through_the_folder(tmp_p
     assert 1 == len(left), "a refusal is asked again next time: the machine may be mended"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_to_end_answers_what_follows_from_its_answers(
     tmp_path: Path,
 ) -> None:
@@ -192,6 +194,7 @@ async def test_a_worker_that_is_to_end_answers_what_follows_from_its_answers(
     assert [correct(2.0)] * 3 == await waiting
 
 
+@pytest.mark.slow
 async def test_who_waits_for_a_worker_is_told_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,6 +210,7 @@ async def test_who_waits_for_a_worker_is_told_so_once(
     await asyncio.gather(*waiting)
 
 
+@pytest.mark.slow
 async def test_who_waits_while_a_worker_works_is_told_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,7 @@ async def test_judges_are_started_ahead_while_one_of_them_can_be(tmp_path: Path)
     await none.close()
 
 
+@pytest.mark.slow
 async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
     executor = StdioExecutor([["sh", "-c", "sleep 0.5; exit 7"]])
     waiting = asyncio.create_task(executor.describe(PROBLEM))
@@ -164,6 +165,7 @@ async def test_what_a_judge_prints_is_read_to_its_end(monkeypatch: pytest.Monkey
     await executor.close()
 
 
+@pytest.mark.slow
 async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> None:
     notice = Notice(text="waiting for another judge on cpu").model_dump_json()
     judge = shlex.join(fake_judge(tmp_path))

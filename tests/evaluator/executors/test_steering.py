@@ -30,6 +30,7 @@ def prepared(notes: Path) -> list[list[str]]:
     return [path.read_text().split() for path in sorted(notes.glob("*.txt"))]
 
 
+@pytest.mark.slow
 async def test_a_problem_stays_where_it_is_prepared(tmp_path: Path) -> None:
     executor = judges(tmp_path, 2)
 
@@ -41,6 +42,7 @@ async def test_a_problem_stays_where_it_is_prepared(tmp_path: Path) -> None:
     assert [["a"], ["b"]] == prepared(tmp_path)
 
 
+@pytest.mark.slow
 async def test_many_candidates_of_one_problem_keep_every_judge_busy(tmp_path: Path) -> None:
     executor = judges(tmp_path, 2)
 
@@ -50,6 +52,7 @@ async def test_many_candidates_of_one_problem_keep_every_judge_busy(tmp_path: Pa
     assert [["a"], ["a"]] == prepared(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("started", [False, True])
 async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
     tmp_path: Path, started: bool
@@ -70,6 +73,7 @@ async def test_whatever_waits_for_a_judge_that_cannot_start_goes_to_another(
     assert ["p0", "p1", "p2", "p3"] == sorted(prepared(tmp_path)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problems", "count"), [(4, 1), (4, 2), (6, 3)])
 async def test_with_more_problems_than_judges_each_is_prepared_few_times(
     tmp_path: Path, problems: int, count: int
@@ -85,6 +89,7 @@ async def test_with_more_problems_than_judges_each_is_prepared_few_times(
     assert sum(map(len, prepared(tmp_path))) <= 2 * problems  # in turns it would be nearly all
 
 
+@pytest.mark.slow
 async def test_a_problem_waits_for_no_other_for_ever(tmp_path: Path) -> None:
     executor = judges(tmp_path, 1)
     stopped = asyncio.Event()

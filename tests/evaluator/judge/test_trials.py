@@ -109,6 +109,7 @@ def test_a_problem_that_nothing_can_be_compared_of_is_refused(
         made_ready(SOURCE, tmp_path)
 
 
+@pytest.mark.slow
 def test_error_budgets_are_of_each_outputs_own_type(tmp_path: Path) -> None:
     source = SOURCE.replace(
         "return x / x.abs().amax().clamp(min=1)",

@@ -28,6 +28,7 @@ def test_mixed_has_every_kind_of_element() -> None:
     assert {0, 1, 2, 3, 4} == set(nearest.argmin(-1).flatten().tolist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("regime", "factor"), [("large", LARGE), ("tiny", TINY)])
 def test_large_and_tiny_scale_everything(regime: str, factor: float) -> None:
     torch.testing.assert_close(in_regime(regime), DRAWN * factor)

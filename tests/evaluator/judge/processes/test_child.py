@@ -41,6 +41,7 @@ def says(forkserver: Forkserver, folder: Path, source: str) -> str:
     return output
 
 
+@pytest.mark.slow
 def test_triton_writes_where_a_child_may_whatever_was_home_when_it_was_imported(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_child_that_cannot_be_confined_runs_nothing(
         forkserver.fork(allowed(tmp_path / "none"))
 
 
+@pytest.mark.slow
 def test_a_death_while_waiting_for_a_request_costs_nothing(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ def test_a_copy_has_files_folders_links_and_times_and_nothing_else(tmp_path: Pat
     assert Path("/etc/hostname") == (copy / "link").readlink()
 
 
+@pytest.mark.slow
 def test_a_deep_and_locked_folder_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

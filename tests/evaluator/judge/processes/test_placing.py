@@ -111,6 +111,7 @@ def test_a_thread_that_was_started_meanwhile_is_let_loose_too(
     assert CORES == allowed(program)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("others", "told", "kept"),
     [(0, "work", 1), (1, "work", 2), (len(CORES), "work", 0), (1, "start", 0)],

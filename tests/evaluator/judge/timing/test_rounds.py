@@ -107,6 +107,7 @@ def together(  # type: ignore[no-untyped-def]
     return theirs["eager"], ours, warnings
 
 
+@pytest.mark.slow
 def test_the_ratio_of_two_programs_is_found() -> None:
     reference, candidate, warnings = together(cpu(0.02), cpu(0.01), 0.5)
 
@@ -125,6 +126,7 @@ def test_short_calls_share_a_sample() -> None:
     assert steady
 
 
+@pytest.mark.slow
 def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_call_is_over() -> (
     None
 ):
@@ -153,6 +155,7 @@ def test_every_call_of_a_block_has_a_slot_of_its_own_written_when_the_untimed_ca
     assert ["stop", "write 0", "untimed", "time", "stop"] == one_round[-5:]
 
 
+@pytest.mark.slow
 def test_work_that_is_done_in_the_untimed_call_counts() -> None:
     candidate = Sleeper(0.0)
     ask = candidate.ask
@@ -225,6 +228,7 @@ def test_no_call_on_the_kept_slot_has_what_an_earlier_one_had() -> None:
     assert {True, False} == {stopped for _, stopped in calls}
 
 
+@pytest.mark.slow
 def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     reference, candidate = Sleeper(0.002), Sleeper(0.002)
     stopped: list[bool] = []
@@ -247,6 +251,7 @@ def test_a_candidate_stands_still_but_for_its_own_samples() -> None:
     assert candidate.stopped
 
 
+@pytest.mark.slow
 def test_threads_are_spread_for_the_untimed_call_on_a_cpu_and_those_that_work_settle_there() -> (
     None
 ):
@@ -285,6 +290,7 @@ class Crowded(Sleeper):
         return answer
 
 
+@pytest.mark.slow
 def test_rounds_in_which_the_reference_waited_for_a_core_do_not_count() -> None:
     crowded = Timed(Crowded(0.002, every=4), "cpu", 10.0, slots=11)
 
@@ -295,6 +301,7 @@ def test_rounds_in_which_the_reference_waited_for_a_core_do_not_count() -> None:
     assert reference.latency_ms < 3
 
 
+@pytest.mark.slow
 def test_a_reference_that_always_waited_shows_no_win() -> None:
     crowded = Timed(Crowded(0.002, every=1), "cpu", 10.0, slots=11)
 
@@ -413,6 +420,7 @@ def test_long_calls_are_not_asked_for_in_another_way() -> None:
     assert candidate.block_ms
 
 
+@pytest.mark.slow
 def test_forged_device_events_lose_to_the_judges_clock() -> None:
     reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.004, 0.01))
 
