@@ -144,7 +144,7 @@ def test_resuming_stores_what_was_changed(given: dict[str, Any]) -> None:
         ({"start": "compiler"}, "a run keeps its start"),
         ({"attempts": 1}, "a limit of 1 attempts is less than the 2 that run"),
         ({"attemps": 3}, "there is no option 'attemps'; the options are model, "),
-        ({"replay": "recording.json"}, "follows no recording"),
+        ({"replay": "recording.json"}, "is not a replay; leave out replay"),
     ],
 )
 def test_what_cannot_be_changed_is_refused(
@@ -251,7 +251,7 @@ def test_a_bench_refuses_what_it_could_not_do(given: dict[str, Any], tmp_path: P
     for changes, said in (
         ({"seeds": 0}, "should be at least 1"),
         ({"parallel": 0}, "should be at least 1"),
-        ({"seed": 7}, "leave out seed"),
+        ({"seed": 7}, "leave out `seed`"),
     ):
         with pytest.raises(stark.UsageError, match=said):
             stark.bench([tmp_path], **given, **changes)
@@ -264,7 +264,7 @@ def test_the_runs_of_a_bench_keep_their_attempts(given: dict[str, Any], tmp_path
     (tmp_path / "normalize.py").write_text(PROBLEM.source)
     stark.bench([tmp_path], attempts=1, **given)
 
-    with pytest.raises(stark.UsageError, match="keep their attempts"):
+    with pytest.raises(stark.UsageError, match="attempts per run is fixed"):
         asyncio.run(resume_bench(store=given["store"], attempts=4))
 
 

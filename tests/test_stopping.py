@@ -57,7 +57,7 @@ def test_where_a_launch_takes_longer_than_the_work_it_is_what_counts() -> None:
     evaluation = node.evaluation.model_copy(update={"roofline": small})
     tree = Tree.replay(EAGER_MS, [node.model_copy(update={"evaluation": evaluation})])
 
-    assert converged("within 0 % of what launching one kernel takes") == enough(tree)
+    assert converged("within 0 % of the time of one kernel launch") == enough(tree)
 
 
 def test_without_any_roofline_nothing_is_near_it() -> None:
@@ -100,7 +100,7 @@ def test_the_last_gain_is_counted_in_finished_attempts() -> None:
     assert 0 == last_gain(tree_of([None, None]))
     assert 3 == last_gain(tree_of([None, 0.6, 0.5, 0.55, None]))
     said = enough(tree_of([0.6, 0.5] + [None] * PATIENCE))
-    assert converged("10 attempts without a gain after 2 that led to the best") == said
+    assert converged("no gain in the last 10 attempts; the best was reached after 2") == said
 
 
 def at_the_roofline(_: Candidate) -> Evaluation:

@@ -108,7 +108,7 @@ def test_every_parameter_is_stored_and_survives_json() -> None:
         ("stark(eps=0.2)", "'eps'; its parameters are epsilon, n_root, n_child"),
         ("sampling(epsilon=0.2)", "'epsilon'; it has none"),
         ("stark(epsilon=2)", "a probability from 0 to 1, not 2"),
-        ("stark(n_root=2.5)", "n_root of the search policy epsilon-greedy is a whole number"),
+        ("stark(n_root=2.5)", "n_root of the search policy epsilon-greedy must be a whole number"),
         ("stark(epsilon=high)", "'epsilon=high' is not a parameter; write name=number"),
         ("stark(epsilon)", "write name=number"),
         ("stark(epsilon=0.2", "write NAME, NAME:POLICY or NAME:POLICY(parameter=value,...)"),

@@ -54,7 +54,7 @@ _HOMES = {
     "stark.ledger": "Ledger",
     "stark.results": "Kernel Result",
 }
-"""Where the public names are defined."""
+"""The modules, each with the public names that it defines."""
 
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 

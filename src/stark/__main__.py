@@ -1,4 +1,4 @@
-"""`python -m stark`: the command where the script `stark` is not on the path."""
+"""`python -m stark` is the command `stark`, for environments where that script is not on PATH."""
 
 import sys
 

@@ -47,7 +47,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Copy the async function's signature, and append its docstring's sections."""
+    """Copy the signature of `awaited`, and append its docstring without the first paragraph."""
 
     def explain(function: Function) -> Function:
         _, _, explained = inspect.cleandoc(awaited.__doc__ or "").partition("\n\n")
@@ -71,12 +71,14 @@ async def aoptimize(
     """Search for a faster kernel for a problem; the async form of `optimize`.
 
     Args:
-        problem: A `stark.Problem`, or the path of a KernelBench-style file: `Model`, `get_inputs`, `get_init_inputs`.
+        problem: A `stark.Problem`, or the path of a KernelBench-style file, which defines `Model`, `get_inputs`
+            and `get_init_inputs`.
         store: A SQLAlchemy URL of the store that keeps the run, SQLite or PostgreSQL.
-        within: A budget that several runs share. When it is reached, this run stops without a final check and can be
-            resumed.
-        replay: The path of a recording. Its selections and replies are followed; builds, checks and timings are live.
-            `attempts` may be fewer than recorded; of the other options, only those of the judge apply.
+        within: A `stark.Ledger` whose budget several runs share. When that budget is used up, this run stops without a
+            final check and can be resumed.
+        replay: The path of a recording. The run takes its selections and replies from it; builds, checks and timings
+            are live. `attempts` may be lower than the number recorded. Of the other options, only those that configure
+            the judge apply.
         judge: An open executor that several runs share, instead of the option `executor`. The caller closes it. Set
             `language` too if the judge's device is on another machine.
         on_event: Called in the event loop with every `stark.events.Event`.
@@ -88,7 +90,7 @@ async def aoptimize(
     Raises:
         UsageError: An option or the problem cannot be used.
         ModelError: A model refuses every question, or stays unreachable; the run can be resumed.
-        MachineError: There is no judge, or the store cannot be written.
+        MachineError: No judge can be started, or the store cannot be written.
 
     Example:
         ```python
@@ -142,33 +144,35 @@ async def aresume(
         run_id: A run's id, a unique prefix of an id, or `last`.
         store: As in `aoptimize`.
         within: As in `aoptimize`.
-        replay: The recording that the run follows, if it began with one.
+        replay: The path of the recording, if the run is a replay.
         judge: As in `aoptimize`.
         on_event: As in `aoptimize`.
-        options: Options of `aoptimize` to change, except `strategy`, `language`, `seed` and `start`. They are stored
-            with the run.
+        options: New values for options of `aoptimize`. `strategy`, `language`, `seed` and `start` cannot change. New
+            values are stored with the run.
 
     Returns:
         The stored run.
 
     Raises:
         UsageError: There is no such run, or an option cannot have this new value.
-        StoreError: The store cannot be used, or another process works on the run.
+        StoreError: The store cannot be used, or another process is working on the run.
         ModelError, MachineError: As in `aoptimize`.
     """
     unpriced = bool(options.pop("unpriced", False)) or (within is None and keeps_prices(options))
     with Store.open(store, create=False) as opened:
         run = reconfigured(opened.run(run_id), options)
         if run.is_replay and replay is None:
-            raise UsageError(f"run {run.id} follows a recording; name the recording to go on")
+            raise UsageError(
+                f"run {run.id} replays a recording; set replay to the recording's path to resume it"
+            )
         if replay is not None and not run.is_replay:
-            raise UsageError(f"run {run.id} asks live models and follows no recording")
+            raise UsageError(f"run {run.id} asks live models and is not a replay; leave out replay")
         recording = None if replay is None else recording_for(Path(replay), run.problem)
-        # What cannot be opened is refused before anything is changed.
+        # If the executor or a model cannot be opened, the stored run stays unchanged.
         open_executor(run.config.executor)
         if recording is None:
             live_replies(run.config, unpriced, within)
-        with opened.exclusive(run.id):  # no other process may be working on it
+        with opened.exclusive(run.id):  # no other process may be working on the run
             opened.lose_calls(run.id)
             refuse_less_than_used(opened, run, options)
             opened.reconfigure(run)
@@ -193,24 +197,24 @@ async def aevaluate(
     judge: Executor | None = None,
     **options: Any,
 ) -> list[Judged]:
-    """Judge candidates that exist already; the async form of `evaluate`.
+    """Judge existing candidates; the async form of `evaluate`.
 
     Args:
         problem: As in `aoptimize`.
-        candidates: Paths of files that define `ModelNew`, or kernels of earlier runs. A file that is no candidate is
-            `unusable`, and does not keep the others from being judged.
-        effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker checks
-            that each attempt gets during a search.
+        candidates: Paths of files that define `ModelNew`, or kernels of earlier runs. A file that is not a
+            candidate gets the status `unusable`; the others are still judged.
+        effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker
+            checks that each attempt gets during a search.
         judge: As in `aoptimize`.
         options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `aoptimize`.
 
     Returns:
-        One entry per candidate, in their order: `judged.evaluation.status`, and for a correct candidate
+        One entry per candidate, in the order given: `judged.evaluation.status`, and for a correct candidate
         `judged.evaluation.latency_ms` and `judged.evaluation.speedup_vs("eager")` (or `"compile"`).
 
     Raises:
         UsageError: An option or the problem cannot be used.
-        MachineError: There is no judge.
+        MachineError: No judge can be started.
     """
     asked = checked_options(options)
     loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
@@ -233,7 +237,7 @@ async def aevaluate(
 def evaluate(
     problem: Problem | str | Path, *candidates: str | Path | Kernel, **options: Any
 ) -> list[Judged]:
-    """Check whether candidates that exist already are correct, and measure how fast they are.
+    """Check whether existing candidates are correct, and measure how fast they are.
 
     ```python
     [judged] = stark.evaluate("my_problem.py", "my_kernel.py")
@@ -258,14 +262,14 @@ def runs(store: str = STORE) -> list[RunSummary]:
 
 
 def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
-    """A stored run, by its id, a unique prefix of an id, or `last`; or from the path of a recording (`.json`, `.json.gz`).
+    """Load a run: a stored one by its id, a unique prefix of an id, or `last`; a recorded one by the recording's path.
 
     ```python
     stark.load_run("last").kernel.save("kernel.py")
     ```
 
-    Raises UsageError if there is no such run or several match, RecordingError for a file that is not a recording, and
-    StoreError if the store cannot be read.
+    The path of a recording ends in `.json` or `.json.gz`. Raises UsageError if no run or more than one matches,
+    RecordingError for a file that is not a recording, and StoreError if the store cannot be read.
     """
     run_id = str(run_id)
     if run_id.endswith((".json", ".json.gz")):
@@ -284,7 +288,7 @@ def bench(
 ) -> Report:
     """Run every problem with every strategy and seed, and compare the strategies.
 
-    The same call again continues the bench. Two benches in one store share the runs that they have in common.
+    Repeating the same call continues the bench. Two benches in one store share the runs that they have in common.
 
     ```python
     report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)
@@ -294,7 +298,7 @@ def bench(
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run to the end. In a notebook, whose event loop runs already, `await` the `a…` function instead."""
+    """Run a coroutine to its end. Raises UsageError if an event loop is already running, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

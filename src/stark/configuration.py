@@ -1,4 +1,4 @@
-"""From what a user asks for to a run that is fully determined: models, language, search, limits, identity."""
+"""Turns a user's options into a run in which everything is set: models, language, search, limits and id."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
 FIXED = ("strategy", "language", "seed", "start")
-"""Options that a run keeps for good."""
+"""Options that cannot change once a run exists."""
 
 
 def configure(options: RunOptions) -> RunConfig:
@@ -50,7 +50,7 @@ def configure(options: RunOptions) -> RunConfig:
 
 
 def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
-    """A run whose id is not in `taken`: the problem's name and four hexadecimal digits."""
+    """A run with a new id, not in `taken`: the problem's name and four hexadecimal digits."""
     ids = (f"{problem.slug}-{secrets.token_hex(2)}" for _ in count())
     return Run(
         id=next(id for id in ids if id not in taken),
@@ -62,14 +62,14 @@ def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
 
 
 def replayed_run(recording: Recording, options: RunOptions, taken: Collection[str]) -> Run:
-    """A run that follows a recording: its problem, language, strategy and seed, judged as the options say.
+    """A run that replays a recording, with its problem, language, strategy and seed; `options` configure the judge.
 
     It has as many attempts as were recorded, or fewer if the options ask for fewer.
     """
     original = recording.run
     attempts = next(n for n in count(1) if n not in recording.selections) - 1
     if attempts == 0:
-        raise RecordingError("the recording has no first attempt to follow")
+        raise RecordingError("the recording lacks attempt 1, so it cannot be replayed")
     if "attempts" in options.model_fields_set:
         attempts = min(attempts, options.attempts)
     config = original.config.model_copy(
@@ -87,9 +87,9 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
 
 
 def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
-    """The run with some options changed, by name as in `RunOptions`; the others stay as the run began.
+    """The run with `changes` applied, which map names of `RunOptions` to new values; other options stay as they are.
 
-    Raises UsageError for an option that a run keeps, and for models of a replay.
+    Raises UsageError for an option in FIXED, and for a model or a price in a replay.
     """
     if kept := [name for name in changes if name in FIXED]:
         raise UsageError(
@@ -97,7 +97,9 @@ def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
         )
     asked, config = checked_options(dict(changes)), run.config
     if run.is_replay and any(name.endswith("model") or name == "price" for name in changes):
-        raise UsageError(f"run {run.id} follows a recording, so no model can be set")
+        raise UsageError(
+            f"run {run.id} replays a recording and asks no model; leave out the models and the price"
+        )
     roles = {
         role: _changed_model(role, entry, changes, asked) for role, entry in config.models.items()
     }
@@ -124,7 +126,7 @@ def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleM
         )
     if lacking:
         raise UsageError(
-            f"no model is given for {' and '.join(lacking)}: give each role its own, or one for all roles"
+            f"no model is given for {' and '.join(lacking)}: give each of them a model, or give one model for all roles"
         )
     return {
         role: RoleModel(
@@ -137,14 +139,14 @@ def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleM
 def without_unused_models(
     options: Mapping[str, Any], strategies: Iterable[str], asked: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The options without models of roles that none of the strategies has; those in `asked` stay, to be refused."""
+    """The options without the models of roles that no strategy here has; names in `asked` stay, to be refused later."""
     roles = {role for name in strategies for role in team_of(strategy(name)).roles}
     unused = {name for name in ROLE_MODELS if name.removesuffix("_model") not in roles}
     return {name: value for name, value in options.items() if name not in unused or name in asked}
 
 
 def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collection[str]) -> None:
-    """Raise UsageError for a role's model that the strategy would never ask."""
+    """Raise UsageError if a model is set for a role that the strategy does not have."""
     for name in ROLE_MODELS:
         role = name.removesuffix("_model")
         if role not in roles and getattr(options, name) is not None:
@@ -154,14 +156,14 @@ def _refuse_unused_models(options: RunOptions, strategy_name: str, roles: Collec
 
 
 def _language(options: RunOptions) -> Language:
-    """The language asked for, else the best one for the devices that the executor reaches."""
+    """The language in the options, else the best one for the device of the executor."""
     if options.language is not None:
         return language(options.language)
     return best_for(device_kind(options.executor), here=options.executor.startswith("local"))
 
 
 def device_kind(executor: str) -> DeviceKind:
-    """The kind of device that an executor leads to, as far as can be said without asking."""
+    """The kind of device on which an executor judges, guessed without contacting a judge."""
     name, _, devices = executor.partition(":")
     if name != "local":
         return "cuda"
@@ -172,7 +174,7 @@ def device_kind(executor: str) -> DeviceKind:
 
 
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
-    """What the options say about judging a candidate."""
+    """The judge's limits and tools that the options set."""
     return _part(Limits, options), _part(Tools, options)
 
 
@@ -182,7 +184,7 @@ def _changed_model(
     updates: dict[str, Any] = {}
     chosen = getattr(asked, f"{role}_model", None) or asked.model
     if chosen is not None and chosen != entry.model:
-        updates |= {"model": chosen, "price": None}  # a price that was given is another model's
+        updates |= {"model": chosen, "price": None}  # the old price is that of the old model
     if f"{role}_temperature" in changes:
         updates["temperature"] = getattr(asked, f"{role}_temperature")
     if "price" in changes:
@@ -191,19 +193,19 @@ def _changed_model(
 
 
 def _part(kind: type[Part], options: RunOptions) -> Part:
-    """The part of a configuration whose fields are options of the same names."""
+    """A part of the configuration, such as Budget, from the options that have the names of its fields."""
     shared = kind.model_fields.keys() & RunOptions.model_fields
     return kind.model_validate({name: getattr(options, name) for name in shared})
 
 
 def _merged(old: Part, asked: RunOptions, changes: Collection[str]) -> Part:
-    """The old values, but for those that are among the changes."""
+    """A copy of `old` that takes the fields named in `changes` from `asked`."""
     changed = {name: getattr(asked, name) for name in type(old).model_fields if name in changes}
     return old.model_copy(update=changed)
 
 
 def _recorded_models(recording: Recording) -> dict[str, RoleModel]:
-    """The recorded roles, with the models that really answered."""
+    """The recorded roles, each with the model names that the recorded replies report."""
     models = recording.run.config.models
     recorded = {}
     for role, entry in models.items():

@@ -1,7 +1,7 @@
-"""Questions to models and their replies: admitted, stored, charged, and never bought twice.
+"""Asks the models and stores and charges each call, so that no reply is paid for twice.
 
-A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. When a run
-stops, calls in flight are awaited for up to DRAIN_S: they are paid for whether or not anybody reads the reply.
+A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. A
+run that stops waits up to DRAIN_S for its calls in flight, since providers charge for them in any case.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ DRAIN_S = 300.0
 """How long a stopping run waits for calls in flight: the duration of the longest reply observed."""
 
 MOST_REFUSED = 3
-"""If this many conversations are refused before the run's first reply, the model is blamed, not the prompt."""
+"""If a model refuses this many prompts before the run's first reply, the fault is taken to be the model's."""
 
 MORE_OUTPUT = 2
-"""The factor by which the output limit is raised when a truncated reply is asked for again."""
+"""The factor by which the output limit is raised when a question is repeated because its reply was truncated."""
 
 
 class ModelPool:
-    """Opened models, each once, and a bound on concurrent questions; shared by the runs of a bench."""
+    """Opens each model once and bounds the number of concurrent questions. The runs of a bench share one pool."""
 
     def __init__(
         self,
         slots: int | None = None,
         open_one: Callable[[str, Price | None], Model] = open_model,
     ) -> None:
-        """Without `slots`, as many questions at once as there are attempts in flight."""
+        """`slots` is the maximum number of concurrent questions; None means no limit."""
         self.turn: AbstractAsyncContextManager[object] = (
             nullcontext() if slots is None else asyncio.Semaphore(slots)
         )
@@ -60,7 +60,7 @@ class LiveReplies:
         """Opens every model, so that a missing key is reported before any work."""
         pool = pool or ModelPool()
         self.turn = pool.turn
-        """Held while a question is asked."""
+        """A context in which each question is asked; it bounds the number of concurrent questions."""
 
         self._models = {role: (pool.get(entry), entry) for role, entry in models.items()}
 
@@ -69,7 +69,7 @@ class LiveReplies:
         return self._models[role][0].name
 
     def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
-        """The most that the reply can cost, by the model's output limit and price; $0 for an unknown price."""
+        """An upper estimate of a call's cost, from its prompt, output limit and price; $0 if the price is unknown."""
         model, _ = self._models[role]
         given = estimated_tokens(sum(utf8_bytes(message.text) for message in messages))
         answered = model.max_output_tokens * (MORE_OUTPUT if more_output else 1)
@@ -81,7 +81,7 @@ class LiveReplies:
     async def reply(
         self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
-        """The reply to question `turn` of an attempt. Raises ModelError."""
+        """The reply to question number `turn` of an attempt. Raises ModelError."""
         model, entry = self._models[role]
         limit = model.max_output_tokens * MORE_OUTPUT if more_output else None
         reply = await model.ask(messages, entry.temperature, max_output_tokens=limit)
@@ -94,11 +94,11 @@ class LiveReplies:
 
 
 Replies = LiveReplies | RecordedReplies
-"""What answers the questions of a run."""
+"""The source of a run's replies: live models or a recording."""
 
 
 class Desk:
-    """Asks the questions of one run."""
+    """What all attempts of a run need to ask their questions: its store, ledger, replies and event handler."""
 
     def __init__(
         self, run_id: str, store: Store, ledger: Ledger, replies: Replies, emit: OnEvent
@@ -108,14 +108,14 @@ class Desk:
         self._refused = 0
 
     def count_refused(self, refusal: PromptRefused) -> None:
-        """Raise ModelRefused after MOST_REFUSED refusals without any reply: the cause is then not this prompt."""
+        """Count a refused prompt. Raises ModelRefused at MOST_REFUSED refusals if no model has replied yet."""
         self._refused += 1
         if self._refused >= MOST_REFUSED and not self.ledger.was_answered:
             raise ModelRefused(str(refusal)) from refusal
 
 
 class Correspondence:
-    """The questions of one attempt in their order: stored replies first, then new ones."""
+    """Asks the questions of one attempt in order. A question that already has a stored reply is not asked again."""
 
     def __init__(self, desk: Desk, attempt: int) -> None:
         self._desk, self._attempt = desk, attempt
@@ -188,7 +188,7 @@ class Correspondence:
         except BaseException as failure:
             if asked is not None and not spent.calls:
                 refused = isinstance(failure, StarkError)
-                if not refused:  # cancelled, or a fault of ours: whether it is billed is unknown
+                if not refused:  # cancelled or a bug: unknown whether the call is billed
                     spent = Lost(role=role, model=model, reserved=reservation.cost).spent
                 desk.store.settle_call(asked, "refused" if refused else "lost")
             if isinstance(failure, PromptRefused):
@@ -201,7 +201,7 @@ class Correspondence:
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
-    """The usage of a reply; where no cost is reported, the cost of its tokens, estimated if need be."""
+    """The usage of a reply. A cost that is not reported is computed from the (reported or estimated) token counts."""
     usage = reply.usage
     if usage.dollars is not None or price is None:
         return usage
@@ -212,9 +212,9 @@ def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) ->
 
 
 def plain(text: str) -> str:
-    """A reply whose lines end with a newline alone, with lone surrogates replaced by `?`.
+    """The text of a reply with newlines as its only line ends and with `?` in place of lone surrogates.
 
-    Normalized because Python also treats a carriage return as a line end, and lone surrogates cannot be sent or written.
+    Python would treat a carriage return as a line end too, and a lone surrogate cannot be encoded in UTF-8.
     """
     unbroken = text.replace("\r\n", "\n").replace("\r", "\n")
     return unbroken.encode("utf-8", "replace").decode("utf-8")

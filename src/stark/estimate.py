@@ -1,7 +1,7 @@
-"""What a run may cost and how long it may take, before it starts.
+"""Estimates a run's cost and duration before it starts.
 
-From the recorded runs in docs/results and examples (277 calls, 167 attempts; tokens at 3 bytes each, thinking
-not included): a rough guide, since models, problems and devices differ.
+The constants are means over the recorded runs in docs/results and examples: 277 calls and 167 attempts, at 3 bytes per
+token and without thinking tokens. They are a rough guide, since models, problems and devices differ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stark.core.usage import Estimate, Price
 
 
 class _Usual(NamedTuple):
-    """The mean tokens of one call of a role."""
+    """Mean input and output tokens of one call of a role."""
 
     given: int
     answered: int
@@ -31,11 +31,11 @@ TOKENS_PER_S = 60.0
 """Assumed speed at which hosted models answer."""
 
 JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0}
-"""Mean time for which an attempt occupies the judge; for CUDA a guess, as nvcc takes most of it."""
+"""Mean time for which an attempt occupies the judge. The value for CUDA is a guess; nvcc takes most of that time."""
 
 
 def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:
-    """The cost of so many attempts of a run, given the price of each role's model."""
+    """Estimate cost and duration of `attempts` attempts; `price_of` returns the price of a role's model."""
     count = max(attempts, 0)
     roles = ("solo",) if config.strategy.team == "solo" else ("plan", "code")
     usual = [USUAL[role] for role in roles]

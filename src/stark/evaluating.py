@@ -23,10 +23,10 @@ class Written(Frozen):
 
     source: str = ""
     languages: tuple[str, ...] = ()
-    """The languages that it may be written in; the first one that the device can run counts."""
+    """The languages that it may be written in. It is judged in the first of them that the device can run."""
 
     fault: str = ""
-    """Why there is none. Such a file is reported as unusable."""
+    """Why the file is not a candidate; empty if it may be one. A file with a fault is reported as unusable."""
 
 
 class Judged(Frozen):
@@ -40,7 +40,7 @@ class Judged(Frozen):
 
 
 def read_candidate(path: Path, language: str | None = None) -> Written:
-    """The file at `path`, in any language that accepts its source if none is given."""
+    """Read the file at `path`. If `language` is None, every language that accepts the source remains possible."""
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -81,7 +81,7 @@ async def evaluate_candidates(
         else:
             other = (
                 f"the file is written in {' or '.join(written.languages)}, which the judge's device ({device.name}) "
-                f"cannot run; it runs {' and '.join(runnable)}"
+                f"cannot run; this device runs {' and '.join(runnable)}"
             )
             evaluation = Unusable(reason=written.fault or other)
         judged = Judged(file=written.file, candidate=candidate, evaluation=evaluation)
@@ -99,7 +99,7 @@ def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:
     if not isinstance(evaluation, Correct):
         return None
     if against not in evaluation.references:
-        return f"{against} was not measured, so no speedup of {least:g}x against it is shown"
+        return f"{against} was not measured, so the required {least:g}x cannot be checked"
     found = evaluation.speedup_vs(against)
     if found.low >= least:
         return None

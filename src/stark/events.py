@@ -1,6 +1,6 @@
-"""What happens during a run, as one stream of events for screens, logs and benches.
+"""Everything that happens during a run, as one stream of events for screens, logs and benches.
 
-An event is reported after what it speaks of was stored. Handlers are called in the event loop, so they must be quick.
+Results are stored before the event about them is sent. Handlers are called in the event loop, so they must be quick.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Prepared(Event):
-    """A run is about to start; `estimate` says what it may cost, and is None if its replies are recorded."""
+    """A run is about to start; `estimate` is its expected cost and duration, or None for a replay."""
 
     run: Run
     estimate: Estimate | None
@@ -31,18 +31,18 @@ class Prepared(Event):
 
 @dataclass(frozen=True)
 class Started(Event):
-    """The reference is measured; `tree` holds what earlier sessions finished, and grows as the run goes on."""
+    """The reference has been measured. `tree` holds the attempts finished before a resume, and grows during the run."""
 
     run: Run
     reference: Reference
     tree: Tree
     ledger: Ledger
-    """Keeps counting while the run goes on."""
+    """It is updated during the run."""
 
 
 @dataclass(frozen=True)
 class AttemptBegan(Event):
-    """An attempt was selected."""
+    """An attempt began, or continues after the run was resumed."""
 
     attempt: int
     selection: Selection
@@ -50,7 +50,7 @@ class AttemptBegan(Event):
 
 @dataclass(frozen=True)
 class Stepped(Event):
-    """An attempt is now with a role (`plan`, `code`, …), with the judge (`judge`), or with `compiler`."""
+    """An attempt reached this step: a role (`plan`, `code`, …), `judge`, or `compiler` (torch.compile)."""
 
     attempt: int
     step: str
@@ -90,7 +90,7 @@ class Draining(Event):
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """Something that explains a delay, such as another judge using the device."""
+    """Something that explains a delay, such as another judge using the device. An empty text ends it."""
 
     text: str
 
@@ -99,4 +99,4 @@ OnEvent = Callable[[Event], None]
 
 
 def ignore(event: object) -> None:
-    """The handler of those who do not watch."""
+    """An event handler that does nothing."""

@@ -1,7 +1,9 @@
-"""The final check: the fastest candidates are judged once more, thoroughly, before one is called a win.
+"""The final check: the fastest candidates are judged once more, thoroughly, before one is reported as a win.
 
-The search ranks candidates by cheap measurements, and the best of many noisy measurements is partly luck. So the leaders
-are measured anew, against more references and on more inputs, and only what that check measured is reported as a win.
+The search ranks candidates by cheap measurements, and the best of many noisy measurements is partly luck. So the
+fastest candidates, the leaders, are judged again: on more inputs and against more references. Only a candidate that
+passes is reported as a win, with the speedup that the check measured. A session is the work of one process on a run; a
+resumed run has several.
 """
 
 from __future__ import annotations
@@ -18,21 +20,20 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 5
-"""Maximum number of leaders checked per session, whether they pass or not; `torch.compile`'s kernel may be one more."""
+"""Maximum number of leaders checked per session, not counting the kernel that `torch.compile` generated."""
 
 MOST_PASSED = 2
-"""Leaders that pass in a session before the check stops, though another might still be faster."""
+"""A session stops checking when this many leaders have passed, even if another might be faster."""
 
 
 async def check_leaders(
     run_id: str, problem: Problem, tree: Tree, store: Store, executor: Executor, emit: OnEvent
 ) -> None:
-    """Check leaders, in ranking order, until one passes and no remaining one is expected to be faster; store each check.
+    """Check the leaders in ranking order and store each result, until one has passed and none of the rest seems faster.
 
-    A leader that passes does not end the check if another may be faster: `MOST_PASSED` and `MOST_CHECKED` limit that.
-    Leaders that an earlier session checked are not checked again, so a resumed run continues down the ranking. What
-    `torch.compile` generated comes last, and is skipped if one that passed is already as fast. The limits do not apply
-    to it.
+    `MOST_PASSED` and `MOST_CHECKED` bound the number of checks, except for the kernel that `torch.compile` generated.
+    It comes last, and is skipped if a leader that passed is at least as fast. Leaders that an earlier session checked
+    are not checked again, so a resumed run continues down the ranking.
     """
     checks = store.promotions(run_id)
     session: list[Evaluation] = []
@@ -52,7 +53,7 @@ async def check_leaders(
 
 
 def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The attempts as a resumed search sees them: those that failed the final check, and their duplicates, failed."""
+    """The attempts for a resumed search: those that failed the final check, and their duplicates, count as failed."""
     failed = {id: found for id, found in checks.items() if not isinstance(found, Correct)}
     return [
         node.model_copy(update={"evaluation": failed.get(node.original, node.evaluation)})
@@ -61,7 +62,7 @@ def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> l
 
 
 def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
-    """What may be checked: the ranking, then the compiler's."""
+    """The unchecked attempts in ranking order; the kernel that `torch.compile` generated comes last."""
     ranked = (tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking)
     unchecked = (node for node in ranked if node.id not in checks)
     return sorted(unchecked, key=lambda node: node.role == COMPILER)

@@ -5,7 +5,8 @@ arrives. A call is admitted while the sum of charges, reservations and its own e
 nothing is in flight, one more call may start as long as the limit is not reached. So a limit is exceeded by one call at
 most, provided no call costs more than expected.
 
-A ledger may draw from a parent, as the runs of a bench do: a call must fit both. Knows no store and no model.
+A ledger may have a parent, as the runs of a bench do: a call must fit both budgets. Nothing here depends on a store or
+a model. A session is the work of one process on a run; a resumed run has several.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from stark.explain.numbers import counted
 
 
 class LimitReached(Exception):
-    """A call was not admitted; its attempt stays unfinished, to be continued with a larger budget."""
+    """A call was not admitted. Its attempt stays unfinished until the run is resumed with a larger budget."""
 
     def __init__(self, ended: Ended, shared: bool) -> None:
         """`shared` says that the limit is a parent's, not the run's own."""
@@ -49,7 +50,7 @@ class Ledger:
         spent: Mapping[str, Spent] | None = None,
         elapsed_s: float = 0.0,
     ) -> None:
-        """`attempts`, `spent` (by role) and `elapsed_s` are those of earlier sessions."""
+        """`attempts`, `spent` (by role) and `elapsed_s` are the totals of earlier sessions."""
         self.budget = budget
         self.attempts = attempts
         """Attempts begun, finished or not."""
@@ -70,7 +71,7 @@ class Ledger:
 
     @property
     def elapsed_s(self) -> float:
-        """Active time, earlier sessions included."""
+        """Time spent working on the run, earlier sessions included."""
         return self._earlier_s + time.monotonic() - self._start_s
 
     def begin_attempt(self) -> None:
@@ -97,16 +98,17 @@ class Ledger:
         return next(filter(None, (parent.own_limit() for parent in self._line[1:])), None)
 
     async def admit(self, role: str, at_most: Cost) -> Reservation:
-        """Reserve the cost of a call, waiting for calls in flight while it does not fit.
+        """Reserve the expected cost of a call; while it does not fit, wait for calls in flight to return.
 
-        The expected cost is the highest of any call of this role so far in this run. Without one it is the highest in
-        the parents' runs, and without that `at_most`, the most that the model can charge. Raises LimitReached when a limit on tokens or dollars is reached.
+        The expected cost is the highest cost of this role's calls in this run. If there are none yet, it is the highest
+        in the runs that share a parent's budget; if there are none there either, it is `at_most`. Raises LimitReached
+        if a limit on tokens or dollars is reached.
         """
         while True:
             known = (ledger._largest[role] for ledger in self._line if role in ledger._largest)
             reservation = Reservation(role, next(known, at_most))
             for ledger in self._line:
-                # Limits on attempts and minutes only keep attempts from starting.
+                # Limits on attempts and minutes keep new attempts from starting, but refuse no call.
                 if limit := reached(ledger.budget, 0, ledger.spent.cost, 0.0):
                     raise LimitReached(limit, shared=ledger is not self)
             full = next((one for one in self._line if not one._fits(reservation.cost)), None)
@@ -117,7 +119,7 @@ class Ledger:
             await full._changed.wait()
 
     def charge(self, reservation: Reservation, spent: Spent) -> None:
-        """Replace a reservation by what the call cost; a call that was refused cost `Spent()`."""
+        """Replace a reservation by the call's actual cost, which is `Spent()` for a refused call."""
         for ledger in self._line:
             ledger._reserved.remove(reservation)
             role = reservation.role
@@ -129,7 +131,7 @@ class Ledger:
             ledger._changed = asyncio.Event()
 
     def learn(self, role: str, cost: Cost) -> None:
-        """Note what a call of an earlier session cost, for the reservations of this one."""
+        """Note a call's cost: later calls of the role reserve the highest cost noted."""
         known = self._largest.get(role, Cost())
         self._largest[role] = Cost(
             tokens=max(known.tokens, cost.tokens), dollars=max(known.dollars, cost.dollars)

@@ -1,7 +1,7 @@
 """The loop: the policy selects a node, the team writes a candidate, the judge evaluates it, the store keeps it.
 
-Everything that is paid for is stored before it is used, so a run whose process was killed continues where it stood:
-attempts that had begun are finished first, with the replies that they already have.
+Everything that is paid for is stored before it is used, so a run whose process was killed can be resumed where it
+stopped: attempts that had begun are finished first, and their stored replies are not asked for again.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ async def work_on(
     shared: Ledger | None = None,
     policy: Policy | None = None,
 ) -> Ended:
-    """Work on a run until it ends, then check its leaders; returns why work stopped.
+    """Work on a run until it ends, then run the final check of its fastest attempts; returns why the work stopped.
 
-    A run that `shared`, the ledger of several runs, stops has not ended: its leaders are not checked, and it can be
-    resumed. `policy` replaces the strategy's own, for a replay. A new run is stored only after all checks that can
-    refuse it. Raises Held while another process works on the run, and what the judge, the models or the store raise.
+    `shared` is the ledger of a budget that several runs share. If that budget stops the run, the run has not ended: it
+    gets no final check and can be resumed. `policy` replaces the strategy's policy, for a replay. A new run is stored
+    only after all checks that can refuse it. Raises Held if another process is working on the run, and the errors of
+    the judge, the models and the store.
     """
     check_compiler(run)
     _check_length(run)
@@ -73,7 +74,7 @@ async def work_on(
 
 
 def check_compiler(run: Run) -> None:
-    """Raise UsageError for a run that starts from the compiler in a language that torch.compile cannot generate."""
+    """Raise UsageError if the run starts from torch.compile's kernel, which cannot be generated in its language."""
     if run.config.start == "compiler" and not language(run.config.language).has_compiler:
         raise UsageError(
             f"torch.compile writes no {run.config.language} kernels; start from the reference, or choose the language "
@@ -82,18 +83,18 @@ def check_compiler(run: Run) -> None:
 
 
 def _check_length(run: Run) -> None:
-    """Raise ProblemError for a problem that no prompt could hold."""
+    """Raise ProblemError if the problem is too long for any prompt."""
     least = least_tokens(run.problem, language(run.config.language))
     if least > run.config.window_tokens:
         raise ProblemError(
-            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, and a prompt may have "
-            f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models take it, or shorten "
+            f"the problem and the {run.config.language} guide alone are about {least:,} tokens, but a prompt is limited to "
+            f"{run.config.window_tokens:,}; start a run with a larger window_tokens if the models accept it, or shorten "
             "the problem"
         )
 
 
 def _check_device(run: Run, reference: Reference) -> None:
-    """Raise UsageError, before anything is paid for, for a language that the judge's device does not run."""
+    """Raise UsageError if the judge's device cannot run the run's language, before anything is paid for."""
     kind, fitting = reference.device.kind, language(run.config.language).device_kinds
     if kind not in fitting:
         raise UsageError(
@@ -126,13 +127,13 @@ class Session:
         self.desk, self.policy = desk, policy
         self.team = team_of(run.config.strategy)
         self._judged: dict[str, tuple[int, asyncio.Future[Evaluation]]] = {}
-        """The first attempt with a source, and its evaluation, by the candidate's digest."""
+        """By a candidate's digest: the first attempt that has this candidate, and its evaluation."""
 
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
         nodes = desk.store.nodes(run.id)
         if desk.ledger.own_limit() is None:
-            # The search continues, so attempts that failed the final check count as failures. At its limit, a run only
-            # has to check its leaders, in the search's ranking.
+            # If the search continues, attempts that failed the final check count as failures. A run at its limit only
+            # continues its final check, which needs the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
         self.tree = Tree.replay(reference.eager.latency_ms, nodes)
 
@@ -162,7 +163,7 @@ class Session:
                         limit = stopped.ended
                         self._cut_off |= stopped.shared
                     else:
-                        task.result()  # raises what kept an attempt from becoming a node
+                        task.result()  # raises the error that ended the attempt
         finally:
             evaluations = (evaluation for _, evaluation in self._judged.values())
             pending: list[asyncio.Future[Any]] = [*running, *evaluations]
@@ -208,7 +209,7 @@ class Session:
             candidate = Candidate(language=self.run.config.language, source=draft.source)
             duplicate_of, evaluation = await self._evaluated(attempt, candidate)
         if draft.role == COMPILER and candidate is not None and not isinstance(evaluation, Correct):
-            # Nothing is left to start from or repair.
+            # Without a candidate, no later attempt improves or repairs this node.
             reason = f"what torch.compile generates does not work here: {evaluation.status}: "
             evaluation = Unusable(reason=reason + evidence(evaluation))
             candidate = duplicate_of = None
@@ -246,7 +247,7 @@ class Session:
         return await self.team.write(work, Correspondence(self.desk, attempt).ask)
 
     async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
-        """The earlier attempt with the same source, if there is one, and the evaluation of both.
+        """The earlier attempt with the same source, or None, and the evaluation that both share.
 
         Identical candidates are judged once.
         """
@@ -275,12 +276,12 @@ class Session:
         return self.own_end() or self.desk.ledger.shared_limit()
 
     def own_end(self) -> Ended | None:
-        """The limit of the run's own budget that is reached, or why its budget need not be used up."""
+        """Why the run ends: a limit of its own budget or, if `stop` is `auto`, the reason to stop before a limit."""
         limit = self.desk.ledger.own_limit()
         return limit or (enough(self.tree) if self.run.config.stop == "auto" else None)
 
     def waits_for_shared_budget(self) -> bool:
-        """Whether a budget shared with other runs, and not its own, keeps the run from going on."""
+        """Whether the run stopped because of the budget that it shares with other runs, not because of its own."""
         shared = self.desk.ledger.shared_limit()
         return shared is not None and (self._cut_off or self.own_end() is None)
 

@@ -1,7 +1,7 @@
-"""What a user may ask of a run: the one list that Python, the command line and `stark.toml` share.
+"""The options of a run: one list for Python, the command line and `stark.toml`.
 
 `RunOptions` has defaults; `configure` (in `stark.configuration`) resolves it to a `RunConfig`, in which every value is
-set. The command line generates its options from the fields below.
+set. The fields below also define the options of the command line.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RunOptions(Frozen):
         MODELS,
     )
     unpriced: bool = _option(
-        False, "Accept models of unknown price although there is a dollar limit.", MODELS
+        False, "Accept models whose price is unknown, even with a dollar limit.", MODELS
     )
     attempts: int = _option(30, "End after this many attempts.", BUDGET, ge=1)
     tokens: int | None = _option(None, "End after this many tokens.", BUDGET, ge=1)
@@ -63,8 +63,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto`: also end near the roofline, or after at least 10 attempts without improvement that make up at "
-        "least half of all attempts.",
+        "`auto`: also end when the best kernel is near the roofline, or when the latest half of all attempts (at "
+        "least 10) brought no improvement.",
         BUDGET,
     )
     strategy: str = _option(
@@ -75,7 +75,7 @@ class RunOptions(Frozen):
     language: str | None = _option(
         None, "Kernel language: cpp, triton or cuda; by default the best for the device."
     )
-    parallel: int = _option(1, "Attempts of a run in flight at once.", ge=1)
+    parallel: int = _option(1, "Maximum number of concurrent attempts in a run.", ge=1)
     seed: int | None = _option(None, "Seed of the search; random by default.")
     start: Start = _option(
         "reference",
@@ -83,7 +83,8 @@ class RunOptions(Frozen):
     )
     executor: str = _option(
         "local",
-        "Where candidates are judged: local, local:DEVICES, command:LINE (such as ssh) or folder:PATH.",
+        "Where candidates are judged: local, local:DEVICES, command:LINE (a judge behind a command such as ssh) or "
+        "folder:PATH (shared with `stark worker`).",
         JUDGE,
     )
     counters: bool = _option(
@@ -93,7 +94,8 @@ class RunOptions(Frozen):
     )
     sanitizer: bool = _option(
         False,
-        "On a GPU, run the final check under NVIDIA's compute-sanitizer too; a finding makes a candidate incorrect.",
+        "On a GPU, also run the final check under NVIDIA's compute-sanitizer; a reported error makes a candidate "
+        "incorrect.",
         JUDGE,
     )
     build_s: float = _option(180.0, "Time limit of a candidate's build in seconds.", JUDGE, gt=0)
@@ -107,7 +109,7 @@ class RunOptions(Frozen):
 
 
 def written_price(text: str) -> Price:
-    """The price in `3/15`. Raises ValueError, which says how a price is written."""
+    """Parse a price such as `3/15`. Raises ValueError with the expected form."""
     given, _, answered = text.partition("/")
     try:
         return Price(input_per_million=float(given), output_per_million=float(answered))
@@ -118,7 +120,7 @@ def written_price(text: str) -> Price:
 
 
 def checked_options(given: dict[str, Any]) -> RunOptions:
-    """The options, with defaults for those not given. Raises UsageError, which names the wrong one."""
+    """The options, with defaults for those not given. Raises UsageError for an unknown option or a wrong value."""
     try:
         return RunOptions(**given)
     except ValidationError as error:
@@ -131,7 +133,7 @@ def checked_options(given: dict[str, Any]) -> RunOptions:
 
 
 def said(error: Any) -> str:
-    """A wrong value, and what it should be."""
+    """The end of an error message: the wrong value, and what is expected instead."""
     reason = error["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     return f"{error['input']!r}, and should be {reason}"
 

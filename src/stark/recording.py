@@ -1,4 +1,4 @@
-"""A whole run as one JSON file: what was asked, answered and decided, to be read or followed elsewhere."""
+"""A run as one JSON file, with all prompts, replies, selections and evaluations, to be read or replayed elsewhere."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Recording(Frozen):
 
     calls: tuple[Call, ...]
     promotions: dict[int, Evaluation] = Field(default={})
-    """What the final check found, by attempt."""
+    """The evaluations of the final check, by attempt."""
 
     left_out: str | None = None
-    """The digest of the problem, where its text is left out: it may be somebody else's."""
+    """The problem's digest if the recording leaves out its text, such as one that may not be published; else None."""
 
     @property
     def unusable(self) -> dict[int, str]:
-        """The attempts of which no candidate came, with the reason."""
+        """The attempts that produced no candidate, with the reason."""
         evaluations = {node.id: node.evaluation for node in self.nodes}
         unfinished = set(self.selections) - set(evaluations)
         return dict.fromkeys(unfinished, "the recorded run did not finish this attempt") | {
@@ -55,31 +55,34 @@ class Recording(Frozen):
         }
 
     def without_problem(self) -> Recording:
-        """The same with a line in place of the problem's text, in the run and in every prompt.
+        """A copy with one line in place of the problem's text, in the run and in every prompt.
 
-        Raises RecordingError where the text stands somewhere else too.
+        Raises RecordingError if a reply or a candidate contains the text too.
         """
         problem = self.run.problem
         if any(node.role == COMPILER and node.candidate is not None for node in self.nodes):
             raise RecordingError(
-                "the run began with the compiler's candidate, which holds the problem's text; record it with the problem"
+                "the kernel that torch.compile generated contains the problem's text, so the text cannot be left out; record "
+                "the run with the problem's text"
             )
         line = f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
         without = self._with_text(problem.source, line, left_out=problem.digest)
         once = json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
-        twice = json.dumps(once, ensure_ascii=False)[1:-1]  # as in JSON that a reply holds
+        twice = json.dumps(once, ensure_ascii=False)[1:-1]  # as in JSON that a reply quotes
         written = without.model_dump_json()
         if once in written or twice in written:
             raise RecordingError(
-                "a reply or a candidate repeats the problem's text, so it cannot be left out; record it with the problem"
+                "a reply or a candidate repeats the problem's text, so the text cannot be left out; record "
+                "the run with the problem's text"
             )
         return without
 
     def with_problem(self, problem: Problem) -> Recording:
-        """The same with the problem's text again. Raises RecordingError if it is another's."""
+        """A copy with the problem's text put back. Raises RecordingError for another problem."""
         if self.left_out != problem.digest:
             raise RecordingError(
-                f"the recording is of {self.run.problem.name}, whose text is not that of the problem {problem.name}"
+                f"the recording is of {self.run.problem.name}, whose text differs from the problem {problem.name}; "
+                "give the problem that was recorded"
             )
         return self._with_text(self.run.problem.source, problem.source, left_out=None)
 
@@ -98,10 +101,10 @@ class Recording(Frozen):
 
 
 class RecordedReplies:
-    """Gives the replies of a recorded run; nothing is asked and nothing paid.
+    """Answers questions with the replies of a recorded run; no model is asked.
 
-    A role gets its last recorded reply of the attempt: earlier ones were refused and asked again, and a later version of
-    STARK may refuse others.
+    A role always gets its last recorded reply of the attempt. Its earlier replies were rejected, and another version of
+    STARK may reject different replies.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -110,31 +113,34 @@ class RecordedReplies:
         self.turn = nullcontext()
 
     def model(self, role: str) -> str:
-        """Replies name their own models."""
+        """A placeholder, since each recorded reply names its model."""
         return "recorded"
 
     def at_most(self, role: str, messages: tuple[Message, ...], more_output: bool) -> Cost:
-        """Nothing is paid."""
+        """No cost, since no model is asked."""
         return Cost()
 
     async def reply(
         self, attempt: int, turn: int, role: str, messages: tuple[Message, ...], more_output: bool
     ) -> Reply:
-        """The recorded reply, with its tokens and a price of $0. Raises RecordingError if there is none."""
+        """The recorded reply, with its token counts and a cost of $0.
+
+        Without one, raises PromptRefused if the attempt produced no candidate, else RecordingError.
+        """
         call = self._calls.get((attempt, role))
         if call is None and attempt in self._unusable:
             raise PromptRefused(self._unusable[attempt])
         if call is None:
             raise RecordingError(
                 f"the recording has no reply of the {role} role for attempt {attempt}; "
-                "it was made by another version, so record the run again"
+                "it was made by another version of STARK, so record the run again"
             )
         usage = call.reply.usage.model_copy(update={"dollars": 0.0, "seconds": 0.0})
         return call.reply.model_copy(update={"usage": usage})
 
 
 class RecordedCompiler:
-    """An executor whose compiler answers as it did in a recorded run, whose later attempts may have gone on from that."""
+    """An executor that returns the recorded kernel of `torch.compile`, since recorded attempts may build on it."""
 
     def __init__(self, executor: Executor, recording: Recording) -> None:
         self._executor = executor
@@ -143,7 +149,7 @@ class RecordedCompiler:
         self.close = executor.close
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """The recorded candidate. Raises CompilerRefused where none was of use."""
+        """The kernel that `torch.compile` generated. Raises CompilerRefused if the recording has none that works."""
         if self._node is None:
             return await self._executor.compiled(problem, language)
         if self._node.candidate is None:
@@ -155,7 +161,7 @@ class RecordedCompiler:
 def record(store: Store, run: Run) -> Recording:
     """The recording of a stored run.
 
-    An attempt that was begun and not finished is recorded with the replies that it has, and a replay finds it unusable.
+    An unfinished attempt is recorded with the replies that it has; in a replay it is unusable.
     Raises UsageError for a run without a finished attempt.
     """
     reference, nodes = store.reference(run.id), store.nodes(run.id)
@@ -185,15 +191,15 @@ def _without_paths(config: RunConfig) -> RunConfig:
 
 
 def write_recording(recording: Recording, path: Path) -> None:
-    """Write it as indented JSON, so that a change to it can be read; compressed if the name ends in `.gz`."""
+    """Write the recording as indented JSON, which gives readable diffs; compressed if the name ends in `.gz`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = (recording.model_dump_json(indent=1) + "\n").encode()
-    # Without a time in it, the same run is the same file.
+    # Without a timestamp, the same run gives the same bytes.
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises RecordingError for a file that is none."""
+    """Read a recording. Raises RecordingError if the file cannot be read or is not a recording."""
     try:
         found = path.read_bytes()
         return Recording.model_validate_json(

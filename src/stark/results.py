@@ -26,17 +26,17 @@ class Kernel:
     """The attempt that wrote it."""
 
     evaluation: Correct
-    """How it was verified and timed; by the final check if `confirmed`."""
+    """Its verification and timing: from the final check if `confirmed`, else from the search."""
 
     confirmed: bool
-    """Whether it passed the final check; only then its speedup is more than the search's estimate."""
+    """Whether it passed the final check. If not, its speedup is only the search's estimate."""
 
     file: str
-    """The source with where it comes from and a check against the reference: what `save` writes."""
+    """The text that `save` writes: the source, its origin, and a check against the reference."""
 
     @property
     def speedup(self) -> Speedup:
-        """Against the reference in eager mode, with a 95 % interval."""
+        """The speedup over the reference in eager mode, with its 95 % interval."""
         return self.evaluation.speedup_vs("eager")
 
     @property
@@ -45,7 +45,7 @@ class Kernel:
         return self.evaluation.latency_ms
 
     def save(self, path: str | Path) -> Path:
-        """Write the kernel to a file, creating its folder; returns the path. Raises StoreError if it cannot be written."""
+        """Write the kernel to a file, creating its folder; returns the path. Raises StoreError if that fails."""
         path = Path(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,16 +63,16 @@ class Kernel:
 
 
 class Result(RunView):
-    """A stored run as far as it has come: its best `kernel`, what it `spent`, why it `ended`, and its `tree`."""
+    """A stored run, finished or not: its best `kernel`, what it `spent`, why it `ended`, and its `tree`."""
 
     @property
     def run_id(self) -> str:
-        """What `stark.resume` and `stark.load_run` take."""
+        """The id that `stark.resume` and `stark.load_run` take."""
         return self.run.id
 
     @cached_property
     def kernel(self) -> Kernel | None:
-        """The best kernel: the one that passed the final check, before that the fastest of the search; or None."""
+        """The fastest kernel that passed the final check or, before that check, the fastest of the search; or None."""
         best = self.best
         if best is None:
             return None

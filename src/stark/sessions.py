@@ -1,4 +1,4 @@
-"""A run worked on with its models, its judge and its policy: what `optimize` and `resume` share."""
+"""Opens a run's models, judge and policy, and works on the run: what `optimize` and `resume` share."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ async def worked(
     within: Ledger | None,
     on_event: OnEvent,
 ) -> Result:
-    """Work on the run with its models, or with the recording that it follows; the result is read from the store.
+    """Work on the run, with live models or with the recording that it replays; returns the stored result.
 
-    `judge` replaces the run's own executor, and stays open.
+    `judge` replaces the run's own executor and is not closed.
     """
     config = run.config
     executor = judge or open_executor(
@@ -60,9 +60,9 @@ async def worked(
 def live_replies(
     config: RunConfig, unpriced: bool, within: Ledger | None, pool: ModelPool | None = None
 ) -> LiveReplies:
-    """The run's models, opened. Raises UsageError where a dollar limit could not hold for an unknown price.
+    """Open the run's models.
 
-    `unpriced` says that an unknown price was accepted.
+    Raises UsageError if there is a dollar limit and a model's price is unknown, unless `unpriced` accepts that.
     """
     replies = LiveReplies(config.models, pool)
     unknown = sorted({replies.model(role) for role in config.models if not replies.price(role)})
@@ -75,22 +75,24 @@ def live_replies(
 
 
 def keeps_prices(changes: Mapping[str, Any]) -> bool:
-    """Whether the models, their prices and the dollar limit stay as they were accepted at the beginning."""
+    """Whether the changes leave the models, their prices and the dollar limit as they were accepted before."""
     return not {"dollars", "price", "model", *ROLE_MODELS} & set(changes)
 
 
 def recording_for(path: Path, problem: Problem | None) -> Recording:
-    """The recording to follow, with its problem's text. Raises RecordingError if it is of another problem."""
+    """Read the recording to replay, with its problem's text. Raises RecordingError if it belongs to another problem."""
     recording = read_recording(path)
     name = recording.run.problem.name
     if problem is None:
         if recording.left_out is not None:
-            raise RecordingError(f"the recording leaves out the text of {name}; name its file too")
+            raise RecordingError(
+                f"the recording leaves out the text of {name}; name that problem's file too"
+            )
         return recording
     if (recording.left_out or recording.run.problem.digest) != problem.digest:
         raise RecordingError(
-            f"{path} is a recording of {name}, whose text differs from the problem {problem.name}; name one of "
-            f"{problem.name}"
+            f"{path} is a recording of {name}, whose text differs from the problem {problem.name}; name a "
+            f"recording of {problem.name}"
         )
     return recording if recording.left_out is None else recording.with_problem(problem)
 
@@ -108,5 +110,5 @@ def refuse_less_than_used(store: Store, run: Run, changes: Mapping[str, Any]) ->
         if name in used and limit is not None and limit < used[name]:
             raise UsageError(
                 f"a limit of {limit:,} {name} is less than the {round(used[name], 6):,} that run {run.id} has used; limits "
-                "count from its beginning, so give a larger one"
+                "count from the beginning of the run, so give a larger one"
             )

@@ -1,9 +1,9 @@
-"""When a run has found what it is likely to find, by two simple rules. Knows no model and no money.
+"""Two rules for stopping a run when more attempts are unlikely to pay off. They ignore models and costs.
 
-The first: the fastest attempt takes at most 5 % longer than anything could. The second: since the last gain as many
-attempts have finished as it took to get there, and at least 10. If attempts were independent draws, one more would better the
-best of m with a chance of 1 in m + 1; so the rule does not say that nothing is left, but that the next gain is likely
-to cost as much again as all before it.
+First rule: the fastest attempt takes at most 5 % longer than the roofline, the estimated least time (or than one kernel
+launch, if that takes longer). Second rule: since the last gain, at least as many attempts have finished as up to it,
+and at least 10. If attempts were independent draws, attempt m + 1 would beat the best of the first m with probability
+1 / (m + 1). So a further gain remains possible, but it is likely to need as many attempts again as all gains so far.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from stark.core.run import Ended
 from stark.search.tree import Tree
 
 PATIENCE = 10
-"""Attempts without a gain that are always allowed: the first repairs and drafts need some."""
+"""A run may always make this many attempts without a gain, since the first drafts and repairs need some."""
 
 GAIN = 0.01
-"""Relative; less is within what measurements of one program differ by."""
+"""Least relative improvement that counts as a gain; less is within the noise of measuring one program."""
 
 
 def enough(tree: Tree) -> Ended | None:
-    """Why the run need not go on, if so."""
+    """Why the run can stop early, or None."""
     best = tree.best
     if best is None:
         return None
     assert isinstance(best.evaluation, Correct)  # the leaderboard has no others
     if best.evaluation.near_roofline:
         launch = best.evaluation.bound == "launch"
-        least = "what launching one kernel takes" if launch else "the roofline"
+        least = "the time of one kernel launch" if launch else "the roofline"
         detail = f"within {best.evaluation.headroom_percent} % of {least}"
         return Ended(kind="converged", detail=detail)
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last
     if without >= max(PATIENCE, last):
-        detail = f"{without} attempts without a gain after {last} that led to the best"
+        detail = f"no gain in the last {without} attempts; the best was reached after {last}"
         return Ended(kind="converged", detail=detail)
     return None
 

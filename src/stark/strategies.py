@@ -1,4 +1,4 @@
-"""Strategies by name: a search policy with its parameters, and a team.
+"""Strategies by name. A strategy is a search policy with its parameters, and a team of model roles.
 
 `stark` is the method of arXiv 2510.16996, as published summaries describe it: three roles under the adapted
 epsilon-greedy search. `sampling` and `reflexion` are the paper's baselines, `search-only` and `team-only` its
@@ -7,8 +7,8 @@ ablations. All run in the same loop, with the same evaluator and budget.
 Three ways to write a strategy:
 
 - `NAME`, such as `stark`
-- `NAME:POLICY`, the team of NAME under another policy; `stark:best-first` is our own search (docs/search.md)
-- either one with parameters of the policy, such as `stark:epsilon-greedy(epsilon=0.2,n_root=8)`
+- `NAME:POLICY`, the team of NAME with another policy; `stark:best-first` is this project's own (docs/search.md)
+- either form followed by parameters of the policy, such as `stark:epsilon-greedy(epsilon=0.2,n_root=8)`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(name="team-only", policy="always-root", team="plan-code-debug", memory=False),
     )
 }
-"""By name; `strategy` fills in the parameters."""
+"""The strategies by name, without parameters; the function `strategy` fills those in."""
 
 _NOTATION = re.compile(r"(?P<base>[^:()]*)(:(?P<policy>[^:()]*))?(\((?P<parameters>[^()]*)\))?")
 
@@ -76,7 +76,9 @@ def policy_of(strategy: Strategy) -> RegisteredPolicy:
             there_are = f"its parameters are {', '.join(defaults)}" if defaults else "it has none"
             raise UsageError(f"the search policy {name} has no parameter {key!r}; {there_are}")
         if isinstance(defaults[key], int) and not isinstance(value, int):
-            raise UsageError(f"{key} of the search policy {name} is a whole number, not {value}")
+            raise UsageError(
+                f"{key} of the search policy {name} must be a whole number, not {value}"
+            )
     return make(**{key: type(defaults[key])(value) for key, value in parameters.items()})
 
 

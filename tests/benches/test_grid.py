@@ -86,13 +86,13 @@ def test_a_bench_that_is_asked_for_again_is_found_and_gets_the_new_budget(store:
 def test_another_bench_cannot_take_the_name(store: Store) -> None:
     samples.new_bench(store, name="mine")
 
-    with pytest.raises(UsageError, match=r"the store has another bench mine.*another name"):
+    with pytest.raises(UsageError, match=r"the store already has a bench mine.*another name"):
         samples.new_bench(store, seeds=2, name="mine")
 
 
 @pytest.mark.parametrize("name", ["../x/y", "/x", "a b", ".hidden", "..", "a\n", ""])
 def test_a_name_that_could_lead_elsewhere_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="cannot name a bench"):
+    with pytest.raises(UsageError, match="cannot be the name of a bench"):
         lay_out(SUITE, (1,), samples.configs(30), name)
 
 

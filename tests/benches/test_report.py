@@ -132,7 +132,7 @@ def test_strategies_are_compared_on_what_all_of_them_finished() -> None:
         (one.strategy, one.runs) for one in report.own_summaries
     ]
     assert (
-        "strategies are compared on the 1 of 2 problem and seed pairs that all of them finished"
+        "strategies are compared on the 1 of 2 pairs of problem and seed that all strategies finished"
         in report.notes
     )
     (sheet,) = (sheet for sheet in sheets(report) if sheet.title == "Every finished run")
@@ -243,7 +243,7 @@ def test_a_mean_says_how_many_kernels_were_measured() -> None:
 def test_few_problems_have_no_interval() -> None:
     (sheet,) = (sheet for sheet in sheets(REPORT) if sheet.title == "Differences")
 
-    assert {"fewer than 6 problems: no interval"} == {row[5] for row in sheet.rows}
+    assert {"no interval: fewer than 6 problems"} == {row[5] for row in sheet.rows}
 
 
 def test_search_and_cost_say_what_is_unknown() -> None:

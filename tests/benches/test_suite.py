@@ -69,7 +69,9 @@ def test_a_problem_that_is_the_same_in_two_folders_is_refused(tmp_path: Path) ->
         (tmp_path / name).mkdir()
         (tmp_path / name / "relu.py").write_text(PROBLEM)
 
-    with pytest.raises(UsageError, match="relu is the same in 2 folders; list it once"):
+    with pytest.raises(
+        UsageError, match="relu is the same file in 2 folders; list only one of them"
+    ):
         folders([tmp_path / "one", tmp_path / "two"])
 
 

@@ -133,7 +133,7 @@ def test_a_run_that_goes_on_keeps_its_own_values(stark: Stark, option: str) -> N
         ("optimize problem.py --model gpt", "error: unknown model 'gpt'"),
         (
             "optimize problem.py --plan-model exec:cat",
-            "error: no model is given for code and debug: give each role its own",
+            "error: no model is given for code and debug: give each of them a model",
         ),
         (
             "optimize problem.py --model exec:cat --strategy luck",

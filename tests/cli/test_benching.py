@@ -92,7 +92,7 @@ def test_the_same_command_goes_on_and_asks_nothing_twice(
 
     assert 1 == stopped.code
     assert "unfinished: a limit of the whole bench was reached" in stopped.err
-    assert re.search(r"`stark bench resume small-\w{4}` goes on", stopped.err)
+    assert re.search(r"`stark bench resume small-\w{4}` continues the bench", stopped.err)
     assert 5 <= made < 16
 
     finished = stark(*bench, "--json")
@@ -137,7 +137,7 @@ def test_a_refused_problem_is_named_and_its_runs_have_ended(
     again = stark("bench", "resume", "mine", "--model", "exec[other]:sh answer.sh")
 
     assert "two: two: line 3: forward raised" in ended.out
-    said = "refused problems: two, for the reasons in the report; `stark bench resume mine` goes on and tries them again"
+    said = "refused problems: two, for the reasons in the report; `stark bench resume mine` continues the bench and tries them again"
     for each in (ended, again):
         assert (1, True) == (each.code, said in each.err), each.err
         assert "unreachable" not in each.err and "unfinished" not in each.err
@@ -188,7 +188,9 @@ def test_an_interruption_says_how_to_go_on(
     ended = stark(*bench, *one, "--name", "mine", "--store", "sqlite:///elsewhere.db")
 
     assert 130 == ended.code
-    assert "`stark bench resume mine --store sqlite:///elsewhere.db` goes on" in ended.err
+    assert (
+        "`stark bench resume mine --store sqlite:///elsewhere.db` continues the bench" in ended.err
+    )
     assert executor.closed
 
 
@@ -218,7 +220,7 @@ def test_a_bench_goes_on_with_another_model(
     failed = stark(*bench, "--model", "exec:exit 3", "--name", "mine")
     assert 2 == failed.code
     assert "error: exec:exit exited with status 3" in failed.err
-    assert "`stark bench resume mine` goes on" in failed.err
+    assert "`stark bench resume mine` continues the bench" in failed.err
 
     again = stark("bench", "resume", "mine", "--model", "exec:sh answer.sh", "--parallel", "2")
 
@@ -301,11 +303,14 @@ def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
         (("run", "--model", "exec:x"), "or a checkout of KernelBench with"),
         (("run", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
         (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
-        (("run", "small", "--model", "exec:x", "--name", "../x/y"), "cannot name a bench"),
+        (
+            ("run", "small", "--model", "exec:x", "--name", "../x/y"),
+            "cannot be the name of a bench",
+        ),
         (("run", "small", "--model", "exec:x", "--store", "sqlite://"), "name a file, such as"),
         (
             ("run", "--kernelbench", ".", "--level", "one"),
-            "--level is 'one'; write numbers and spans",
+            "--level is 'one'; write numbers and ranges",
         ),
         (("resume",), "there are no benches yet"),
         (("report", "mine"), "there are no benches yet"),

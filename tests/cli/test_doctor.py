@@ -122,7 +122,7 @@ def test_every_layer_of_the_sandbox_is_tried(stark: Stark, monkeypatch: pytest.M
     assert "ok" == by_name["limits"]["mark"]
     assert "missing" == by_name["landlock"]["mark"]
     assert by_name["landlock"]["detail"].startswith("left out by STARK_SANDBOX_WITHOUT; boot Linux")
-    assert "read your files and what other candidates left" in by_name["gaps"]["detail"]
+    assert "read your files and those that other candidates left" in by_name["gaps"]["detail"]
 
 
 def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_what_keeps_everything_from_running_is_not_ready(
     ended = stark("doctor")
 
     assert 2 == ended.code
-    assert f"Nothing can run here yet; fix {name} for kernels in cpp." in ended.out
+    assert f"Nothing can run here yet; fix {name} to judge kernels in cpp." in ended.out
     assert "Ready" not in ended.out and "optimize" not in ended.out
 
 

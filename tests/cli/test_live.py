@@ -137,7 +137,7 @@ async def test_a_run_that_stops_says_what_it_waits_for(console: Console) -> None
     with console.capture() as said:
         PlainLines(console).handle(Draining())
 
-    told = "stopping: waiting for replies that are being paid for; Ctrl-C again abandons them"
+    told = "stopping: waiting for replies that are charged in any case; Ctrl-C again abandons them"
     assert told in screen_of(console, screen) and told in said.get()
 
 

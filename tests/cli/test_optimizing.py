@@ -285,7 +285,9 @@ def test_an_interrupted_run_keeps_what_it_has_and_goes_on(
 
     assert 130 == stopped.code
     assert executors[0].closed
-    assert f"1 attempt is stored (0 correct); `stark resume {run_id}` goes on" in stopped.err
+    assert (
+        f"1 attempt is stored (0 correct); `stark resume {run_id}` continues the run" in stopped.err
+    )
     assert "error" not in stopped.err
     assert 0 == resumed.code
     assert "3 attempts: 2 correct, 1 incorrect" in resumed.out
@@ -306,7 +308,7 @@ def test_an_interrupted_run_waits_for_the_reply_that_it_pays_for(
     stopped = stark(*THREE)
 
     assert 130 == stopped.code
-    assert "stopping: waiting for replies that are being paid for" in stopped.out
+    assert "stopping: waiting for replies that are charged in any case" in stopped.out
     assert "interrupted\n0 attempts are stored (0 correct); `stark resume problem-" in stopped.err
     with Store.open(STORE) as store:
         run = store.run("last").id
@@ -341,7 +343,7 @@ def test_a_model_that_fails_leaves_a_run_to_resume(stark: Stark, executor: FakeE
     assert 2 == ended.code
     assert "error: exec:exit exited with status 3" in ended.err
     assert "2 attempts are stored (0 correct); `stark resume problem-" in ended.err
-    assert "` goes on, once that is repaired or with another --model" in ended.err
+    assert "` continues the run, once the model works or with another --model" in ended.err
 
     assert 0 == stark("resume", "--attempts", "4", "--model", "exec:sh model.sh").code
 
@@ -383,7 +385,7 @@ def test_a_judge_that_cannot_start_leaves_nothing_to_resume(
     ended = stark(*THREE)
 
     assert 2 == ended.code
-    assert "nothing was begun, so nothing is stored; give the same command again" in ended.err
+    assert "the run had not begun, so nothing is stored; run the same command again" in ended.err
     assert "There are no runs yet" in stark("runs").out
 
 
@@ -412,7 +414,7 @@ def test_a_replay_follows_its_recording(stark: Stark, executor: FakeExecutor) ->
     assert 0 == ended.code
     assert ended.out.count(said) >= 2
     assert "recorded:scripted" in ended.out
-    assert "5 recorded replies; no model was asked and nothing paid" in ended.out
+    assert "5 recorded replies; no model was called, and nothing was paid" in ended.out
     assert 3 == len(executor.evaluated)
 
 
@@ -456,7 +458,10 @@ def test_a_replay_refuses_the_flags_that_it_does_not_take(
     stark("optimize", "--replay", "run.json")
     ended = stark("resume", "last", "--replay", "run.json", "--code-model", "foo:bar")
 
-    assert (2, True) == (ended.code, "follows a recording, so no model can be set" in ended.err)
+    assert (2, True) == (
+        ended.code,
+        "replays a recording and asks no model; leave out" in ended.err,
+    )
 
 
 @pytest.mark.slow
@@ -470,7 +475,7 @@ def test_a_recording_without_its_problem_is_replayed_with_the_file(
     with_file = stark("optimize", "problem.py", "--replay", "run.json")
     resumed = stark("resume", "last", "--replay", "run.json")
 
-    assert (2, True) == (alone.code, "name its file too" in alone.err)
+    assert (2, True) == (alone.code, "name that problem's file too" in alone.err)
     assert 0 == with_file.code
     assert 0 == resumed.code
 
@@ -484,7 +489,7 @@ def test_a_replay_is_resumed_only_with_its_recording(stark: Stark, executor: Fak
     with_it = stark("resume", "last", "--replay", "run.json")
 
     assert 2 == without.code
-    assert "name the recording to go on" in without.err
+    assert "set replay to the recording's path" in without.err
     assert 0 == with_it.code
 
 

@@ -145,7 +145,7 @@ def test_without_a_winner_there_is_no_source(
     ended = stark("show", "--source")
 
     assert "★" not in stark("show").out
-    assert (2, True) == (ended.code, "has no kernel that held in the final check" in ended.err)
+    assert (2, True) == (ended.code, "has no kernel that passed the final check" in ended.err)
 
 
 def test_show_attempt_as_json_holds_its_calls(stark: Stark) -> None:

@@ -46,11 +46,11 @@ def test_every_stall_that_is_read_has_words() -> None:
 def test_what_is_busy_limits_a_kernel_before_what_its_warps_wait_for() -> None:
     waits = {"long_scoreboard": 0.7, "barrier": 0.1}
 
-    assert "memory is busy 85% of its time" == limiter(counted(dram=0.85, stalls=waits))
-    assert "the tensor cores are busy 70% of its time" == limiter(counted(tensor=0.7, issue=0.8))
+    assert "memory is busy 85% of the time" == limiter(counted(dram=0.85, stalls=waits))
+    assert "the tensor cores are busy 70% of the time" == limiter(counted(tensor=0.7, issue=0.8))
     assert "the multiprocessors work at 80% of their peak" == limiter(counted(issue=0.8))
     said = limiter(counted(dram=0.2, issue=0.3, stalls=waits))
-    assert "its warps wait 70% of their time for data from memory" == said
+    assert "warps wait 70% of their time for data from memory" == said
 
 
 def test_a_wait_that_is_short_or_unknown_is_not_named() -> None:
@@ -67,8 +67,8 @@ def test_facts_name_what_can_be_improved_and_leave_out_what_is_well() -> None:
         "DRAM 30%",
         "loads use 25% of the bytes that they move",
         "stores use 12% of the bytes that they move",
-        "50% of shared-memory accesses repeated for bank conflicts",
-        "hits L2 40%",
+        "50% of shared-memory accesses repeated because of bank conflicts",
+        "cache hits L2 40%",
     ] == list(facts(ill))
 
 
@@ -79,7 +79,7 @@ def test_a_kernel_that_moves_more_than_it_needs_is_memory_bound_whatever_the_roo
 
     assert "memory" == found.bottleneck.kind
     assert (
-        "memory-bound: memory is busy 90% of its time in mine, and it moves 4.0 times the bytes that the call needs"
+        "memory-bound: memory is busy 90% of the time in mine, and it moves 4.0 times the bytes that the call needs"
         == bottleneck_text(found)
     )
 
@@ -88,9 +88,8 @@ def test_counters_name_a_kernel_that_computes_and_what_its_warps_wait_for() -> N
     assert "compute" == profiled(counted(issue=0.8)).bottleneck.kind
     waits = profiled(counted(issue=0.3, stalls={"barrier": 0.5}))
     assert "latency" == waits.bottleneck.kind
-    assert (
-        "its warps wait 50% of their time for other warps at a barrier in mine"
-        in bottleneck_text(waits)
+    assert "warps wait 50% of their time for other warps at a barrier in mine" in bottleneck_text(
+        waits
     )
 
 

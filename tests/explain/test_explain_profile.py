@@ -22,7 +22,7 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
         ),
         (
             on_gpu((step(launched=launch()),), roofline(0.2, 0.1), busy_ms=0.36, count=14),
-            "launch-bound: in 64% of the call no kernel ran, 14 kernels a call",
+            "launch-bound: in 64% of the call no kernel ran, 14 kernels per call",
         ),
         (
             on_gpu((step(launched=launch(occupancy=0.12)),), roofline(0.1, 0.03)),
@@ -31,7 +31,7 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
         ),
         (
             on_gpu((step(launched=launch(spilled=3652)),), roofline(0.1)),
-            "spilling registers: scale_kernel keeps 3652 bytes a thread in memory, at 10% of the "
+            "spilling registers: scale_kernel keeps 3652 bytes per thread in memory, at 10% of the "
             "measured bandwidth",
         ),
         (
@@ -45,7 +45,7 @@ from stark.explain.profile import bottleneck_text, profile_lines, step_lines
         (
             on_cpu((step("aten::add", 0.5), step("aten::mul", 0.4), step(OUTSIDE, 0.1)), cores=7.9),
             "neither memory nor matrix arithmetic is busy, 10% of the measured bandwidth; 2 operators "
-            "take turns, and what passes between them goes through memory",
+            "run one after the other and pass their data through memory",
         ),
     ],
 )

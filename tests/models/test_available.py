@@ -39,7 +39,7 @@ def test_a_damaged_key_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     openai = by_name()["openai"]
 
     assert not openai.ready
-    assert "OPENAI_API_KEY contains characters that no key has" in openai.detail
+    assert "OPENAI_API_KEY contains characters that cannot be part of a key" in openai.detail
 
 
 def test_a_server_is_ready_while_it_listens(

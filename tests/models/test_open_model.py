@@ -66,7 +66,7 @@ def test_an_unknown_form_is_answered_with_the_known_ones(spec: str) -> None:
     ],
 )
 def test_a_missing_or_broken_address_is_wrong_use(spec: str) -> None:
-    with pytest.raises(UsageError, match="does not say where the model is"):
+    with pytest.raises(UsageError, match="has no valid server URL"):
         open_model(spec)
 
 

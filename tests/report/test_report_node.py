@@ -73,8 +73,8 @@ def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
 
     said = text_of(node_text(view, ANCHORED))
 
-    assert 1 == said.count("cut to about 880 of 900 tokens: no source of 1")
-    assert "1. code  scripted: 11 characters asked, 5 answered" in said
+    assert 1 == said.count("cut to about 880 of 900 tokens; left out: the source of 1")
+    assert "1. code  scripted: 11 characters sent, 5 received" in said
     assert "1 of 2 prompts were cut to fit 32,000 tokens" in text_of(run_text(view, 100))
 
 
@@ -85,7 +85,7 @@ def test_an_attempt_that_asked_no_model_has_nothing_to_say_of_one() -> None:
 def test_output_and_warnings_are_shown() -> None:
     said = text_of(node_text(VIEW, ANCHORED))
 
-    assert "end of its output" in said and "compiled" in said and "It warns." in said
+    assert "end of the output" in said and "compiled" in said and "It warns." in said
     assert "seccomp" in said
 
 

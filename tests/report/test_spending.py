@@ -22,7 +22,7 @@ def test_each_role_has_a_line_and_all_have_one() -> None:
     assert ["plan", "1", "1,200", "30", "$0.50", "1:01"] == said[1]
     assert ["code", "1", "~100", "~10", "unknown", "0:02"] == said[2]
     assert ["all", "2", "~1,300", "~40", "$0.50", "+", "?", "1:03"] == said[3]
-    assert "~ is an estimate, at 3 bytes a token" in " ".join(said[4])
+    assert "~ is an estimate, at 3 bytes per token" in " ".join(said[4])
 
 
 def test_one_role_needs_no_sum_and_reported_tokens_no_note() -> None:
@@ -55,7 +55,7 @@ def test_cuts_are_listed_by_how_much_was_kept() -> None:
     )
 
     assert (
-        "cut to about 7,900 of 8,000 tokens: no source of 2, 5; one line of 6; nothing of 3"
+        "cut to about 7,900 of 8,000 tokens; left out: the source of 2, 5; all but one line of 6; all of 3"
         == fit_line(Fit(limit_tokens=8000, tokens=7900, cuts=cuts))
     )
 

@@ -102,5 +102,5 @@ def test_a_reply_that_is_stored_already_leaves_its_question_open(begun: Store) -
 
 
 def test_a_question_belongs_to_an_attempt_that_was_begun(begun: Store) -> None:
-    with pytest.raises(StoreError, match="storing a question of run relu"):
+    with pytest.raises(StoreError, match="storing a model call of run relu"):
         samples.ask(begun, "relu", attempt=9)

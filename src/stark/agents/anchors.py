@@ -1,8 +1,8 @@
 """Grounds plans in source: checks span anchors, shows them as markers and replaces their lines.
 
-An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; the
-program inserts the markers and splices the replacements, so no line outside an anchor can change. Every source given
-here must parse as Python.
+An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; this
+module inserts the markers and splices in the replacements, so no line outside an anchor can change. Every `source`
+argument must parse as Python.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stark.core.plan import Anchor, Edit
 from stark.core.python import parse_python
 
 WIDENING_LINES = 3
-"""How far either end of an anchor moves to cover whole statements; beyond that the plan is refused."""
+"""The most lines by which an end of an anchor is moved to cover whole statements. A plan that needs more is refused."""
 
 _COMMENT_WIDTH = 88
 
@@ -27,7 +27,7 @@ def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
 
     Each must lie inside the file, have a unique name and share no line with another after widening.
 
-    Raises ReplyError with the reason and, where an anchor would need too many more lines, the nearest valid span.
+    Raises ReplyError with the reason and, if widening an anchor would add too many lines, the nearest valid span.
     """
     names = [anchor.name for anchor in anchors]
     lines = source.removesuffix("\n").split("\n")
@@ -73,11 +73,11 @@ def splice(
 ) -> tuple[str, tuple[Edit, ...]]:
     """The source with every anchor's lines replaced, and the edit made at each anchor.
 
-    `replacements` has the new lines of every anchor; an empty one removes the anchor's lines. Three things are
-    adjusted: trailing blank lines and repeated markers are removed, and a Python replacement that begins at column 0
-    is moved to its anchor's indentation if the file then parses. `ground` has checked the anchors.
+    `replacements` has the new lines of every anchor; an empty replacement deletes the anchor's lines. Trailing blank
+    lines and copies of the anchor's own markers and instruction are dropped. A Python replacement that begins at
+    column 0 is indented like its anchor if the file parses with that indentation. `ground` has checked the anchors.
 
-    Raises ReplyError when nothing changes, when a replacement has another anchor's markers, or when the result does
+    Raises ReplyError if nothing changes, if a replacement contains another anchor's markers, or if the result does
     not parse.
     """
     layout = Layout(source)
@@ -143,7 +143,7 @@ def _comments(layout: Layout, anchor: Anchor) -> list[str]:
 
 
 def _without_markers(layout: Layout, anchor: Anchor, replacement: str) -> list[str]:
-    """The new lines without the anchor's own comments and without blank lines at the end."""
+    """The replacement's lines without the anchor's own markers and instruction, and without trailing blank lines."""
     own = _comments(layout, anchor)
     rows = replacement.replace("\r\n", "\n").split("\n")
     lines = [row for row in rows if row.strip() not in own]
@@ -158,7 +158,7 @@ def _without_markers(layout: Layout, anchor: Anchor, replacement: str) -> list[s
 
 
 def _indented_to_fit(source: str, anchor: Anchor, lines: list[str]) -> list[str]:
-    """The lines, moved to the anchor's indentation if they begin at column 0 and the file then parses."""
+    """The lines, indented like the anchor if they begin at column 0 and the file parses with that indentation."""
     indent = _indentation(source.split("\n")[anchor.first_line - 1 : anchor.last_line])
     code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not indent or not code or code[0][0].isspace():
@@ -172,7 +172,7 @@ def _indented_to_fit(source: str, anchor: Anchor, lines: list[str]) -> list[str]
 
 
 def _same_code(before: str, after: str) -> bool:
-    """Whether two texts differ only in blanks at the ends of lines, and in blank lines at the end."""
+    """Whether two texts are equal apart from trailing whitespace of lines and trailing blank lines."""
     left, right = ([line.rstrip() for line in text.split("\n")] for text in (before, after))
     return "\n".join(left).rstrip() == "\n".join(right).rstrip()
 

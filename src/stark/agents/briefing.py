@@ -1,6 +1,6 @@
 """Renders the parts of a prompt as text: the device, the reference, the selected node and other attempts.
 
-The words around them are in `prompts/`.
+The templates that contain them are in `prompts/`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stark.languages import Language
 from stark.languages.base import Lessons
 
 OTHER_SOURCE_LINES = 220
-"""Longer sources of other attempts are cut."""
+"""The most lines that are shown of another attempt's source."""
 
 LINE_LENGTH = 200
-"""The most characters of an attempt's result that is cut to one line."""
+"""The most characters of an attempt's result when it is cut to one line."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Brief:
     """The prompt's limit in tokens, as `core.usage` estimates them."""
 
     cuts: Mapping[int, Kept] = field(default_factory=dict)
-    """What is still shown of the attempts that were cut to fit, by attempt."""
+    """Maps each attempt that was trimmed to fit the limit to what is still shown of it."""
 
     @property
     def lessons(self) -> Lessons:
@@ -65,7 +65,7 @@ class Brief:
 
 
 def fill(name: str, facts: Mapping[str, str]) -> str:
-    """Fill in a prompt file. Raises KeyError if a fact that it uses is missing."""
+    """Fill in a prompt file. Raises KeyError if `facts` lacks a placeholder of the file."""
     return _template(name).substitute(facts).strip() + "\n"
 
 
@@ -102,7 +102,7 @@ def _little_left(node: Node) -> list[str]:
     if not isinstance(found, Correct) or not found.near_roofline:
         return []
     return [
-        f"It is within {found.headroom_percent} % of the least time possible: look for a last waste in it, and keep "
+        f"It is within {found.headroom_percent} % of the least time possible: look for what it still wastes, and keep "
         "what it does well."
     ]
 
@@ -115,7 +115,7 @@ def _repetition(node: Node) -> list[str]:
 
 
 def _history(brief: Brief) -> list[str]:
-    """The attempts that led to the selected node, one a line."""
+    """The attempts that led to the selected node, one per line."""
     history = brief.window.history
     shown = [node for node in history if brief.cuts.get(node.id) != "nothing"]
     lines = [f"- {_title(brief, node)} ({_first_line(outcome_text(node))})" for node in shown]
@@ -127,7 +127,7 @@ def _history(brief: Brief) -> list[str]:
 def attempts_text(
     brief: Brief, nodes: Iterable[Node], with_source: bool, none: str = "Nothing yet."
 ) -> str:
-    """Other attempts, each with its outcome and either its source or its plan, as far as the brief's cuts allow."""
+    """Other attempts, each with its outcome and either its source or its plan, trimmed as `brief.cuts` says."""
     texts, gone = [], []
     for node in nodes:
         if brief.cuts.get(node.id) == "nothing":
@@ -169,7 +169,7 @@ def evidence_text(node: Node) -> str:
 
 
 def _with_status(node: Node, text: str) -> str:
-    """A text about an evaluation, after its status; the text about a correct one begins with it."""
+    """The text with the node's status in front. If the node is correct, the text already begins with `correct`."""
     return text if isinstance(node.evaluation, Correct) else f"{node.evaluation.status}: {text}"
 
 
@@ -204,14 +204,17 @@ def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
 
 
 def _quotes_plan(brief: Brief, node: Node) -> bool:
-    """Whether this is where the prompt quotes the attempt's plan; its name may say all of a short one."""
+    """Whether to quote the attempt's plan here.
+
+    It is not quoted if its name is the whole plan, or if an earlier attempt in the prompt has the same plan.
+    """
     if node.plan is None or node.plan.strategy.strip().removesuffix(".") == node.plan.name:
         return False
     return _shown_first(brief, node, lambda each: each.plan) == node.id
 
 
 def _shown_first(brief: Brief, node: Node, key: Callable[[Node], object]) -> int:
-    """The id of the first attempt in the prompt with the same key as this one; the selected one comes before all."""
+    """The id of the first attempt in the prompt that has the same key as `node`, starting with the selected attempt."""
     window = brief.window
     shown = [*([window.node] if window.node else []), *window.leaderboard, *window.others, node]
     return next(each.id for each in shown if key(each) == key(node))

@@ -1,9 +1,14 @@
 """Trims a prompt to its token limit.
 
-Only other attempts are trimmed, never the problem, the guide, the selected source or the evidence. Their sources go
-first: those of failures, and the longest first. Then each attempt is cut to one line, and at last left out, as is the
-history: the oldest first, the run's fastest attempts last. A prompt that is still too long is sent as it is, since its
-length is an estimate; its `Fit` records this.
+Only other attempts are trimmed, never the problem, the guide, the selected source or the evidence. Trimming stops as
+soon as the prompt fits:
+
+1. Sources are left out: those of failures first, those of the run's fastest attempts last, and among equals the longest
+   first.
+2. Attempts are cut to one line each: the oldest first, the run's fastest attempts last.
+3. Attempts are left out altogether, in the same order. This includes the attempts that led to the selected one.
+
+A prompt that is still too long is sent anyway, since its length is only an estimate; its `Fit` records this.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ Write = Callable[[Brief], str]
 
 
 def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit]:
-    """The prompt, trimmed to the brief's limit; `instructions` are sent with it and count towards the limit."""
+    """The prompt and how it was trimmed. `instructions` are sent with the prompt and count towards the limit."""
     cuts: dict[int, Kept] = {}
     text = write(brief)
     for step in cutting_order(brief.window):
@@ -41,9 +46,9 @@ def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit
 
 
 def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
-    """The steps of trimming in order, each with its attempts and what is kept of them.
+    """The trimming steps in order. Each maps the attempts that it trims to what is kept of them.
 
-    Both attempts of a repair are cut together, since one says little without the other.
+    A failed attempt and its repair are cut together, since one says little without the other.
     """
     for node in sorted(window.others, key=lambda node: _source_rank(window, node)):
         yield {node.id: "outcome"}
@@ -67,7 +72,7 @@ def least_tokens(problem: Problem, language: Language) -> int:
 
 
 def _source_rank(window: ContextWindow, node: Node) -> tuple[int, int, int]:
-    """Sorts attempts by how soon their sources are left out."""
+    """Sort key: the attempts whose sources are left out first come first."""
     repairs = {id for pair in window.repaired_by.items() for id in pair}
     if node.id in {leader.id for leader in window.leaders}:
         value = 3

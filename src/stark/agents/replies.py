@@ -66,12 +66,12 @@ def parse_plan(reply: str, source: str | None) -> Plan:
         ANCHOR: ...
 
     An edit has one or more anchors, each with all of its fields; a rewrite has none. BEGINS and ENDS quote the first
-    and the last line of the span. Surrounding blanks and quotation marks do not matter, and a long line may be cut to
-    a prefix of at least 10 characters that ends in `...`. If LINES is off by up to 5 lines and the quotes identify one
-    span, that span is used. Markdown around keywords (bold, headings, bullets, a fence around the reply) and their
-    case do not matter. Nothing may precede ACTION, except TITLE.
+    and the last line of the span. Blanks and quotation marks around them do not matter. A long line may be quoted as a
+    prefix of at least 10 characters, followed by `...`. If LINES is off by up to 5 lines and the quotes identify one
+    span, that span is used. The case of keywords does not matter, nor does Markdown around them (bold, headings,
+    bullets, a fence around the reply). Nothing may precede ACTION, except TITLE.
 
-    Raises ReplyError, also if there is no source and the reply asks for an edit.
+    Raises ReplyError if the reply breaks these rules, or if it asks for an edit and `source` is None.
     """
     fields = _fields(_unfenced(reply))
     titles = [field.value for field in fields if field.word == "TITLE"]
@@ -104,8 +104,8 @@ def parse_plan(reply: str, source: str | None) -> Plan:
 def parse_candidate(reply: str) -> str:
     """The source of a whole candidate: the reply's one ```python block that defines `ModelNew`.
 
-    Other blocks and prose may surround it. Raises ReplyError if there is no such block or more than one, if it was
-    cut off, or if it does not parse.
+    Other blocks and prose may surround it. Raises ReplyError unless there is exactly one such block and it is complete
+    and parses.
     """
     python = [block.text for block in _blocks(reply) if block.tag in _PYTHON]
     if not python:
@@ -136,7 +136,7 @@ def parse_candidate(reply: str) -> str:
 
 
 def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
-    """The new text of each anchor, given as a line `ANCHOR: name` and one fenced block, in any order.
+    """The new text of each anchor. The reply gives it as a line `ANCHOR: name` and one fenced block; any order will do.
 
     Prose and the blocks' language tags are ignored. Raises ReplyError if an anchor is unknown or does not have
     exactly one block.
@@ -199,7 +199,7 @@ def _blocks(reply: str) -> list[_Block]:
 
 
 def _unfenced(reply: str) -> str:
-    """The reply without a fence around all of it."""
+    """The reply without the fence, if a single fence encloses all of it."""
     text = reply.strip()
     if not _FENCE.fullmatch(text.partition("\n")[0]):
         return text
@@ -208,7 +208,10 @@ def _unfenced(reply: str) -> str:
 
 
 def _keyword(line: str) -> _Field | None:
-    """The keyword at the start of a line, or alone on it as a heading, and its value."""
+    """The keyword that a line begins with, and its value; None if there is none.
+
+    A keyword without a colon must be a heading or emphasized, and alone on its line.
+    """
     match = _KEYWORD.fullmatch(line)
     if not match or not (match["colon"] or match["heading"] or match["close"]):
         return None
@@ -219,7 +222,7 @@ def _keyword(line: str) -> _Field | None:
 
 
 def _fields(text: str) -> list[_Field]:
-    """The plan's fields in order. Only a new anchor or a keyword in capitals ends prose."""
+    """The plan's fields in order. A field of prose ends only at a new anchor or a keyword in capitals."""
     fields: list[_Field] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         field = _keyword(line)
@@ -277,7 +280,7 @@ def _anchor(fields: list[_Field], source: str) -> Anchor:
 
 
 def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> Anchor:
-    """The anchor at the lines that it names, or at lines close by if its quotes fit only these."""
+    """The anchor at the lines that it names if its quotes fit them, else at the only nearby span that they fit."""
     firsts = _quoted_near(begins, stated.first_line, lines)
     lasts = _quoted_near(ends, stated.last_line, lines)
     if stated.first_line in firsts and stated.last_line in lasts:
@@ -292,7 +295,7 @@ def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> An
 
 
 def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
-    """The lines near the stated one that equal a quote, or begin with it if it ends in dots."""
+    """The numbers of the lines near `stated` that equal the quote, or begin with it if the quote ends in dots."""
     quote = _bare(quote)
     prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
     is_cut = prefix != quote and len(prefix) >= _LEAST_PREFIX

@@ -1,6 +1,7 @@
 """The roles: each turns a brief into a prompt, asks a model and parses the reply.
 
-A reply that breaks its role's rules, or was cut off, is sent back once with the reason; a second one raises ReplyError.
+If a reply breaks its role's rules or was cut off, the model is asked once more, with the reason. If the second reply
+fails too, ReplyError is raised.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Ask(Protocol):
 
 
 async def plan(ask: Ask, brief: Brief) -> Plan:
-    """One strategy, grounded in the selected source by anchors; a rewrite at the root."""
+    """One strategy: an edit with anchors in the selected source, or a rewrite. At the root it is always a rewrite."""
     node = brief.window.node
     source = None if node is None else _source(node)
     return await _converse(ask, "plan", brief, plan_prompt, lambda text: parse_plan(text, source))
@@ -70,7 +71,7 @@ async def debug(ask: Ask, brief: Brief) -> str:
 
 
 async def solo(ask: Ask, brief: Brief) -> str:
-    """A candidate's source by one agent that plans, writes and repairs alone (the paper's baselines)."""
+    """A candidate's source, from one agent that plans, writes and repairs alone, as in the paper's baselines."""
     return await _converse(ask, "solo", brief, solo_prompt, parse_candidate)
 
 
@@ -167,14 +168,15 @@ async def _converse(
 
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
-"""The line of a prompt's file above which the text is the same for all prompts of a role in a run. The two parts become
-two messages, so that providers can cache the first."""
+"""The line in a prompt file that ends its stable part: the text above is the same for all prompts of a role in a run.
+The parts above and below it become two messages, so that providers can cache the first."""
 
 
 def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:
     if reply.truncated:
         raise ReplyError(
-            "The model's output limit cut the reply off. Raise the limit, or use another model."
+            "The model's output limit cut the reply off. Use a model that has a higher limit or that "
+            "replies more briefly."
         )
     return parse(reply.text)
 

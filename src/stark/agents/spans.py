@@ -1,7 +1,7 @@
 """Finds whole statements in a candidate file: in its Python, and in the code inside its strings.
 
-Python is read by `ast`. Kernels in C++ or CUDA stand in multi-line strings. There only brackets count, so templates and
-macros need no grammar.
+Python is parsed with `ast`. C++ and CUDA kernels are in multi-line strings and are not parsed: only their brackets are
+matched, so templates and macros need no grammar.
 
 All line numbers are 1-based, inclusive, in the Python file.
 """
@@ -79,15 +79,15 @@ class Layout:
 
 
 class _Embedded(NamedTuple):
-    """The code in one multi-line string, whose quotes are on its first and last line."""
+    """The code in one multi-line string, which opens on line `first` and closes on line `last`."""
 
     first: int
     last: int
     code: tuple[int, ...]
-    """The lines that hold more than blanks and comments."""
+    """The numbers of the lines that hold more than blanks and comments."""
 
     pairs: tuple[tuple[int, int], ...]
-    """The lines of each opening bracket and its partner."""
+    """The line numbers of each opening bracket and its partner."""
 
     def whole(self, first: int, last: int) -> Span | None:
         """The smallest span that contains these lines and splits no pair of brackets; None if they hold no code."""
@@ -104,7 +104,10 @@ class _Embedded(NamedTuple):
 
 
 def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
-    """The statements of each body that does not begin on the line of its head; those that share a line count as one."""
+    """The statements of each body; statements that share a line count as one.
+
+    Bodies that begin on the line of their head, as in `if x: y`, are skipped.
+    """
     for node in ast.walk(tree):
         for _, body in ast.iter_fields(node):
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
@@ -137,12 +140,12 @@ def _embedded(tree: ast.Module, source: str) -> Iterator[_Embedded]:
 
 
 def _emptied(match: re.Match[str]) -> str:
-    """An empty string or nothing, with as many line ends as the match."""
+    """What replaces a match: `""` for a string or nothing for a comment, then as many newlines as the match has."""
     return ('""' if match["string"] else "") + "\n" * match[0].count("\n")
 
 
 def _bracket_pairs(rows: dict[int, str]) -> Iterator[tuple[int, int]]:
-    """The lines of each opening bracket and its partner; a bracket without a partner is ignored."""
+    """The line numbers of each opening bracket and its partner; a bracket without a partner is ignored."""
     opened: list[tuple[str, int]] = []
     for number, row in rows.items():
         for character in row:

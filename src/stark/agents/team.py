@@ -62,7 +62,7 @@ class Team(Protocol):
         ...
 
     async def write(self, work: Assignment, ask: Ask) -> Draft:
-        """The draft. Raises what `ask` raises, except PromptRefused, which makes a failed draft."""
+        """The draft. Raises what `ask` raises, except PromptRefused, which becomes the `fault` of the draft."""
         ...
 
 

@@ -7,8 +7,8 @@
 | debug | its siblings, each with its repair if one worked |
 
 The history takes one line per attempt and does not count towards the five. If more than five others qualify, a random
-subsample of them is shown; plan and solo always see the leaderboard. Plan and solo do not see attempts that left
-neither plan nor code; code and debug see only attempts with a candidate.
+subsample of them is shown; plan and solo always see the leaderboard. Plan and solo do not see attempts that produced
+neither a plan nor a candidate; code and debug see only attempts with a candidate.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ RoleName = Literal["plan", "code", "debug", "solo"]
 
 
 class Repair(Frozen):
-    """A sibling that failed, and the working repair of it or of one of its repairs."""
+    """A failed sibling, and the working candidate that ends a chain of repairs of it."""
 
     broken: Node
     fixed: Node
 
 
 class ContextWindow(Frozen):
-    """The nodes that a role sees, by their relation to the selected one, without duplicates outside the history.
+    """The nodes that a role sees, grouped by their relation to the selected node.
 
-    Relations list nodes in the order in which they finished, the leaderboard fastest first.
+    A node is in one group only, except that a node of the history may be in another group too. Groups are in the order
+    in which their nodes finished, except the leaderboard, which begins with the fastest.
     """
 
     node: Node | None = None
@@ -52,7 +53,7 @@ class ContextWindow(Frozen):
     """Working children of the node's siblings."""
 
     siblings: tuple[Node, ...] = ()
-    """Siblings that are not part of a repair."""
+    """Siblings that are not in `repairs`."""
 
     repairs: tuple[Repair, ...] = ()
     leaderboard: tuple[Node, ...] = ()
@@ -92,7 +93,7 @@ def window(tree: Tree, node_id: int, role: RoleName, rng: random.Random) -> Cont
 
 
 def lone_window(tree: Tree, node_id: int) -> ContextWindow:
-    """The selected node alone, for the baselines that are defined by having no memory."""
+    """The selected node alone, for the baselines without memory."""
     return ContextWindow(node=_selected(tree, node_id))
 
 

@@ -1,1 +1,1 @@
-"""Benches: a grid of ordinary runs (problems x strategies x seeds), driven in parallel, and its report."""
+"""A bench: a grid of ordinary runs (problem x strategy x seed), worked on in parallel, and its report."""

@@ -20,21 +20,23 @@ METRICS = ("success", "fast_1", "fast_2", "correct_share", "geomean")
 RESAMPLES = 2000
 
 MIN_PROBLEMS = 6
-"""With fewer problems there is no interval: even five out of five in one direction occur by chance in over 5 % of
-cases."""
+"""The fewest problems for which an interval is given. With five problems, all five favor the same strategy by chance in
+over 5 % of cases."""
 
 
 class Difference(Frozen):
-    """A metric of one strategy minus that of another, with a 95 % interval."""
+    """One metric of `strategy` compared with the same metric of `other`, with a 95 % interval."""
 
     level: str
+    """A KernelBench level, a folder of problems, or `all`."""
+
     strategy: str
     other: str
     problems: int
-    """Number of problems on which both have runs of the same seeds."""
+    """Number of problems that both strategies ran with at least one seed in common."""
 
     metric: str
-    """`success`, `fast_1`, `fast_2` and `correct_share` are differences; `geomean` (over all runs) is a ratio."""
+    """One of `METRICS`. The values of `geomean` (over all runs) are ratios, those of the other metrics differences."""
 
     value: float
     low: float | None
@@ -43,7 +45,7 @@ class Difference(Frozen):
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes "no difference"."""
+        """Whether the interval excludes 0, or 1 for the ratio `geomean`."""
         none = 1.0 if self.metric == "geomean" else 0.0
         return self.low is not None and self.high is not None and not self.low <= none <= self.high
 
@@ -51,11 +53,12 @@ class Difference(Frozen):
 def compare(
     level: str, strategy: str, results: Sequence[Result], other: str, others: Sequence[Result]
 ) -> list[Difference]:
-    """The differences in every metric; empty if the two share no problem and seed.
+    """The difference in each metric; empty if the strategies have no pair of problem and seed in common.
 
     Each metric is averaged over each problem's seeds, then over problems; `geomean` averages logarithms. The
-    interval is Efron's percentile bootstrap: from the 2.5th to the 97.5th percentile of that mean over problems
-    drawn with replacement. All metrics use the same draws, and a fixed seed makes them reproducible.
+    interval comes from Efron's percentile bootstrap: problems are drawn with replacement, and the interval reaches
+    from the 2.5th to the 97.5th percentile of the means over the drawn problems. All metrics use the same draws, and a
+    fixed seed makes them reproducible.
     """
     rows = [_means([_minus(a, b) for a, b in seeds]) for seeds in _paired(results, others)]
     if not rows:
@@ -106,7 +109,7 @@ def _means(rows: Sequence[tuple[float, ...]]) -> tuple[float, ...]:
 def _paired(
     results: Sequence[Result], others: Sequence[Result]
 ) -> Iterable[list[tuple[Result, Result]]]:
-    """The runs of the same problem and seed, by problem."""
+    """The pairs of runs with the same problem and seed, grouped by problem."""
     partners = {result.pair: result for result in others}
     problems: defaultdict[tuple[str, str], list[tuple[Result, Result]]] = defaultdict(list)
     for result in results:

@@ -1,4 +1,4 @@
-"""The report as a JSON document, and the files that it is written to: Markdown, JSON, CSV and pictures.
+"""The report of a bench as a JSON document and as files: Markdown, JSON, CSV and pictures.
 
 Numbers are not rounded. Values that are unknown or not measured are null in JSON and empty in CSV.
 """
@@ -41,7 +41,7 @@ def report_document(report: Report) -> Row:
 
 
 def run_row(result: Result) -> Row:
-    """One run: its cell, its progress and its best kernel."""
+    """One run: its cell of the grid (problem, strategy and seed), its progress and its best kernel."""
     cell, outcome, best = result.cell, result.outcome, result.best
     references = best.references if best else ()
     return {
@@ -108,7 +108,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """CSV with the columns of all rows, in the order of first use."""
+    """CSV with the columns of all rows, in the order in which they first occur."""
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")
@@ -118,7 +118,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def _cost(spent: Spent) -> Row:
-    """Dollars are null where the price of a call is unknown."""
+    """What the model calls cost; dollars are null if the price of any call is unknown."""
     return {
         "calls": spent.calls,
         "tokens": spent.tokens,

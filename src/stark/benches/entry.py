@@ -46,30 +46,30 @@ async def abench(
     Args:
         problems: A `Suite`, or folders and files of problems.
         strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
-        seeds: Runs of each problem and strategy, with seeds 1, 2, …
-        name: Name of the bench; by default derived from the suite's name and its runs.
-        total: Limits of the whole bench, by the names of `stark.Budget`; minutes are those of one session.
+        seeds: Number of runs per problem and strategy; they have the seeds 1, 2, …
+        name: Name of the bench; by default derived from the name of the suite and from the runs.
+        total: Limits of the whole bench, keyed by the fields of `stark.Budget`; `minutes` counts from this call.
         parallel: Maximum number of concurrent runs.
         model_slots: Maximum number of concurrent model calls; no limit by default.
         store: As in `aoptimize`.
         judge: As in `aoptimize`.
         on_event: Called with every `stark.benches.running.BenchEvent`.
-        options: Options of `aoptimize` for every run. `parallel` counts runs here, so `in_each` sets each run's attempts
-            in flight.
+        options: Options of `aoptimize`, which apply to every run. Since `parallel` counts runs here, the maximum number
+            of attempts in flight per run (`parallel` of `aoptimize`) is called `in_each`.
 
     Returns:
         The report: `summaries` by level and strategy, `differences` between strategies, and `results` of all runs.
 
     Raises:
-        UsageError: An option or a problem cannot be used, or another bench has the name.
-        ModelError: A model refuses every question, or all models are unreachable; call again to go on.
-        MachineError: There is no judge, or the store cannot be written.
+        UsageError: An option or a problem cannot be used, or the name belongs to another bench.
+        ModelError: A model rejects every prompt, or models are unreachable; call again to continue the bench.
+        MachineError: The judge is unavailable, or the store cannot be written.
     """
     suite = problems if isinstance(problems, Suite) else folders([Path(one) for one in problems])
     options["parallel"] = options.pop("in_each", 1)
     if not strategies:
         raise UsageError("a bench needs at least one strategy")
-    unused = options.keys() - without_unused_models(options, strategies)  # is refused
+    unused = options.keys() - without_unused_models(options, strategies)  # refused by `configure`
     configs = {}
     for one in strategies:
         own = without_unused_models(options, [one], unused)
@@ -77,10 +77,10 @@ async def abench(
     if seeds < 1 or parallel < 1 or (model_slots is not None and model_slots < 1):
         raise UsageError("seeds, parallel and model_slots of a bench should be at least 1")
     if "seed" in options:
-        raise UsageError("a bench runs seeds 1, 2, … as many as `seeds` says, so leave out seed")
+        raise UsageError("a bench uses the seeds 1, 2, … up to `seeds`, so leave out `seed`")
     laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
     laid_out = _limited(laid_out, total)
-    check_compiler(its_runs[0])  # all have one language and one start
+    check_compiler(its_runs[0])  # all runs have the same language and start
     pool = ModelPool(model_slots)
     # A missing key or an unknown price is reported before anything is stored.
     _check_models(configs.values(), laid_out.budget, pool, bool(options.get("unpriced", False)))
@@ -100,14 +100,14 @@ async def resume_bench(
     on_event: OnBenchEvent = ignore,
     **options: Any,
 ) -> Report:
-    """Continue a bench: its unfinished runs, and again those whose problems were refused.
+    """Continue a bench: work on its unfinished runs, and retry the runs whose problems were refused.
 
-    `options` (such as `model`) replace the options of these runs. Other arguments: as in `abench`.
+    `options` (such as `model`) change the options of these runs. The other arguments are those of `abench`.
     """
     unpriced = bool(options.pop("unpriced", False)) or keeps_prices({**options, **(total or {})})
     if "attempts" in options:
         raise UsageError(
-            "the runs of a bench keep their attempts; start another bench to change them"
+            "the number of attempts per run is fixed for each bench; start another bench to change it"
         )
     if "in_each" in options:
         options["parallel"] = options.pop("in_each")
@@ -129,7 +129,8 @@ def _check_models(
 ) -> None:
     """Open the models of all runs.
 
-    Raises ModelRefused for a missing key, UsageError for a missing price when there is a dollar limit.
+    Raises ModelRefused for a missing API key. Raises UsageError for an unknown price if there is a dollar limit, unless
+    `unpriced` accepts it.
     """
     kinds = {tuple(config.models.items()): config for config in configs}
     for config in kinds.values():
@@ -144,9 +145,9 @@ async def _bench_worked(
     on_event: OnBenchEvent,
     judge: Executor | None,
 ) -> Report:
-    """Work on a bench whose runs are stored."""
+    """Work on a stored bench, and return its report."""
     next_cell = next(iter(to_do(store, bench)), bench.cells[0])
-    first = store.run(next_cell.run_id).config  # all runs still to do are judged alike
+    first = store.run(next_cell.run_id).config  # all remaining runs have the same judge and limits
     executor = judge or open_executor(first.executor, first.limits, first.tools)
     try:
         await BenchSession(bench, store, executor, pool, on_event, parallel).work()
@@ -157,7 +158,7 @@ async def _bench_worked(
 
 
 def _limited(bench: Bench, total: Mapping[str, float] | None) -> Bench:
-    """The bench with these limits of its budget changed. Raises UsageError for a wrong one."""
+    """The bench with the limits in `total` replaced in its budget. Raises UsageError for an invalid limit."""
     try:
         budget = Budget(**{**bench.budget.model_dump(), **(total or {})})
         return bench.model_copy(update={"budget": budget})

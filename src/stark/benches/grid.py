@@ -1,7 +1,7 @@
-"""Which runs a bench consists of: every problem with every strategy and seed, each named by its content.
+"""Which runs a bench consists of: every problem with every strategy and seed.
 
-The same request leads to the same names, in this session or another. So a bench that is asked for
-again finds its runs in the store, and two benches share the runs that they have in common.
+The id of a run is derived from its content, so the same request always leads to the same ids. A repeated request
+therefore finds its runs in the store, and two benches share the runs that they have in common.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def lay_out(
     configs: Mapping[str, RunConfig],
     name: str | None = None,
 ) -> tuple[Bench, list[Run]]:
-    """The bench and its runs, given the configuration of each strategy by name; the default name follows from the runs.
+    """The bench and its runs. `configs` has the configuration of each strategy, by the name of the strategy.
 
-    All runs of a problem stand next to each other, since a judge keeps a prepared problem for a while.
-    Raises UsageError for a name that cannot name a folder.
+    The default name of the bench is derived from its runs. All runs of a problem are next to each other, since a judge
+    keeps a prepared problem for a while. Raises UsageError for a name that is not usable as the name of a folder.
     """
     if name is not None and not re.fullmatch(r"[\w-][\w.-]*", name):
         raise UsageError(
-            f"{name!r} cannot name a bench; write letters, digits, '.', '_' and '-', and no '.' at the beginning"
+            f"{name!r} cannot be the name of a bench; use letters, digits, '.', '_' and '-', with no '.' at the beginning"
         )
     now = datetime.now(UTC)
     placed = [
@@ -65,9 +65,9 @@ def lay_out(
 
 
 def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
-    """Store a new bench, or return the stored bench of that name, with its budget replaced by this one's.
+    """Store a new bench. If it is stored already, replace its budget and return the stored bench.
 
-    Raises UsageError when another bench has the name.
+    Raises UsageError if the stored bench of that name has other runs.
     """
     if bench.name not in store.benches():
         store.create_bench(bench, runs)
@@ -75,8 +75,8 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     stored = store.bench(bench.name)
     if (stored.cells, stored.attempts) != (bench.cells, bench.attempts):
         raise UsageError(
-            f"the store has another bench {bench.name}, with other problems, strategies, seeds, models, "
-            f"budget, limits or tools; go on with it by `stark bench resume {bench.name}`, or choose another name"
+            f"the store already has a bench {bench.name} with other problems, strategies, seeds, models, budget, limits "
+            f"or tools; continue that bench with `stark bench resume {bench.name}`, or choose another name"
         )
     changed = stored.model_copy(update={"budget": bench.budget})
     store.change_bench(changed)

@@ -1,9 +1,9 @@
-"""The metrics of a report: pure functions over results, each with its definition and source.
+"""The metrics of a bench's report: pure functions over results, each with its definition and source.
 
 A run's speedup is that of its best kernel (`core.standing`): the median ratio over pairs of samples taken
-next to each other (`Correct.speedup_vs`). A run without a correct kernel has no speedup: it is not fast at any
-p, and counts as 1 in metrics over all runs, since its user keeps the reference. With several seeds, each run
-counts once.
+next to each other (`Correct.speedup_vs`). A run without a correct kernel has no speedup: it counts as a
+failure in fast_p for every p, and as a speedup of 1 in metrics over all runs, since its user keeps the reference.
+With several seeds, each run counts once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stark.search.repairs import failures_repaired
 REFERENCES = ("eager", "compile", "max-autotune")
 
 FAST_PS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
-"""The values of p in the fast_p table: KernelBench's six and a few higher ones."""
+"""The values of p in the fast_p table: KernelBench's six values and three higher ones."""
 
 FAILED = 1.0
 """The speedup of a run without a correct kernel, in metrics over all runs."""
@@ -42,33 +42,35 @@ class Spread(Frozen):
 class Against(Frozen):
     """The best kernels against one reference.
 
-    Runs whose kernel was not measured against it are excluded. The others are the runs with a measured kernel and
-    those without a correct one.
+    The metrics count runs whose best kernel was measured against this reference, and runs without a correct kernel.
+    Runs whose best kernel was not measured against it are excluded.
     """
 
     measured: int
-    """Kernels measured against this reference."""
+    """Number of best kernels that were measured against this reference."""
 
     kernels: int
-    """All best kernels."""
+    """Number of all best kernels."""
 
     fast: dict[float, float]
-    """fast_p by p."""
+    """fast_p, the share of runs with a speedup greater than p, by p."""
 
     clearly_faster: float
-    """As fast_1, but the whole 95 % interval lies above 1."""
+    """Share of runs whose whole 95 % interval lies above 1."""
 
     of_correct: Spread | None
-    """Over runs with a measured kernel; None if there is none."""
+    """Speedups of the runs with a measured kernel; None if there is none."""
 
     of_all: Spread
-    """Over the runs with a measured kernel and those without a correct one, which count as 1."""
+    """Speedups of all counted runs, where a run without a correct kernel counts as 1."""
 
 
 class Summary(Frozen):
     """The metrics of one strategy on one level."""
 
     level: str
+    """A KernelBench level, a folder of problems, or `all`."""
+
     strategy: str
     problems: int
     runs: int
@@ -76,19 +78,19 @@ class Summary(Frozen):
     """Share of runs with at least one correct kernel (the paper's success rate)."""
 
     against: dict[str, Against]
-    """By reference: eager, and those that a kernel was measured against."""
+    """By reference: eager, and every other reference that a kernel was measured against."""
 
     roofline: float | None
-    """Median over the best kernels of the roofline's time divided by theirs; None without a correct kernel."""
+    """Median over the best kernels of the roofline's time divided by the kernel's; None without a correct kernel."""
 
     attempts: int
     correct_share: float | None
-    """Correct attempts divided by finished ones, unusable replies included; None without attempts."""
+    """Share of finished attempts that are correct. An unusable reply is a failed attempt. None without attempts."""
 
     failures_taken_up: int
     failures_repaired: int
     attempts_to_best: float | None
-    """Mean position, in finishing order, of the best attempt, over runs with a correct kernel; None without any."""
+    """Position of the best attempt in finishing order, averaged over runs with a correct kernel; None without any."""
 
     roles: dict[str, Spent]
     """What the model calls cost, by role."""
@@ -98,18 +100,18 @@ class Summary(Frozen):
 
     @property
     def spent(self) -> Spent:
-        """All roles together."""
+        """The cost of all roles together."""
         return sum(self.roles.values(), Spent())
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def repaired_share(self) -> float | None:
-        """Repaired share of the failures that debugging worked on (the paper's share of resolved bugs)."""
+        """Share of the debugged failures that were repaired (the paper's share of resolved bugs)."""
         return self.failures_repaired / self.failures_taken_up if self.failures_taken_up else None
 
 
 def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
-    """The metrics of these results; at least one is needed."""
+    """The metrics of these results, of which there is at least one."""
     outcomes = [result.outcome for result in results]
     kernels = [outcome.best for outcome in outcomes if outcome.best is not None]
     measured = {"eager", *(name for kernel in kernels for name in kernel.references)}
@@ -159,8 +161,8 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float:
 
     `None` is a run without a correct kernel. `against` excludes runs whose kernel was not measured.
     KernelBench (`score.py`) takes one sample per problem and divides by the number of all problems, failed
-    ones included. The inequality is strict, so fast_0 is the share of correct kernels. Its speedup is a ratio of
-    mean times; ours is the median of paired ratios.
+    ones included. The inequality is strict, so fast_0 is the share of correct kernels. KernelBench's speedup is a
+    ratio of mean times; ours is the median of paired ratios.
     """
     return sum(value is not None and value > p for value in speedups) / len(speedups)
 
@@ -186,8 +188,9 @@ def geomean(values: Sequence[float]) -> float:
 def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
     """For k = 1 to `attempts`: the geometric mean of the runs' speedups against eager after k attempts.
 
-    As the search measured them, without attempts that failed the final check; a run without a correct kernel so
-    far counts as 1. The last value differs from `of_all.geomean` only by what the final check measured anew.
+    The speedups are the search's measurements, without attempts that failed the final check. A run without a correct
+    kernel after k attempts counts as 1. The last value differs from `of_all.geomean` only because the final check
+    measures again.
     """
     courses = [_course(result.search_speedups, attempts) for result in results]
     return [geomean(values) for values in zip(*courses, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PAPER_LEVELS = (1, 2, 3)
 PAPER_STRATEGIES = ("stark", "sampling", "reflexion", "search-only", "team-only")
-"""The method, its two baselines and its two ablations."""
+"""The paper's method, its two baselines and its two ablations."""
 
 PAPER_OPTIONS = {"attempts": 30, "parallel": 1, "start": "reference"}
 """The protocol of arXiv 2510.16996, as published summaries describe it: 30 attempts per problem, one after the other.
@@ -12,7 +12,7 @@ PAPER_OPTIONS = {"attempts": 30, "parallel": 1, "start": "reference"}
 Its metrics are success, fast_1 against eager, and the mean speedup against eager, `torch.compile` and its max-autotune
 mode; the table "Mean speedups" of the report has them.
 
-What differs: the paper used a subset of KernelBench that the summaries do not list, and this is all of it. It used
-Claude Sonnet 4 on an A100 (40 GB), and a bench uses your model and device. The number of runs per problem is not
-stated; a bench makes one by default.
+Three things differ. The paper used a subset of KernelBench that the summaries do not list; the preset uses all problems
+of the three levels. The paper used Claude Sonnet 4 on an A100 (40 GB); a bench uses your model and device. The summaries
+do not state the number of runs per problem; a bench makes one by default.
 """

@@ -19,20 +19,21 @@ from stark.store import Store
 
 @dataclass(frozen=True)
 class Report:
-    """The state of a bench. Only runs that have ended count."""
+    """The state of a bench. Its figures cover only runs that have ended."""
 
     bench: Bench
     results: tuple[Result, ...]
-    """All cells of the grid, unfinished ones included."""
+    """One result for each cell of the grid (problem x strategy x seed), including unfinished runs."""
 
     compared: tuple[Result, ...]
-    """The results on problems and seeds that all strategies finished; the figures below are over these."""
+    """The results on the pairs of problem and seed that all strategies finished. `summaries`, `differences` and `courses`
+    are computed from these results."""
 
     summaries: tuple[Summary, ...]
     """By level, then strategy."""
 
     own_summaries: tuple[Summary, ...]
-    """Each strategy over all of its ended runs; empty if all ended runs are compared."""
+    """As `summaries`, but over all ended runs of each strategy; empty if all ended runs are in `compared`."""
 
     differences: tuple[Difference, ...]
     """The bench's first strategy against each of the others."""
@@ -52,7 +53,7 @@ class Report:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know before the numbers."""
+        """What a reader should know before reading the numbers."""
         versions = sorted({result.outcome.version for result in self.results})
         refusals = {
             f"{one.cell.problem}: {one.ended_reason}" for one in self.results if one.refused
@@ -61,7 +62,7 @@ class Report:
         kernels = [result.outcome for result in self.compared if result.best is not None]
         if unconfirmed := sum(not outcome.confirmed for outcome in kernels):
             notes.append(
-                f"{unconfirmed} of {len(kernels)} best kernels had no final check; their figures are the search's"
+                f"{unconfirmed} of {len(kernels)} best kernels had no final check; their figures were measured by the search"
             )
         return [*notes, *sorted(refusals)]
 
@@ -75,7 +76,7 @@ class Report:
             compared, pairs = ({one.pair for one in of} for of in (self.compared, self.results))
             notes.append(
                 f"strategies are compared on the {len(compared)} of {len(pairs)} "
-                "problem and seed pairs that all of them finished"
+                "pairs of problem and seed that all strategies finished"
             )
         return notes
 

@@ -1,4 +1,7 @@
-"""The result of each run of a bench, as the report groups them."""
+"""The results of a bench's runs, and how the report groups them: by level and by strategy.
+
+A level is a level of KernelBench or a folder of problems.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from stark.core.measurement import Speedup
 from stark.store import Outcome, Store
 
 ALL_LEVELS = "all"
-"""The level under which reports sum up all levels."""
+"""The name under which reports summarize all levels together."""
 
 
 class Result(NamedTuple):
-    """One cell of the grid and its run."""
+    """One cell of the grid (problem x strategy x seed) and the outcome of its run."""
 
     cell: Cell
     outcome: Outcome
@@ -28,12 +31,12 @@ class Result(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, str, int]:
-        """The problem and the seed, on which strategies are compared."""
+        """The problem and the seed. Strategies are compared on runs that have both in common."""
         return *self.problem, self.cell.seed
 
     @property
     def ended_reason(self) -> str | None:
-        """Why the run ended: its budget, or a refused problem. Only runs that have ended are reported on."""
+        """Why the run ended, such as a budget limit or a refused problem; None if it has not ended."""
         return self.outcome.ended.detail if self.outcome.ended else None
 
     @property
@@ -55,7 +58,8 @@ class Result(NamedTuple):
     def search_speedups(self) -> list[Speedup | None]:
         """Each attempt's speedup against eager as the search measured it, in finishing order.
 
-        None for a failed attempt, and for one that failed the final check.
+        None for an attempt that failed in the search or in the final check. If attempts went through the final check and
+        none passed it, all are None.
         """
         if self.outcome.confirmed and self.best is None:
             return [None] * len(self.outcome.attempts)
@@ -66,7 +70,7 @@ class Result(NamedTuple):
         ]
 
     def speedup(self, reference: str) -> float | None:
-        """The best kernel's speedup; None without a kernel or if it was not measured against this reference."""
+        """The best kernel's speedup; None if there is no correct kernel or it was not measured against this reference."""
         if self.best is None or reference not in self.best.references:
             return None
         return self.best.speedup_vs(reference).ratio
@@ -78,17 +82,17 @@ def results_of(store: Store, bench: Bench) -> tuple[Result, ...]:
 
 
 def finished_by_all(results: Sequence[Result]) -> tuple[Result, ...]:
-    """The results on those problems and seeds on which the runs of all strategies have ended.
+    """The results on the pairs of problem and seed for which the runs of all strategies have ended.
 
-    When a limit stops a bench early, strategies have finished different problems. Their averages are
-    comparable on the shared ones only.
+    If a limit stops a bench early, the strategies may have finished different problems. Their averages are comparable
+    only over the pairs that all strategies finished.
     """
     unfinished = {one.pair for one in results if not one.ended}
     return tuple(one for one in results if one.pair not in unfinished)
 
 
 def by_level(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each level, and of `ALL_LEVELS` if there are several."""
+    """The results by level; if there are several levels, also all results under `ALL_LEVELS`."""
     levels: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
         levels[result.cell.level].append(result)
@@ -96,7 +100,7 @@ def by_level(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def by_strategy(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """The results of each strategy."""
+    """The results by strategy."""
     strategies: defaultdict[str, list[Result]] = defaultdict(list)
     for result in results:
         strategies[result.cell.strategy].append(result)

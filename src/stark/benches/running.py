@@ -1,7 +1,7 @@
 """Works on the runs of a bench concurrently until all have ended or a limit on the whole bench is reached.
 
-Each run is worked on by `stark.loop`, so it is stored, resumed and shown like any other. Only the runs in flight are in
-memory.
+`stark.loop` works on each run, so the run is stored, resumed and shown like any other run. Only the runs in flight are
+in memory. A session is the work of one process on a bench, until it stops or is killed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Opened:
 
     bench: Bench
     ended: int
-    """Runs that had ended before."""
+    """Number of runs that have ended, so that this session does not work on them."""
 
     progress: Progress
 
 
 @dataclass(frozen=True)
 class InRun:
-    """Something happened in a run."""
+    """An event of one run."""
 
     cell: Cell
     event: Event
@@ -46,7 +46,7 @@ class InRun:
 
 @dataclass(frozen=True)
 class Left:
-    """A run is worked on no more: it has ended, or was set aside to be resumed."""
+    """The session stops working on a run: the run has ended, or is set aside for a later session."""
 
     cell: Cell
     reason: str
@@ -59,26 +59,27 @@ OnBenchEvent = Callable[[BenchEvent], None]
 
 @dataclass
 class Progress:
-    """What all runs of a bench did and spent so far; updated during work."""
+    """What all runs of a bench have done and spent so far; updated while the session works."""
 
     ledger: Ledger
     finished: int = 0
-    """Attempts that are stored."""
+    """Number of finished attempts."""
 
     correct: int = 0
-    """Those of them that are correct."""
+    """How many of the finished attempts are correct."""
 
 
 def unfinished(store: Store, bench: Bench) -> list[Cell]:
-    """The cells whose runs have not ended. A run whose problem was refused counts as ended."""
+    """The cells of the grid whose runs have not ended. A run whose problem was refused counts as ended."""
     ended = {one.id for one in store.summaries() if one.ended is not None}
     return [cell for cell in bench.cells if cell.run_id not in ended]
 
 
 def to_do(store: Store, bench: Bench) -> list[Cell]:
-    """The cells that a session works on: the unfinished, and again those whose problems were refused.
+    """The cells that a session works on: those whose runs have not ended, and those whose problems were refused.
 
-    The machine may have been repaired since, and nearly all refusals come before a model is asked.
+    A refused problem is tried again, because the machine may have been repaired since. This costs little, because
+    nearly all refusals come before the first model call.
     """
     done = {one.id for one in store.summaries() if one.ended and one.ended.kind != "refused"}
     return [cell for cell in bench.cells if cell.run_id not in done]
@@ -96,7 +97,7 @@ class BenchSession:
         emit: OnBenchEvent,
         parallel: int,
     ) -> None:
-        """`parallel` runs are worked on at once."""
+        """`parallel` is the maximum number of concurrent runs."""
         self._bench, self._store, self._models, self._emit = bench, store, models, emit
         self._executor = _SharedExecutor(executor)
         self._parallel = parallel
@@ -104,13 +105,14 @@ class BenchSession:
         self._progress = _progress(store, bench)
         self._waiting: Iterator[Cell] = iter(())
         self._unreachable = 0
-        """Consecutive runs that no model answered."""
+        """Number of consecutive runs whose models were unreachable."""
 
     async def work(self) -> Ended | None:
-        """Work until every run has ended; returns the limit on the whole bench that is reached, if any.
+        """Work until every run has ended or is set aside, or until a limit on the whole bench is reached.
 
-        A run whose models are unreachable, or that another process works on, is set aside.
-        Raises errors that would stop every run: a model that refuses, models that are unreachable for all, no judge, no store.
+        A run whose models are unreachable, or that another process works on, is set aside. Returns the limit that was
+        reached, if any. Raises errors that would stop every run: a model rejects every prompt, models are unreachable
+        in `parallel` consecutive runs, or the judge or the store is unavailable.
         """
         waiting = to_do(self._store, self._bench)
         ended = len(self._bench.cells) - len(waiting)
@@ -128,17 +130,19 @@ class BenchSession:
         return self._progress.ledger.own_limit()
 
     async def _work_through(self) -> None:
-        """Take the next waiting run until there is none.
+        """Work on the waiting runs, one after the other, until none is left.
 
-        Once a limit on the whole bench is reached, take only runs begun in an earlier session; they may need just their
-        final check.
+        Once a limit on the whole bench is reached, skip runs that had not begun before this session. The others may
+        need only their final check.
         """
         while (cell := next(self._waiting, None)) is not None:
             if self._progress.ledger.own_limit() is None or cell.run_id in self._begun:
                 await self._fill(cell)
 
     async def _fill(self, cell: Cell) -> None:
-        """Work on one run. A problem that cannot be used ends it; unreachable models or another process set it aside."""
+        """Work on one run. It ends if its problem cannot be used, and is set aside if its models are unreachable or another
+        process works on it.
+        """
         try:
             stopped = await self._work_on(cell)
         except ProblemError as error:
@@ -177,9 +181,9 @@ class BenchSession:
 
 
 class _SharedExecutor:
-    """Measures each reference once per session, so that all runs of a problem start from the same time.
+    """An executor that measures each reference once per session and shares the result among all runs of the problem.
 
-    The executor itself decides how many candidates are judged at once, since it knows its devices.
+    The wrapped executor decides how many candidates are judged at once, since it knows its devices.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -193,18 +197,18 @@ class _SharedExecutor:
         if task is None:
             task = asyncio.create_task(self._executor.describe(problem))
             self._described[problem.digest] = task
-        # Shielded: others may be waiting for it when this run is cancelled.
+        # Shielded: if this run is cancelled, others may still wait for the measurement.
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Stop measurements in flight; the executor's owner closes it."""
+        """Cancel measurements in flight. The wrapped executor stays open, for its owner to close."""
         for task in self._described.values():
             task.cancel()
         await asyncio.gather(*self._described.values(), return_exceptions=True)
 
 
 def _progress(store: Store, bench: Bench) -> Progress:
-    """The progress of earlier sessions; minutes start at zero, since they are per session."""
+    """The progress of earlier sessions. Minutes start at zero, since their limit applies to each session."""
     in_flight = store.in_flight()
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in in_flight):
         with suppress(Held), store.exclusive(run_id):  # Held: another process is working on it

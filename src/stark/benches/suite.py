@@ -14,21 +14,23 @@ from stark.problems import load_all, load_level
 
 
 class Member(NamedTuple):
-    """A problem and the level that it is summed up under."""
+    """A problem and its level: the group in which reports summarize it."""
 
     level: str
     problem: Problem
 
 
 class Suite(NamedTuple):
-    """Problems in working order."""
+    """The problems, in the order in which a bench works on them."""
 
     name: str
     members: tuple[Member, ...]
 
 
 def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int] | None) -> Suite:
-    """The problems of these levels in the KernelBench checkout at `path`; with `numbers`, only these of each level."""
+    """The problems of these levels in the KernelBench checkout at `path`; with `numbers`, only the
+    problems with these numbers in each level.
+    """
     members = [
         Member(level, problem)
         for level in (f"level{number}" for number in levels)
@@ -38,7 +40,7 @@ def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int]
 
 
 def folders(paths: Sequence[Path]) -> Suite:
-    """The problem files in these folders, or single files; a problem's level is the name of its folder."""
+    """The problems in these folders and files; a problem's level is the name of its folder."""
     members = []
     for path in paths:
         folder = path.resolve() if path.is_dir() else path.resolve().parent
@@ -47,7 +49,7 @@ def folders(paths: Sequence[Path]) -> Suite:
 
 
 def _suite(name: str, members: list[Member]) -> Suite:
-    """Check that level and name identify a problem, as reports require. Raises UsageError."""
+    """The suite of these problems. Raises UsageError unless level and name identify each problem, as reports require."""
     if not members:
         raise UsageError("a bench needs at least one problem")
     counts = Counter((level, problem.name) for level, problem in members)
@@ -57,9 +59,10 @@ def _suite(name: str, members: list[Member]) -> Suite:
     same = Counter((problem.name, problem.source) for _, problem in members)
     (name_of_it, _), times = same.most_common(1)[0]
     if times > 1:  # runs are named by their content, which does not include the level
-        raise UsageError(f"{name_of_it} is the same in {times} folders; list it once")
+        raise UsageError(f"{name_of_it} is the same file in {times} folders; list only one of them")
     if ALL_LEVELS in {level for level, _ in members}:
         raise UsageError(
-            f"no folder may be called {ALL_LEVELS!r}, the name of a report's totals; rename that folder"
+            f"a folder of problems cannot be called {ALL_LEVELS!r}, since reports use that name for all levels together; "
+            "rename that folder"
         )
     return Suite(name, tuple(members))

@@ -61,7 +61,10 @@ def sheets(report: Report) -> list[Sheet]:
 
 
 def markdown(report: Report, pictures: Sequence[str] | None) -> str:
-    """The report as one document; `pictures` are files in the same folder, None if they cannot be drawn."""
+    """The report as one Markdown document.
+
+    `pictures` are the names of picture files in the same folder; None if matplotlib is not installed.
+    """
     lines = [f"# Bench {report.bench.name}", "", head(report.bench), ""]
     lines += [f"- {note}" for note in report.notes]
     for sheet in sheets(report):
@@ -128,12 +131,14 @@ def _difference(one: Difference, value: float) -> str:
 
 def _interval(one: Difference) -> str:
     if one.low is None or one.high is None:
-        return f"fewer than {MIN_PROBLEMS} problems: no interval"
+        return f"no interval: fewer than {MIN_PROBLEMS} problems"
     return f"[{_difference(one, one.low)}, {_difference(one, one.high)}]"
 
 
 class _Table(NamedTuple, Generic[T]):
-    """A table's text, the names that begin each row, and what the other columns show of the row's data."""
+    """A kind of table: its title and definitions, the headings of the names at the beginning of each row, and for each
+    further column a function that formats the row's data.
+    """
 
     title: str
     about: str
@@ -150,8 +155,9 @@ class _Table(NamedTuple, Generic[T]):
 _KERNELS = _Table[Summary](
     "Kernels",
     "Best kernels against eager. Success: share of runs with a correct kernel. fast_p: share of all runs with a "
-    "speedup over p (KernelBench's fastp). Clearly faster: the whole 95 % interval is above 1. Geomean: over all "
-    "runs, those without a correct kernel as 1. Roofline: median fraction of its speed.",
+    "speedup over p (KernelBench's fastp). Clearly faster: share of all runs whose whole 95 % interval is above 1. "
+    "Geomean: over all runs; a run without a correct kernel counts as 1. Roofline: the roofline's time divided by the "
+    "kernel's, median over the best kernels.",
     ("level", "strategy"),
     {
         "runs": lambda one: str(one.runs),
@@ -166,8 +172,8 @@ _KERNELS = _Table[Summary](
 
 _MEANS = _Table[Summary](
     "Mean speedups",
-    "The metrics of the STARK paper, as published summaries describe it. Arithmetic means over runs with a correct "
-    "kernel; n of N measured: only n of the N kernels were timed against this reference.",
+    "The STARK paper's metrics, as published summaries describe them. Speedups are arithmetic means over runs with a "
+    "correct kernel. n of N measured: only n of the N kernels were timed against this reference.",
     ("level", "strategy"),
     {
         **{name: _KERNELS.columns[name] for name in ("runs", "success", "fast_1")},
@@ -178,13 +184,13 @@ _MEANS = _Table[Summary](
 _EVERY_RUN = _KERNELS._replace(
     title="Every finished run",
     about="Each strategy over all of its own finished runs. Strategies finished different problems, so do not compare "
-    "these rows; the other tables are over the problems and seeds that all strategies finished.",
+    "these rows; the other tables cover only the pairs of problem and seed that all strategies finished.",
 )
 
 _SPEEDUPS = _Table[Against](
     "Speedups",
-    "By reference. All: runs without a correct kernel count as 1. Correct: only runs with one. Kernels that were "
-    "not measured against a reference do not count in its row.",
+    "Speedups against each reference. All: over all runs; a run without a correct kernel counts as 1. Correct: over "
+    "runs with a correct kernel. A kernel that was not measured against a reference does not count in its row.",
     ("level", "strategy", "reference"),
     {
         "kernels": _measured,
@@ -199,8 +205,8 @@ _SPEEDUPS = _Table[Against](
 
 _SEARCH = _Table[Summary](
     "Search and cost",
-    "Repaired: share of the failures that debugging worked on and that ended in a correct kernel. To best: mean "
-    "number of attempts up to the best one. Hours: sum of the runs' active times.",
+    "Repaired: of the failures that were debugged, the share that ended in a correct kernel. To best: mean number of "
+    "attempts up to and including the best one. Hours: sum of the runs' active times.",
     ("level", "strategy"),
     {
         "attempts": lambda one: f"{one.attempts:,}",
@@ -218,8 +224,8 @@ _SEARCH = _Table[Summary](
 
 _ROLES = _Table[Spent](
     "Cost by role",
-    f"All calls of the runs. ~: includes estimates at {BYTES_PER_TOKEN} bytes per token, for calls whose tokens the "
-    "model did not report. Waiting: hours until replies arrived, added up over concurrent calls too.",
+    f"All model calls of the runs. ~: includes estimates, at {BYTES_PER_TOKEN} bytes per token, for calls whose tokens "
+    "the model did not report. Waiting: hours spent waiting for replies, summed over all calls, concurrent or not.",
     ("level", "strategy", "role"),
     {
         "calls": lambda spent: f"{spent.calls:,}",
@@ -232,16 +238,16 @@ _ROLES = _Table[Spent](
 
 _FAST_P = _Table[Against](
     "fast_p",
-    "Share of all runs with a correct kernel and a speedup over p, by reference, as in Speedups.",
+    "Share of all runs that have a correct kernel with a speedup over p, by reference. Runs count as in Speedups.",
     ("level", "strategy", "reference"),
     {f"p = {p:g}": partial(_fast, p) for p in FAST_PS},
 )
 
 _DIFFERENCES = _Table[Difference](
     "Differences",
-    "The first strategy minus the other on the same problems and seeds; for the geomean over all runs, their "
-    f"ratio. Intervals are from a paired bootstrap over problems, and need {MIN_PROBLEMS} problems. A star: the "
-    "interval excludes no difference.",
+    "The first strategy's metric minus the other's, on the same problems and seeds; for the geomean over all runs, "
+    f"their ratio. Intervals come from a paired bootstrap over problems and need at least {MIN_PROBLEMS} problems. A "
+    "star: the whole interval lies on one side of 0 (for the geomean, of 1).",
     ("level", "strategies", "problems", "metric"),
     {
         "difference": lambda one: _difference(one, one.value),

@@ -1,1 +1,1 @@
-"""The command line: parse, call, render. Strings become objects here and nowhere else."""
+"""The command line: parses arguments, calls the library, renders results. Only here do strings become objects."""

@@ -1,7 +1,7 @@
 """`stark`: the commands, and the one place where errors become exit codes.
 
-0 done, 1 the work failed, 2 wrong use or environment, 130 interrupted by Ctrl-C or SIGTERM. Every command imports what it
-needs when it is called, so that `stark --help` answers at once.
+Exit codes: 0 for success, 1 if the work failed, 2 for wrong use or environment, 130 after Ctrl-C or SIGTERM. A command
+imports what it needs only when it is called, so that `stark --help` answers at once.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(BrokenPipeError):  # the reader is gone
             typer.echo("\n".join((said, *getattr(error, "__notes__", ()))), err=True)
         return error.exit_code
-    raise AssertionError("the command line always ends by an exit or an error")
+    raise AssertionError("the command line always ends with an exit or an error")
 
 
 @command(app, "store", "kernelbench", *EVERY)
@@ -88,7 +88,7 @@ def resume(
     output: OutputOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Continue RUN: finish what was interrupted, or spend a larger budget (limits count from the start)."""
+    """Continue RUN: finish what was interrupted, or spend a larger budget (limits count from the run's start)."""
     from stark.cli.running import resume
 
     return resume(run, settings, replay, output, json)
@@ -108,7 +108,7 @@ def evaluate(
     problem: Annotated[str, PROBLEM],
     candidates: Annotated[
         list[Path],
-        typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders."),
+        typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."),
     ],
     effort: Annotated[
         str,
@@ -120,9 +120,11 @@ def evaluate(
     ] = "promote",
     min_speedup: Annotated[
         float | None,
-        option("NUMBER", "Exit with 1 unless every speedup's interval is at or above this."),
+        option(
+            "NUMBER", "Exit with 1 if the lower end of any speedup's 95 % interval is below this."
+        ),
     ] = None,
-    against: Annotated[str, option("eager|compile", "What --min-speedup refers to.")] = "eager",
+    against: Annotated[str, option("eager|compile", "The reference for --min-speedup.")] = "eager",
     junit: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
     json: JsonOption = False,
 ) -> int:
@@ -148,8 +150,8 @@ def show(
         str,
         typer.Argument(
             metavar="RUN",
-            help="A run's id, the beginning of one, `last`, or a recording's file; an all-digit argument alone "
-            "is always an attempt of the last run.",
+            help="A run's id, a unique prefix of one, `last`, or a recording's file; a number without ATTEMPT "
+            "is an attempt of the last run.",
         ),
     ] = "last",
     attempt: Annotated[
@@ -157,7 +159,7 @@ def show(
     ] = None,
     source: Annotated[
         bool,
-        typer.Option("--source", help="Print only the source of the attempt, or of the best."),
+        typer.Option("--source", help="Print only the source of ATTEMPT, or of the best attempt."),
     ] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
@@ -181,7 +183,7 @@ def record(
         bool,
         typer.Option(
             "--without-problem",
-            help="Leave the problem's text out, for one that is not yours to publish.",
+            help="Leave out the problem's text, if you may not publish it.",
         ),
     ] = False,
 ) -> None:
@@ -199,7 +201,7 @@ def worker(
     ],
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
 ) -> None:
-    """Judge the requests in FOLDER: the other side of `--executor folder:FOLDER`."""
+    """Judge the requests in FOLDER that runs with `--executor folder:FOLDER` leave there."""
     from stark.cli.working import work
 
     work(folder, once, settings)

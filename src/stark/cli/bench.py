@@ -20,11 +20,11 @@ bench = typer.Typer(
 )
 
 OPTIONS = [name for name in EVERY if name != "seed"]  # a bench has --seeds
-# A bench keeps the number of attempts at which its runs are compared.
+# The runs of a bench are compared at a fixed number of attempts.
 CHANGEABLE_OPTIONS = [name for name in CHANGEABLE if name != "attempts"]
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A bench's name, the beginning of one, or `last`.")
+    str, typer.Argument(metavar="NAME", help="A bench's name, a unique prefix of one, or `last`.")
 ]
 FolderOption = Annotated[
     Path | None, option("FOLDER", "Where the report is written.", default="beside the store")
@@ -38,7 +38,7 @@ WHOLE = "Budget of the whole bench"
 TOTAL = option("NUMBER", "Limit for all runs together.", rich_help_panel=WHOLE)
 TotalMinutes = Annotated[
     float | None,
-    option("NUMBER", "Limit for this session's wall-clock time.", rich_help_panel=WHOLE),
+    option("NUMBER", "Limit for the wall-clock time of this command.", rich_help_panel=WHOLE),
 ]
 
 
@@ -48,7 +48,7 @@ def run(
     problems: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PATH", help="Folders and files of problems, in place of --kernelbench."
+            metavar="PATH", help="Problem files, or folders of them, instead of --kernelbench."
         ),
     ] = None,
     level: Annotated[
@@ -56,11 +56,16 @@ def run(
     ] = None,
     numbers: Annotated[
         str | None,
-        option("NUMBERS", "Problems of each level, such as 1,5-20.", "--problems", default="all"),
+        option(
+            "NUMBERS",
+            "Numbers of the problems in each level, such as 1,5-20.",
+            "--problems",
+            default="all",
+        ),
     ] = None,
     preset: Annotated[
         str | None,
-        option("paper", "The paper's protocol: its levels, strategies, attempts and metrics."),
+        option("paper", "Use the paper's levels, strategies, number of attempts and metrics."),
     ] = None,
     seeds: Annotated[
         int, option("NUMBER", "Runs per problem and strategy, one per seed.", default=1, min=1)

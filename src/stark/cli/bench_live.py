@@ -39,7 +39,7 @@ class _InFlight:
     checked: dict[int, Evaluation] = field(default_factory=dict)
 
     def note(self, event: Event) -> None:
-        """Follow what its attempts are at."""
+        """Track the current step of each attempt."""
         match event:
             case Stepped(attempt, step):
                 self.steps[attempt] = step
@@ -70,10 +70,10 @@ class _BenchView(View[BenchEvent]):
         self._in_flight: dict[str, _InFlight] = {}
         self._ended, self._runs = 0, 0
         self._left = ""
-        """The run that was left last, what it found, and why it was left."""
+        """A line about the run that stopped last: its best kernel, and why it stopped."""
 
     def handle(self, event: BenchEvent) -> None:
-        """Note what is to be shown."""
+        """Update the state that is shown."""
         match event:
             case Opened(bench, ended):
                 self._opened, self._ended, self._runs = event, ended, len(bench.cells)
@@ -107,7 +107,7 @@ class BenchLines(_BenchView):
 
 
 class BenchScreen(_BenchView, Screen[BenchEvent]):
-    """The runs in flight, and what is left of the whole budget."""
+    """The runs in flight, and how much of the bench's budget is used."""
 
     def screen(self) -> RenderableType:
         """The current content of the screen."""

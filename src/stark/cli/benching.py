@@ -1,4 +1,4 @@
-"""`stark bench`: from what a user wrote to a bench that is worked on, and its report."""
+"""`stark bench`: turns arguments into a bench (many problems, run with several strategies), works on it and reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from stark.strategies import split_strategies
 
 
 class Session(NamedTuple):
-    """What a command that works on a bench was given, apart from the bench."""
+    """The arguments that `stark bench run` and `stark bench resume` share."""
 
     settings: Settings
     runs: int
@@ -49,7 +49,7 @@ def run(
     name: str | None,
     session: Session,
 ) -> int:
-    """Begin a bench, or go on with it, and report; returns the exit code."""
+    """Begin a bench, or continue it, and show its report; returns the exit code."""
     settings = session.settings
     options, levels = _with_preset(preset, settings, level)
     suite = _suite(problems, settings.kernelbench, levels, numbers)
@@ -61,7 +61,7 @@ def run(
 
 
 def resume(name: str, session: Session) -> int:
-    """Go on with a bench, with the options that the command line changes, and report; returns the exit code."""
+    """Continue a bench with the options that the command line changes, and show its report; returns the exit code."""
     changes = dict(session.settings.given)
     if "parallel" in changes:
         changes["in_each"] = changes.pop("parallel")
@@ -76,7 +76,7 @@ def report(name: str, settings: Settings, output: Path | None, as_json: bool) ->
 
 
 def list_benches(settings: Settings, as_json: bool) -> None:
-    """Print every bench in a line."""
+    """Print one line per bench."""
     with Store.open(settings.store, create=False) as store:
         benches = [store.bench(name) for name in reversed(store.benches())]
         waiting = {each.name: len(unfinished(store, each)) for each in benches}
@@ -98,7 +98,7 @@ def list_benches(settings: Settings, as_json: bool) -> None:
 def _with_preset(
     preset: str | None, settings: Settings, level: str | None
 ) -> tuple[dict[str, Any], str]:
-    """The options and levels. Those of a preset give way to the command line alone."""
+    """The options and KernelBench levels. Only the command line overrides a preset."""
     if preset is None:
         return dict(settings.options), level or "1"
     if preset != "paper":
@@ -125,13 +125,16 @@ def parse_numbers(written: str, option: str) -> list[int]:
     for part in written.split(","):
         span = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if span is None or (span[2] and int(span[2]) < int(span[1])):
-            raise UsageError(f"{option} is {written!r}; write numbers and spans, such as 1,5-20")
+            raise UsageError(f"{option} is {written!r}; write numbers and ranges, such as 1,5-20")
         found.update(dict.fromkeys(range(int(span[1]), int(span[2] or span[1]) + 1)))
     return list(found)
 
 
 def _work(begin: Callable[..., Coroutine[Any, Any, Report]], session: Session) -> int:
-    """Work until all runs have ended or a limit is reached, then report; 0 if every run has a usable end."""
+    """Work until all runs have ended or a limit is reached, then show the report.
+
+    Returns 0 if every run has ended and no problem was refused, else 1.
+    """
     settings = session.settings
     if session.output is not None:
         check_folder(session.output)
@@ -157,18 +160,18 @@ def _work(begin: Callable[..., Coroutine[Any, Any, Report]], session: Session) -
 
 
 def _lacking(made: Report, settings: Settings) -> list[str]:
-    """What keeps the bench from being complete."""
+    """Why the bench is incomplete, in sentences; empty if it is complete."""
     go_on, lacking = _go_on(made.bench.name, settings), []
     if made.refused:
         lacking.append(
             f"refused problems: {', '.join(made.refused)}, for the reasons in the report; {go_on} and tries them "
-            "again. After changing a problem's file start another bench, which takes over all other runs"
+            "again. After changing a problem's file, start another bench, which reuses the runs of all other problems"
         )
     if waiting := len(made.results) - len(made.ended):
         left = f"{waiting} run{' is' if waiting == 1 else 's are'} unfinished"
         lacking.append(
-            f"{left}: a limit of the whole bench was reached, or models were unreachable, or another process works "
-            f"on them; {go_on}"
+            f"{left}: a limit of the whole bench was reached, models were unreachable, or another process is working "
+            f"on a run; {go_on}"
         )
     return lacking
 
@@ -196,6 +199,6 @@ def _show(made: Report, settings: Settings, output: Path | None, as_json: bool) 
 
 
 def _go_on(name: str, settings: Settings) -> str:
-    """The command that goes on with a bench of this store."""
+    """The part of a message that names the command to continue a bench."""
     where = "" if settings.store == STORE else f" --store {without_password(settings.store)}"
-    return f"`stark bench resume {name}{where}` goes on"
+    return f"`stark bench resume {name}{where}` continues the bench"

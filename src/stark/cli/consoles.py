@@ -1,4 +1,4 @@
-"""Where things are printed: results to standard output, progress and faults to standard error."""
+"""Where things are printed: results to standard output, errors (and, with `--json`, progress) to standard error."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.text import Text
 
 WIDEST = 160
 PIPED = 120
-"""Columns if standard output is not a terminal."""
+"""Columns if the stream is not a terminal."""
 
 
 def console(stderr: bool = False) -> Console:
-    """For results on standard output, or for progress on standard error where a program reads the results."""
+    """A console for standard output, or for standard error."""
     made = _Enduring(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.is_terminal:
         made.width = PIPED
@@ -26,22 +26,22 @@ def console(stderr: bool = False) -> Console:
 
 
 def can_redraw(shown_on: Console) -> bool:
-    """Whether a screen can be drawn over and over; with TERM=dumb there are only lines."""
+    """Whether a screen can be redrawn in place, as on most terminals; one with TERM=dumb can only print lines."""
     return shown_on.is_terminal and not shown_on.is_dumb_terminal
 
 
 def say(line: str, stderr: bool = False) -> None:
-    """One line, as long as it is."""
+    """Print one line without wrapping it."""
     console(stderr).print(Text(line), soft_wrap=True)
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document to standard output."""
     write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
 
 
 def write(text: str) -> None:
-    """A text, unchanged, on standard output."""
+    """Write a text unchanged to standard output."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -50,7 +50,7 @@ def write(text: str) -> None:
 
 
 class _Enduring(Console):
-    """Keeps working when the reader is gone, as after `| head`; Rich itself would exit."""
+    """Keeps working when the reading end of the pipe is closed, as after `| head`; Rich itself would exit."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True

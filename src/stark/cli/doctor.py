@@ -33,7 +33,7 @@ from stark.models import Way, open_model, ways
 from stark.store import Store, without_password
 
 Mark = Literal["ok", "missing", "broken"]
-"""`missing` may be fine; `broken` keeps something from working."""
+"""`missing`: something is absent that may not be needed. `broken`: something does not work until it is fixed."""
 
 _SHOWN: dict[Mark, Text] = {
     "ok": Text("✓", "green"),
@@ -63,25 +63,32 @@ ALLOW_NAMESPACES = (
 )
 
 ALLOW_COUNTERS = (
-    "put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d and boot again"
+    "put `options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in "
+    "/etc/modprobe.d and reboot"
 )
 DRIVER_PARAMETERS = Path("/proc/driver/nvidia/params")
 
 LAYERS: dict[str, tuple[str, str]] = {
     "limits": ("files, memory and processor time of each process are bounded", ""),
-    "capabilities": ("candidates have no rights of an administrator", ""),
-    "network": ("candidates have a network without interfaces", ALLOW_NAMESPACES),
+    "capabilities": ("candidates have no root privileges", ""),
+    "network": ("candidates have no network interfaces", ALLOW_NAMESPACES),
     "processes": ("candidates see no other process and leave none behind", ALLOW_NAMESPACES),
-    "proc": ("/proc shows a candidate only its processes", "give the container its whole /proc"),
-    "tasks": ("the kernel bounds the processes of a candidate", "without it the judge counts"),
-    "mounts": ("candidates see the file systems read-only but for their folder", ALLOW_NAMESPACES),
+    "proc": (
+        "/proc shows a candidate only its own processes",
+        "give the container an unmasked /proc",
+    ),
+    "tasks": ("Linux limits the number of a candidate's processes", "else the judge counts them"),
+    "mounts": (
+        "file systems are read-only for candidates, except their own folder",
+        ALLOW_NAMESPACES,
+    ),
     "landlock": (
-        "candidates read system files, packages and their own folder only",
-        "boot Linux 5.19 or later with `landlock` among the `lsm=` of the kernel's command line",
+        "candidates can read only system files, packages and their own folder",
+        "boot Linux 5.19 or later with `landlock` in the boot parameter `lsm=`",
     ),
     "seccomp": ("candidates cannot open sockets or trace processes", "use x86-64 or aarch64"),
 }
-"""What each layer does, and how to get it."""
+"""What each layer of the sandbox does, and how to enable it."""
 
 
 class Finding(NamedTuple):
@@ -103,7 +110,7 @@ class Torch(NamedTuple):
 
 
 def examine(settings: Settings, as_json: bool) -> int:
-    """Print every finding; returns 0 if candidates can be judged here: a language and the sandbox work.
+    """Print every finding; returns 0 if a language works and no group in ALWAYS_NEEDED has a broken finding.
 
     A missing model does not change the exit code, since `stark evaluate` needs none.
     """
@@ -139,17 +146,19 @@ def _torch() -> Torch | str:
     try:
         return Torch(**_ask("-c", ASK_TORCH))
     except subprocess.TimeoutExpired:
-        return f"importing it takes over {ASK_TIMEOUT_S:g} s; try `python -c 'import torch'`"
+        return f"importing PyTorch takes over {ASK_TIMEOUT_S:g} s; try `python -c 'import torch'`"
     except MachineError as error:
         return f"{error}; install PyTorch: https://pytorch.org/get-started"
 
 
 def _ask(*arguments: str) -> Any:
-    """What a Python process prints in JSON. Raises MachineError with the last line of its traceback."""
+    """The JSON that a Python process prints. If it fails, raises MachineError with the last line of its traceback."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S)
     if done.returncode != 0:
-        last = done.stderr.strip().splitlines()[-1:] or [f"it ended with {done.returncode}"]
+        last = done.stderr.strip().splitlines()[-1:] or [
+            f"Python exited with code {done.returncode}"
+        ]
         raise MachineError(last[0])
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -171,7 +180,7 @@ def _machine(torch: Torch | str) -> Iterator[Finding]:
         detail = f"there is an NVIDIA device, but PyTorch does not find it; {fix}"
         yield Finding("machine", "cuda", "broken", detail)
     elif not torch.devices:
-        detail = "none here; kernels run on the CPU, or on another machine with --executor command: or folder:"
+        detail = "no GPU here; kernels run on the CPU, or on another machine with --executor command: or folder:"
         yield Finding("machine", "cuda", "missing", detail)
 
 
@@ -215,7 +224,7 @@ def _counters_are_for_administrators() -> bool:
 
 
 def _models(settings: Settings, available: list[Way]) -> Iterator[Finding]:
-    """The models that the settings name, each once, and the providers."""
+    """The models in the settings, each once, then the providers."""
     names = ("model", "plan_model", "code_model", "debug_model")
     for spec in dict.fromkeys(filter(None, map(settings.options.get, names))):
         try:
@@ -297,7 +306,9 @@ def _summary(usable: list[str], blocking: list[str], any_broken: bool) -> Text:
     names = ", ".join(usable)
     if blocking:
         faults = ", ".join(blocking)
-        return Text(f"Nothing can run here yet; fix {faults} for kernels in {names}.", "bold red")
+        return Text(
+            f"Nothing can run here yet; fix {faults} to judge kernels in {names}.", "bold red"
+        )
     rest = "; what is marked ✗ does not work" if any_broken else ""
     return Text(f"Ready to judge kernels in {names} (`stark evaluate`){rest}.", "green")
 
@@ -306,7 +317,9 @@ def _model_summary(findings: list[Finding], available: list[Way]) -> Text:
     """Whether `stark optimize` can run, with which models, or what to do."""
     configured = [each for each in findings if each.name == CONFIGURED]
     if any(each.mark == "broken" for each in configured):
-        return Text("`stark optimize` cannot use a configured model; see models.", "bold red")
+        return Text(
+            "`stark optimize` cannot use a configured model; see the models above.", "bold red"
+        )
     if configured:
         specs = ", ".join(each.detail for each in configured)
         return Text(f"Ready to optimize (`stark optimize`) with {specs}.", "green")
@@ -315,7 +328,7 @@ def _model_summary(findings: list[Finding], available: list[Way]) -> Text:
         named = f"name one, as in --model {ready[0]}"
         return Text(f"Ready to optimize with {', '.join(ready)}, exec:COMMAND; {named}.", "green")
     return Text(
-        "No model yet, which `stark optimize` needs: set the key of a provider above, start a local server, or "
-        "write --model exec:COMMAND. `make demo` replays a recorded run without a model.",
+        "No model yet; `stark optimize` needs one: set the key of a provider above, start a local server, or "
+        "use --model exec:COMMAND. `make demo` replays a recorded run without a model.",
         "yellow",
     )

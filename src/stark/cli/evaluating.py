@@ -65,7 +65,7 @@ def evaluate(
         language(asked.language)
     problem = load(problem_spec, settings.kernelbench)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
-    if all(each.fault for each in written):  # no judge is started for nothing
+    if all(each.fault for each in written):  # nothing to judge, so no judge is started
         raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))
     judging = _judge(problem, written, asked, chosen, consoles.console(as_json))
     reference, judged = run_interruptibly(judging)
@@ -86,7 +86,7 @@ async def _judge(
     effort: Effort,
     console: Console,
 ) -> tuple[Reference, list[Judged]]:
-    """Judge all files at once, beside a spinner on a terminal."""
+    """Judge all files concurrently; a terminal shows a spinner meanwhile."""
     work = f"judging {counted(len(written), 'candidate')} for {problem.name}"
     spinner, animated = console.status(Text(work)), can_redraw(console)
 
@@ -162,7 +162,7 @@ def _print(
 
 
 def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
-    """Raises UsageError for options that exclude each other."""
+    """Raise UsageError for options that exclude each other or cannot be used."""
     if sanitizer and effort == "search":
         raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
     if demand.junit is not None:
@@ -171,7 +171,7 @@ def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
         raise UsageError(f"--against is {demand.against!r}; use {' or '.join(EFFORTS['promote'])}")
     if demand.speedup is not None and demand.against not in EFFORTS[effort]:
         raise UsageError(
-            f"--effort {effort} does not time torch.compile; leave it out to use --against compile"
+            f"--effort {effort} does not time torch.compile; leave out --effort to use --against compile"
         )
 
 

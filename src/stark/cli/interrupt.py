@@ -41,7 +41,7 @@ async def _cancelled_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         task.cancel()
-        # If a process was just being started, asyncio itself may wait forever after the first.
+        # If a process was being started, asyncio may wait forever after the first cancellation.
         loop.call_later(GRACE_S, task.cancel)
 
     for number in ENDING:

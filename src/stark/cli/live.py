@@ -32,7 +32,7 @@ from stark.explain.run import estimate_line, idea, models_line, reference_line, 
 from stark.report.tree import TreeTable
 from stark.search.tree import Tree
 
-DRAINING = "stopping: waiting for replies that are being paid for; Ctrl-C again abandons them"
+DRAINING = "stopping: waiting for replies that are charged in any case; Ctrl-C again abandons them"
 
 
 def open_progress(console: Console) -> View[Event]:
@@ -94,7 +94,7 @@ class PlainLines(View[Event]):
 
 
 class LiveScreen(Screen[Event]):
-    """The growing tree, what is in flight, the best so far and what is left of the budget."""
+    """The growing tree, what is in flight, the best kernel so far and how much of the budget is used."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -103,13 +103,13 @@ class LiveScreen(Screen[Event]):
         self._steps: dict[int, tuple[str, float]] = {}
         self._notice: tuple[str, float] | None = None
         self._doing: tuple[str, float] | None = None
-        """What the line below the tree says instead of the best."""
+        """What the line below the tree shows instead of the best kernel, and since when."""
 
         self._checked: dict[int, Evaluation] = {}
         self._begin_s = time.monotonic()
 
     def handle(self, event: Event) -> None:
-        """Note what is to be shown."""
+        """Update the state that is shown."""
         now = time.monotonic()
         match event:
             case Prepared(run, expected):
@@ -127,7 +127,7 @@ class LiveScreen(Screen[Event]):
             case AttemptFinished(node):
                 self._steps.pop(node.id, None)
             case CheckBegan(node):
-                self._steps.clear()  # attempts that a limit cut off have no end of their own
+                self._steps.clear()  # attempts that a limit cut off send no AttemptFinished
                 self._doing = (f"final check of attempt {node.id}", now)
             case CheckFinished(node, evaluation):
                 self._doing = None

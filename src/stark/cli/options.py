@@ -1,6 +1,6 @@
 """The options of the command line: those of a run are generated from `RunOptions`, the others are declared here.
 
-Imports no run, no store and no judge: `--help` needs this file.
+`--help` imports this file, so it does not import runs, the store or the judge.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_g
 """The options that say how candidates are judged."""
 
 CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "start"))
-"""The options that an earlier run may be given anew."""
+"""The options that may change when a run is resumed."""
 
 Function = TypeVar("Function", bound=Callable[..., int | None])
 
@@ -50,10 +50,10 @@ class Group(_PlainFlags, TyperGroup):
 def command(
     group: typer.Typer, *names: str, name: str | None = None, as_begun: bool = False
 ) -> Callable[[Function], Function]:
-    """Add a command that takes these settings as options: fields of `RunOptions`, `store` and `kernelbench`.
+    """Add a command that takes the settings `names` as options: fields of `RunOptions`, `store` and `kernelbench`.
 
-    The function gets them as its first argument, `settings`, and returns the exit code. `as_begun` shows no defaults,
-    since an earlier run's own values are kept.
+    The function gets all settings as its first argument, `settings`, and returns the exit code. With `as_begun`, help
+    shows no defaults, since a resumed run keeps its own values.
     """
     kinds = {each: OTHERS.get(each) or _kind(each, as_begun) for each in names}
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -82,12 +82,12 @@ def command(
 
 
 def flag(name: str) -> str:
-    """The option that sets a field."""
+    """The command-line option for a field of the settings."""
     return f"--{name.replace('_', '-')}"
 
 
 def option(metavar: str, about: str, *names: str, default: object = None, **rules: Any) -> Any:
-    """An option with a value; `default` is for help alone."""
+    """An option with a value; `default` is only shown in help."""
     # Typer would read bare brackets as markup.
     about += "" if default in (None, False) else rf" \[default: {default}]"
     return typer.Option(*names, metavar=metavar, help=about, **rules)
@@ -121,20 +121,21 @@ def _metavar(field: FieldInfo) -> str:
 
 OTHERS: dict[str, Any] = {
     "store": Annotated[
-        str | None, option("URL", "Where runs are kept.", default="sqlite:///.stark/stark.db")
+        str | None,
+        option("URL", "Database that stores the runs.", default="sqlite:///.stark/stark.db"),
     ],
     "kernelbench": Annotated[Path | None, option("FOLDER", "A checkout of KernelBench.")],
 }
-"""The settings that are no options of a run."""
+"""The settings that are not options of a run."""
 
 ReplayOption = Annotated[
     Path | None,
-    option("RECORDING", "Follow a recording's choices and replies; judge candidates anew."),
+    option("RECORDING", "Repeat a recorded run's choices and replies; judge the candidates again."),
 ]
 OutputOption = Annotated[Path | None, option("FILE", "Where the best kernel is written.")]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
 ]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's id, the beginning of one, or `last`.")
+    str, typer.Argument(metavar="RUN", help="A run's id, a unique prefix of one, or `last`.")
 ]

@@ -1,4 +1,4 @@
-"""Where results go, and whether they can be written there: tried before anything is paid for them."""
+"""Where results are written, and checks that this is possible before anything is paid for."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def beside(store: str) -> Path:
 
 
 def check_beside(store: str) -> None:
-    """Check that a store can be written where it is, or will be, without creating anything. Raises UsageError."""
+    """Check that files can be written where the store is, or will be; creates no folder. Raises UsageError."""
     folder = beside(store).absolute()
     existing = next(each for each in (folder, *folder.parents) if each.is_dir())
     with _refused(existing, "--store"):

@@ -1,4 +1,4 @@
-"""`stark runs`, `stark show` and `stark record`: what is stored, printed."""
+"""`stark runs`, `stark show` and `stark record`: print or export stored runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stark.store import Store
 
 
 def list_runs(settings: Settings, as_json: bool) -> None:
-    """Print every run in a line."""
+    """Print one line per run."""
     with Store.open(settings.store, create=False) as store:
         summaries, spent = store.summaries(), store.spent()
     if as_json:
@@ -88,7 +88,7 @@ def record_run(asked: str, path: Path, without_problem: bool, settings: Settings
 
 
 def _view(asked: str, settings: Settings) -> RunView:
-    """A run of the store, or the one in a recording's file."""
+    """A run from the store or from a recording's file."""
     path = Path(asked)
     if path.name.endswith((".json", ".json.gz")):
         return RunView.of_recording(read_recording(path))
@@ -99,7 +99,7 @@ def _view(asked: str, settings: Settings) -> RunView:
 def _source(view: RunView, attempt: int | None) -> str:
     node = view.best if attempt is None else node_of(view, attempt)
     if node is None:
-        lacking = "that held in the final check" if view.promotions else "that is correct"
+        lacking = "that passed the final check" if view.promotions else "that is correct"
         raise UsageError(f"run {view.run.id} has no kernel {lacking}; name an attempt")
     if node.candidate is None:
         raise UsageError(f"attempt {node.id} left no source: its reply was unusable")

@@ -58,13 +58,13 @@ def _refuse_beside_replay(given: Iterable[str]) -> None:
 def resume(
     run_id: str, settings: Settings, replay: Path | None, output: Path | None, as_json: bool
 ) -> int:
-    """Go on with a run, with the options that the command line changes; returns the exit code."""
+    """Continue a run with the options that the command line changes; returns the exit code."""
     work = partial(aresume, run_id, replay=replay, **settings.given)
     return _work(work, settings.store, output, as_json)
 
 
 def demo(settings: Settings, as_json: bool) -> int:
-    """Replay a recorded run: its replies are a real model's, builds, checks and timings are made here and now."""
+    """Replay a recorded run: its replies are a real model's; builds, checks and timings are live."""
     executor = settings.options.get("executor", "local")
     language = "cpp" if device_kind(executor) == "cpu" else "triton"
     with as_file(files("stark").joinpath("demo", f"{language}.json.gz")) as recording:
@@ -74,7 +74,7 @@ def demo(settings: Settings, as_json: bool) -> int:
 def _work(
     work: Callable[..., Coroutine[Any, Any, Result]], store: str, output: Path | None, as_json: bool
 ) -> int:
-    """Work until a limit is reached, then say what came of it; returns the exit code."""
+    """Work until a limit is reached, then show the result; returns the exit code."""
     if output is not None:
         check_file(output)
     view = open_progress(consoles.console(as_json))
@@ -100,7 +100,7 @@ def _show(result: Result, path: Path | None) -> None:
         console.print(Text(found if result.promotions else lacking, "bold red"))
         console.print(
             f"`stark show {result.run.id}` says why each attempt failed; "
-            f"`stark resume {result.run.id} --attempts N` goes on with a larger budget."
+            f"`stark resume {result.run.id} --attempts N` continues with a larger budget."
         )
     else:
         assert result.kernel is not None
@@ -114,11 +114,11 @@ def _how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
     run = prepared.run
     with Store.open(store_url, create=False) as store:
         if not store.holds(run.id):
-            return "nothing was begun, so nothing is stored; give the same command again"
+            return "the run had not begun, so nothing is stored; run the same command again"
         nodes = store.nodes(run.id)
     correct = sum(node.works for node in nodes)
     replay = " --replay FILE" if run.is_replay else ""
     refused = isinstance(stop, ModelRefused)
-    condition = ", once that is repaired or with another --model" if refused else ""
+    condition = ", once the model works or with another --model" if refused else ""
     stored = f"{counted(len(nodes), 'attempt')} {'is' if len(nodes) == 1 else 'are'} stored"
-    return f"{stored} ({correct} correct); `stark resume {run.id}{replay}` goes on{condition}"
+    return f"{stored} ({correct} correct); `stark resume {run.id}{replay}` continues the run{condition}"

@@ -1,4 +1,4 @@
-"""What a user has set: on the command line, by `STARK_…` variables, and in `stark.toml` in the working folder.
+"""What a user has set: on the command line, by `STARK_…` variables, and in `stark.toml` in the working directory.
 
 The command line takes precedence over the environment, and the environment over the file.
 """
@@ -34,11 +34,11 @@ class Settings(NamedTuple):
     """The fields of `RunOptions` that are set, by name."""
 
     given: dict[str, Any]
-    """Those that are set on the command line, as written there."""
+    """Those of the options that are set on the command line, before validation."""
 
 
 def load_settings(**given: Any) -> Settings:
-    """The settings, with those given on the command line.
+    """Read all settings; `given` are those of the command line.
 
     Raises UsageError, which says what is wrong and where it was set.
     """

@@ -1,4 +1,4 @@
-"""Work that is shown while it goes on: on a terminal as a screen, elsewhere as lines."""
+"""Shows work in progress: as a live screen on a terminal, as lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from stark.ledger import Ledger
 
 REDRAW_S = 0.1
 FRAME_LINES = 8
-"""Lines of a screen that are not the tree's, or not runs in flight."""
+"""Lines of a screen besides those of the tree or of the runs in flight."""
 
 NARROW = 100
-"""Below this many columns there is no room for a bar."""
+"""On a screen with fewer columns, the progress bar is left out."""
 
 STEP_WORDS = {
     "plan": "planning",
@@ -46,14 +46,14 @@ Result = TypeVar("Result")
 
 
 class View(ABC, Generic[Happening]):
-    """Shows what happens. Reads events only; knows no store and changes nothing."""
+    """Shows what happens. It depends on events only, not on the store, and changes nothing."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     @abstractmethod
     def handle(self, event: Happening) -> None:
-        """Take in an event."""
+        """Show an event, or note it for the next drawing."""
 
     def _say(self, line: str, style: str = "") -> None:
         self._console.print(Text(line, style), soft_wrap=True)
@@ -91,9 +91,9 @@ def run_shown(
     begun: type[Begun],
     how_to_resume: Callable[[Begun, StarkError], str],
 ) -> Result:
-    """The result of work that takes `on_event`, shown by `view`.
+    """Run `work` to its end while `view` shows its events; returns the result.
 
-    An error after an event of type `begun` gets a note on how to resume.
+    An error that is raised after an event of type `begun` gets a note on how to resume, unless it is a UsageError.
     """
     begins: list[Begun] = []
 
@@ -127,9 +127,9 @@ def cut(line: str, style: str = "dim") -> Text:
 
 
 def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> RenderableType:
-    """Time, price, what was made, and tokens, with their limits; beside a bar of attempts on a wide screen.
+    """Time, price, `made` and tokens, with their limits; on a wide screen, after a progress bar of the attempts.
 
-    On a narrow screen the first survive.
+    If the line does not fit, its end is cut off.
     """
     budget, spent = ledger.budget, ledger.spent
     minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"

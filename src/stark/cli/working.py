@@ -19,7 +19,7 @@ def work(folder: Path, once: bool, settings: Settings) -> None:
 
     async def serve() -> int:
         try:
-            await judges.start()  # a judge that cannot work must not look idle
+            await judges.start()  # fails now if no judge can work, not at the first request
             return await serve_folder(folder, judges, once, consoles.say)
         finally:
             await judges.close()

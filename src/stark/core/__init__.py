@@ -1,1 +1,1 @@
-"""The domain model: frozen data classes that know no torch, no language model and no database."""
+"""The domain model: frozen data classes that depend on no torch, no language model and no database."""

@@ -1,4 +1,4 @@
-"""Provides the base class of all core types, and content digests."""
+"""Defines the base class of all core types, and content digests."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from stark.core.usage import Budget
 
 
 class Cell(Frozen):
-    """One cell of the grid problem x strategy x seed, with its run."""
+    """One cell of the grid of problems, strategies and seeds, with its run."""
 
     problem: str
     level: str
@@ -27,7 +27,7 @@ class Bench(Frozen):
     created: datetime
     cells: tuple[Cell, ...]
     attempts: int
-    """Per run. If a run was extended later, only its first `attempts` count."""
+    """Attempts per run. Of a run that was extended later, only the first `attempts` count."""
 
     budget: Budget
-    """For all runs together; the minutes limit one session."""
+    """The limits of all runs together. `minutes` counts anew each time the bench is resumed."""

@@ -15,10 +15,10 @@ from stark.core.device import Device, Roofline
 from stark.core.profile import BUSY, KernelCounters, Profile
 
 BINDING = 0.5
-"""Share of a call's time from which something is the bottleneck."""
+"""A resource that takes at least this share of a call's time is the bottleneck."""
 
 FEW_CORES = 0.6
-"""Share of the cores below which idle cores are the bottleneck."""
+"""If less than this share of the cores is busy, the idle cores are the bottleneck."""
 
 LONGEST_NAME = 60
 
@@ -26,14 +26,14 @@ Kind = Literal["memory", "compute", "launch", "spills", "blocks", "cores", "late
 
 
 class Bottleneck(Frozen):
-    """What limits a program, as data; `explain.profile` words it."""
+    """What limits a program, as data; `explain.profile` turns it into English."""
 
     kind: Kind
     share: float | None = None
     """Share of the call's time; None if no resource takes half of it and the longest step decided."""
 
     counters: KernelCounters | None = None
-    """The longest kernel's, if they were read and `share` is None."""
+    """The counters of the longest kernel; None if they were not read or `share` is set."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Profiled:
 
     @property
     def memory_share(self) -> float:
-        """Achieved bandwidth, counting every byte once, relative to the measured one."""
+        """Achieved bandwidth, counting every byte once, relative to the device's measured bandwidth."""
         return self.roofline.memory_ms / self.latency_ms
 
     @property
     def compute_share(self) -> float:
-        """Achieved rate relative to the measured peak."""
+        """Achieved arithmetic rate relative to the device's measured peak."""
         return self.roofline.compute_ms / self.latency_ms
 
     @property
@@ -64,7 +64,7 @@ class Profiled:
 
     @property
     def bottleneck(self) -> Bottleneck:
-        """The rule of this module."""
+        """The bottleneck by this module's rule."""
         shares: dict[Kind, float] = {
             "launch": self.idle_share or 0.0,
             "memory": self.memory_share,
@@ -93,7 +93,7 @@ class Profiled:
         return Bottleneck(kind=kind, counters=counters)
 
     def _counters(self) -> KernelCounters | None:
-        """The longest step's, if it is also the longest under the counters, with more than half of their time."""
+        """The longest step's counters, if its kernel also takes at least half of the time under Nsight Compute."""
         first = next(iter(self.profile.counters), None)
         longest = kernel_name(self.profile.steps[0].name)
         leads = first is not None and first.share >= BINDING and kernel_name(first.name) == longest

@@ -12,7 +12,7 @@ from stark.core.usage import Cost, Spent, Usage, spent_on, utf8_bytes
 
 
 class Message(Frozen):
-    """One message of a conversation. Of consecutive user messages, the provider caches all but the last."""
+    """One message of a conversation. The provider caches all but the last of consecutive user messages."""
 
     speaker: Literal["system", "user", "assistant"]
     text: str
@@ -30,7 +30,7 @@ class Cut(Frozen):
 
 
 class Fit(Frozen):
-    """How a prompt was trimmed to its limit. Token counts are estimates (`core.usage`) and include instructions."""
+    """How a prompt was trimmed to its limit. Token counts are estimates and include the system message."""
 
     limit_tokens: int = Field(ge=1)
     tokens: int = Field(ge=0)
@@ -48,11 +48,11 @@ class Reply(Frozen):
 
     text: str
     model: str
-    """The provider's name of the model that answered."""
+    """The name that the provider reports for the model that answered."""
 
     usage: Usage = Usage()
     truncated: bool = False
-    """Whether the provider cut it at the output limit."""
+    """Whether the provider cut the reply off at the output limit."""
 
 
 class Call(Frozen):
@@ -60,7 +60,7 @@ class Call(Frozen):
 
     attempt: int = Field(ge=1)
     turn: int = Field(ge=0)
-    """The call's number within the attempt, from 0, over all roles and repeated prompts."""
+    """The call's number within the attempt, from 0, counting every role and every repeated prompt."""
 
     role: str
     messages: tuple[Message, ...]
@@ -76,7 +76,7 @@ class Call(Frozen):
 
 
 class Lost(Frozen):
-    """A call that was sent but whose reply never arrived. Its cost is unknown, so the reservation is charged."""
+    """A call whose reply never arrived. Its cost is unknown, so the cost reserved for it is charged."""
 
     role: str
     model: str

@@ -1,4 +1,4 @@
-"""The device sheet and the roofline: the limits of the hardware."""
+"""The device sheet (a device's limits) and the roofline (the time that a problem needs at least on that device)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stark.core.base import Frozen
 
 
 class Device(Frozen):
-    """One device, with measured figures instead of its datasheet's."""
+    """The device sheet. Bandwidth, peaks and launch cost are measured, not taken from the vendor's datasheet."""
 
     kind: Literal["cpu", "cuda"]
     index: int = 0
@@ -17,7 +17,7 @@ class Device(Frozen):
     """`sm_90` for a GPU; the instruction set for a CPU."""
 
     processors: int
-    """Streaming multiprocessors, or the cores that the judge may use."""
+    """Streaming multiprocessors of a GPU, or CPU cores that the judge may use."""
 
     memory_gb: float
     last_level_cache_mb: float
@@ -28,7 +28,7 @@ class Device(Frozen):
     """Measured: bytes read plus bytes written by a large copy."""
 
     peak_tflop_s: dict[str, float]
-    """Measured by a large matrix product, per arithmetic: `fp32`, `tf32`, `bf16`."""
+    """Measured by a large matrix product in each arithmetic: `fp32`, `tf32`, `bf16`."""
 
     launch_us: float | None = None
     """Measured cost of launching one empty kernel from PyTorch; None for a CPU."""
@@ -37,7 +37,7 @@ class Device(Frozen):
     """Instruction sets of a CPU that kernels profit from, such as `AVX-512 BF16`; empty for a GPU."""
 
     l1_kb: float | None = None
-    """Data cache of one CPU core; like `l2_kb`, None for a GPU, or if the system does not report it."""
+    """L1 data cache of one CPU core. This and `l2_kb` are None for a GPU, and if the system does not report them."""
 
     l2_kb: float | None = None
     threads: int | None = None
@@ -62,17 +62,17 @@ class Roofline(Frozen):
     """Floating-point operations of matrix products, convolutions and attention in the reference."""
 
     arithmetic: str
-    """The peak that most of `compute_ms` is computed with, such as `fp32`."""
+    """The arithmetic, such as `fp32`, of the operations that make up most of `compute_ms`."""
 
     memory_ms: float
     compute_ms: float
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
-        """Which of the two takes longer."""
+        """Whether memory traffic or arithmetic takes longer."""
         return "memory" if self.memory_ms >= self.compute_ms else "compute"
 
     @property
     def floor_ms(self) -> float:
-        """The roofline's time. A kernel can be faster if its data stays in a cache or it uses faster arithmetic."""
+        """The roofline's time. A kernel can be faster if its data stays in a cache or if it uses faster arithmetic."""
         return max(self.memory_ms, self.compute_ms)

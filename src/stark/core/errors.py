@@ -1,7 +1,7 @@
 """Defines every error that STARK raises on purpose.
 
-A candidate that fails raises nothing: its failure is data (`core.evaluation`). These errors are failures of the
-request or of STARK's own machinery. Each message is one sentence that says what to do.
+A candidate that fails raises none of them: its failure is data (`core.evaluation`). These errors mean that a user's
+request or STARK itself failed. Each message is one sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class StoreError(MachineError):
 
 
 class Held(StoreError):
-    """Another process holds a lock, such as that of a run; a bench skips the run."""
+    """Another process holds a lock, such as a run's. A bench (many runs) skips a run that is locked."""
 
 
 class ModelError(StarkError):
@@ -60,7 +60,7 @@ class PromptRefused(ModelError):
 
 
 class ModelUnreachable(ModelError):
-    """The model did not answer within the retries. The run stops."""
+    """The model did not answer, even after retries. The run stops."""
 
 
 class ReplyError(StarkError):

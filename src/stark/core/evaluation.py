@@ -20,7 +20,7 @@ from stark.core.profile import Profile
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
-"""`search` does the least that ranks candidates safely; only what `promote`, the final check, measured is a win."""
+"""`search` does the least work that ranks candidates safely. `promote` is the final check: only it can report a win."""
 
 
 class EvaluationBase(Frozen):
@@ -30,31 +30,31 @@ class EvaluationBase(Frozen):
     """Wall time that each phase took in the judge."""
 
     output: str = ""
-    """The end of what the candidate printed, bounded."""
+    """What the candidate or its build printed; the middle of a long output is left out."""
 
     warnings: tuple[str, ...] = ()
     """Findings that do not decide the status, one sentence each."""
 
     sandbox: tuple[str, ...] = ()
-    """The sandbox layers that were active when it last ran; empty if it did not run, or in old evaluations."""
+    """The sandbox layers that were active when the candidate last ran. Empty if it did not run or none is recorded."""
 
 
 class Unusable(EvaluationBase):
-    """The reply contained no candidate that follows its role's rules, even after it was sent back."""
+    """There is no candidate to judge, for example because the model broke its role's rules even when asked again."""
 
     status: Literal["unusable"] = "unusable"
     reason: str
 
 
 class BuildFailed(EvaluationBase):
-    """It does not parse, lacks `ModelNew`, breaks its language's rules, or does not compile."""
+    """The candidate does not parse, lacks `ModelNew`, breaks its language's rules, or does not compile."""
 
     status: Literal["build_failed"] = "build_failed"
     error: str
 
 
 class Crashed(EvaluationBase):
-    """Its process raised, exited or died by a signal."""
+    """The candidate's process raised an exception, exited or was killed by a signal."""
 
     status: Literal["crashed"] = "crashed"
     phase: Phase
@@ -70,7 +70,7 @@ class TimedOut(EvaluationBase):
 
 
 class OutOfMemory(EvaluationBase):
-    """It asked for more memory than it may have."""
+    """The candidate needs more memory than it may use."""
 
     status: Literal["out_of_memory"] = "out_of_memory"
     phase: Phase
@@ -78,14 +78,14 @@ class OutOfMemory(EvaluationBase):
 
 
 class Incorrect(EvaluationBase):
-    """It ran and gave wrong outputs, changed an input that the reference leaves alone, or failed compute-sanitizer."""
+    """The outputs are wrong, an input is changed that must stay unchanged, or compute-sanitizer found an error."""
 
     status: Literal["incorrect"] = "incorrect"
     error: str
 
 
 class Rejected(EvaluationBase):
-    """It breaks the anti-cheating rule `rule`; `error` is the evidence."""
+    """The candidate breaks the anti-cheating rule `rule`; `error` is the evidence."""
 
     status: Literal["rejected"] = "rejected"
     rule: str
@@ -93,7 +93,7 @@ class Rejected(EvaluationBase):
 
 
 class Accuracy(Frozen):
-    """The worst error over all verified outputs, against the oracle (float64 where possible)."""
+    """The worst error over all verified outputs, relative to the oracle (the expected outputs)."""
 
     relative_rms: float
     budget: float
@@ -106,30 +106,31 @@ class Accuracy(Frozen):
     """Whether it passes KernelBench's criterion, for comparison with published results."""
 
     oracle: Literal["float64", "float32"]
-    """`float64`, or `float32` where no float64 oracle is possible and the reference's own outputs replace it."""
+    """`float64`: the reference computed in float64. `float32`: the reference's own outputs, where float64 fails."""
 
 
 NEAR = 0.05
-"""Relative uncertainty of a roofline: times within this fraction count as reaching it; times further below contradict it."""
+"""Relative uncertainty of a roofline. A time that is at most this fraction longer reaches the roofline; a time that is
+shorter by more than this fraction contradicts it."""
 
 
 class Correct(EvaluationBase):
-    """Its outputs matched on every drawn input; the only status with measurements."""
+    """The outputs matched for every input that the judge drew. Only this status has measurements."""
 
     status: Literal["correct"] = "correct"
     accuracy: Accuracy
     candidate: Measurement
     references: dict[str, Measurement]
-    """By name (`eager`, `compile`), each sampled in pairs with `candidate`."""
+    """The reference's times by name (`eager`, `compile`), each sampled in pairs with `candidate`."""
 
     device: Device
     roofline: Roofline
     effort: Effort = "search"
     generalizes: bool | None = None
-    """Whether it is also correct at shapes other than the problem's; None if no others were tried."""
+    """Whether it is also correct at shapes other than the problem's; None if no other shapes were tried."""
 
     profile: Profile | None = None
-    """Where its time goes, as its own process reported; None if there was no usable profile."""
+    """Where the candidate's time goes, as its own process reported; None if there was no usable profile."""
 
     sanitized: tuple[str, ...] = ()
     """The tools of NVIDIA's compute-sanitizer that found nothing; empty if none ran."""
@@ -147,7 +148,7 @@ class Correct(EvaluationBase):
         return self.candidate.latency_ms
 
     def speedup_vs(self, reference: str = "eager") -> Speedup:
-        """Speedup against a named reference. Raises KeyError for one that was not measured."""
+        """Speedup against a named reference. Raises KeyError if it was not measured."""
         return speedup(reference, self.references[reference], self.candidate)
 
     @property
@@ -157,7 +158,10 @@ class Correct(EvaluationBase):
 
     @property
     def headroom(self) -> float:
-        """Slowdown relative to the roofline or one launch, whichever is longer: 0 or more, infinite if unknown."""
+        """How much slower the candidate is than the roofline or one kernel launch, whichever takes longer.
+
+        0.1 means 10 % slower. The value is never below 0; it is infinite if both times are unknown.
+        """
         least_ms = max(self.roofline.floor_ms, self.device.launch_ms)
         return max(self.latency_ms / least_ms - 1, 0.0) if least_ms else math.inf
 
@@ -168,7 +172,7 @@ class Correct(EvaluationBase):
 
     @property
     def near_roofline(self) -> bool:
-        """Whether little is left to gain. False below the roofline, which is then no bound for this candidate."""
+        """Whether little is left to gain. False if the time is well below the roofline, which is then no bound."""
         return self.headroom <= NEAR and not beats_roofline(self.roofline, self.latency_ms)
 
     @property

@@ -13,24 +13,24 @@ class Limits(Frozen):
     build_s: float = Field(default=180.0, gt=0)
     load_s: float = Field(default=60.0, gt=0)
     verify_s: float = Field(default=60.0, gt=0)
-    """For all verified calls together, in addition to the reference's own time for them."""
+    """For all calls of verification together, in addition to the time that the reference needs for them."""
 
     time_s: float = Field(default=60.0, gt=0)
-    """For all timed calls together, in addition to the reference's own time for them."""
+    """For all timed calls together, in addition to the time that the reference needs for them."""
 
     timing_budget_s: float = Field(default=2.0, gt=0)
-    """How long paired timing continues while its confidence interval is wide."""
+    """For each reference that is timed. After this, timing ends even if the confidence interval is still wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
     """Host memory of the candidate's process, without what it shares with the judge; builds have their own limit.
     On a CPU it also limits the address space of each process that the candidate starts."""
 
     output_kb: int = Field(default=64, ge=1)
-    """How much of a candidate's output is kept."""
+    """How much of a candidate's printed output is kept."""
 
 
 class Tools(Frozen):
-    """NVIDIA's tools that a correct candidate also runs under on a GPU; each takes seconds."""
+    """NVIDIA's tools. On a GPU, a correct candidate is run once more under each; this takes seconds."""
 
     counters: bool = False
     """Add Nsight Compute's counters to the profile."""

@@ -13,23 +13,23 @@ from stark.core.base import Frozen
 
 
 class Measurement(Frozen):
-    """The raw times of one program in one window."""
+    """The raw times of one program, from one uninterrupted series of measurements."""
 
     samples_ms: tuple[float, ...] = Field(min_length=1)
-    """One value per block, in the order of measurement: milliseconds for one call."""
+    """Milliseconds per call: one value per block of `calls_per_sample` calls, in the order of measurement."""
 
     calls_per_sample: int = Field(ge=1)
     warmups: int = Field(ge=0)
     clock: Literal["device_events", "judge_wall"]
-    """`device_events`: recorded around the call in the running process. `judge_wall`: the judge's own clock."""
+    """`device_events`: events that the running process records around the call. `judge_wall`: the judge's own clock."""
 
     cache: Literal["cold", "warm"]
     """Whether the device's last-level cache was overwritten before each call."""
 
     resolution_ms: float = Field(default=0.0, ge=0)
-    """Error of the latency that more samples do not reduce, in milliseconds: steady differences between processes that run
-    the same program, the cost of requests, and disagreement between clocks. The judge writes 1000 times the
-    latency if it cannot tell."""
+    """The part of the latency's error that more samples do not reduce, in milliseconds. It comes from steady
+    differences between processes that run the same program, the cost of requests, and disagreement between clocks. If
+    the judge cannot tell how large it is, it writes 1000 times the latency."""
 
     @property
     def latency_ms(self) -> float:
@@ -38,7 +38,7 @@ class Measurement(Frozen):
 
 
 NOISY = 2.0
-"""An interval whose ends differ by more than this factor says too little to rank by."""
+"""An interval whose ends differ by more than this factor is too wide to rank by."""
 
 
 class Speedup(Frozen):
@@ -65,9 +65,9 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
 
     The i-th samples of both were taken next to each other, so slow drift of the machine cancels in their ratio. The
     result is the median of these ratios. Its 95 % interval comes from order statistics, which assume no distribution;
-    with few pairs it is the whole range. The interval is widened by the larger of the two relative resolutions.
+    with few pairs it is the range of all ratios. It is then widened by the larger of the two relative resolutions.
 
-    Raises ValueError if the two differ in their number of samples.
+    Raises ValueError if the two have different numbers of samples.
     """
     ratios = sorted(
         math.log(base / ours)

@@ -53,14 +53,14 @@ class Node(Frozen):
     @model_validator(mode="after")
     def _only_unusable_lacks_a_candidate(self) -> Node:
         if (self.candidate is None) != (self.evaluation.status == "unusable"):
-            raise ValueError("only a node whose status is 'unusable' has no candidate")
+            raise ValueError("a node has no candidate if and only if its status is 'unusable'")
         if self.parent >= self.id:
             raise ValueError("a node's parent must have a lower id")
         return self
 
     @property
     def original(self) -> int:
-        """The first attempt with the same source, which may be itself."""
+        """The first attempt with the same source, which may be this one."""
         return self.duplicate_of or self.id
 
     @property

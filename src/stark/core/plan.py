@@ -1,4 +1,4 @@
-"""The plan agent's result: an optimization strategy, grounded in the source it was shown."""
+"""The plan agent's result: an optimization strategy, usually with anchors in the source that the agent was shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 ANCHOR_NAME = "[a-z][a-z0-9_]{0,39}"
-"""The pattern of an anchor's whole name."""
+"""The regular expression that the whole name of an anchor must match."""
 
 NAME_LENGTH = 60
 """The most characters of a plan's title or name."""
@@ -25,7 +25,7 @@ class Anchor(Frozen):
 
     name: str = Field(pattern=f"^{ANCHOR_NAME}$")
     first_line: int = Field(ge=1)
-    """1-based, inclusive, in the source that the plan was made for."""
+    """Like `last_line`: 1-based, inclusive, in the source that the plan was made for."""
 
     last_line: int = Field(ge=1)
     instruction: str = Field(min_length=1)
@@ -57,7 +57,7 @@ class Edit(Frozen):
 
 
 def short_name(text: str) -> str:
-    """A text's first line without markup and final full stop, cut at a word to 60 characters."""
+    """The first line with text, without markup and final full stop, cut between words to at most 60 characters."""
     plain = next((line for line in text.splitlines() if line.strip()), "")
     plain = re.sub(r"^\s*(?:#+|[-*+])\s+", "", plain).strip()
     while (stripped := unquoted(_EMPHASIS.sub(r"\2", plain)).removesuffix(".")) != plain:

@@ -15,26 +15,26 @@ OUTSIDE = "outside PyTorch's operators"
 """Name of the CPU-profile step that sums time in custom native code and Python."""
 
 BUSY = 0.6
-"""Share of its peak from which a unit limits a kernel."""
+"""A hardware unit that reaches at least this share of its peak limits the kernel."""
 
 STALLS = tuple(
     "long_scoreboard short_scoreboard mio_throttle lg_throttle math_pipe_throttle barrier wait drain no_instruction".split()
 )
-"""The stalls that are read, by NVIDIA's names: reasons why a warp waits."""
+"""The stall reasons that are read, by NVIDIA's names. A stall reason is why a warp waits."""
 
 
 class Launch(Frozen):
-    """How a kernel was launched on a GPU: with how many registers per thread, and shared bytes and threads per block."""
+    """How a GPU kernel was launched. Registers are per thread; shared bytes and threads are per block."""
 
     registers: int
     shared_bytes: int
     blocks: int
     threads: int
     occupancy: float | None = None
-    """A fraction, estimated by the profiler: 0 if it cannot estimate it, None if it reports none."""
+    """A fraction, estimated by the profiler: 0 if no estimate is possible, None if none is reported."""
 
     spilled_bytes: int | None = None
-    """Bytes of each thread's registers that are kept in memory; None if unknown."""
+    """Bytes that each thread spills from registers to memory; None if unknown."""
 
 
 class Step(Frozen):
@@ -45,10 +45,10 @@ class Step(Frozen):
     """Executions per call."""
 
     time_ms: float
-    """All executions in a call, without nested operators."""
+    """Time of all executions in one call, without the time of nested operators."""
 
     share: float
-    """Share of the time of all steps."""
+    """`time_ms` as a share of the time of all steps."""
 
     own: bool
     """Whether it is custom code, not PyTorch's or a library's."""
@@ -60,60 +60,61 @@ class Step(Frozen):
 
 
 class KernelCounters(Frozen):
-    """One kernel as Nsight Compute measures it, running alone with cold caches; of several executions the longest.
+    """One kernel as Nsight Compute measures it, running alone with cold caches.
 
-    A share is None if the device did not report it.
+    The time and the bytes are those of all its executions; the other counters are those of the longest execution. A
+    counter is None if the device did not report it.
     """
 
     name: str
     time_ms: float
-    """All its executions, each with a cold cache and under the profiler."""
+    """Time under the profiler."""
 
     share: float
-    """Of the time of all kernels."""
+    """`time_ms` as a share of the time of all kernels."""
 
     dram_bytes: float | None = None
-    """Read and written by all its executions, each with a cold cache."""
+    """Bytes read from and written to the GPU's memory."""
 
     dram: float | None = None
-    """Share of the peak bandwidth."""
+    """Achieved share of the GPU memory's peak bandwidth."""
 
     issue: float | None = None
-    """Share of the peak of the busiest unit in the multiprocessors."""
+    """Load of the busiest unit in the multiprocessors, as a share of that unit's peak."""
 
     tensor: float | None = None
     """Share of cycles in which the tensor cores were active."""
 
     occupancy: float | None = None
-    """Active warps relative to the most that a multiprocessor can hold."""
+    """Active warps as a share of the most that a multiprocessor can hold."""
 
     l1_hits: float | None = None
     l2_hits: float | None = None
     loads_used: float | None = None
-    """Share of the bytes moved by loads from global memory, in sectors of 32, that the kernel asked for."""
+    """Of the bytes that loads from global memory move (in 32-byte sectors), the share that the kernel requested."""
 
     stores_used: float | None = None
     bank_conflicts: float | None = None
     """Share of shared-memory accesses that were repeated because of a conflict."""
 
     stalls: dict[str, float] = Field(default={})
-    """Share of a warp's time between two instructions, by stall."""
+    """Maps each stall reason to its share of a warp's time between two instructions."""
 
 
 class Profile(Frozen):
-    """The mean of a few calls."""
+    """A profile averaged over a few calls."""
 
     clock: Literal["device", "host"]
     """`device` for kernels of a GPU, `host` for operators on a CPU."""
 
     steps: tuple[Step, ...] = Field(min_length=1)
-    """The longest ones, longest first."""
+    """The steps that take the most time, longest first."""
 
     count: float
     """Kernels or operators per call, including those not in `steps`."""
 
     busy_ms: float
-    """Time during which at least one step ran."""
+    """Time per call during which at least one step ran."""
 
     own_share: float
     """Share of the steps' time in custom code."""

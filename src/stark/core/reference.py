@@ -14,7 +14,7 @@ class TensorSpec(Frozen):
 
     shape: tuple[int, ...]
     dtype: str
-    """PyTorch's name without its prefix: `float32`, `bfloat16`, `int64`."""
+    """PyTorch's name without `torch.`, such as `float32`, `bfloat16` or `int64`."""
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -36,8 +36,8 @@ class Reference(Frozen):
     """Which operators or kernels take the time; None if there was no usable profile."""
 
     error_budgets: tuple[float | None, ...] = ()
-    """Largest relative RMS error that passes on the problem's own inputs, for each output; None for an output that
-    must be equal. Empty if unknown."""
+    """For each output, the largest relative RMS error that passes on the problem's own inputs; None if the output must
+    be exactly equal. Empty if unknown."""
 
     @property
     def profiled(self) -> Profiled | None:

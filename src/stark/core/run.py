@@ -58,7 +58,7 @@ class Strategy(Frozen):
     """The three roles, or one agent that does everything."""
 
     memory: bool
-    """Whether prompts show other attempts of the tree besides the selected node."""
+    """Whether prompts show other attempts of the tree, not only the selected node."""
 
 
 class RunConfig(Frozen):
@@ -80,7 +80,7 @@ class RunConfig(Frozen):
     start: Start = "reference"
     stop: Stop = "budget"
     window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
-    """Approximate prompt limit in tokens; the other attempts shown are trimmed to fit."""
+    """Approximate prompt limit in tokens. What a prompt shows of other attempts is trimmed to fit."""
 
     limits: Limits = Limits()
     tools: Tools = Tools()
@@ -108,7 +108,7 @@ class Ended(Frozen):
     """Why a run ended."""
 
     kind: Literal["attempts", "tokens", "dollars", "minutes", "converged", "exhausted", "refused"]
-    """The budget limit that was reached; `converged`: `stop="auto"` applied; `exhausted`: the policy found nothing to
+    """The budget limit that was reached; `converged`: `stop="auto"` ended it; `exhausted`: the policy found nothing to
     expand; `refused`: the judge cannot use the problem."""
 
     detail: str

@@ -1,9 +1,10 @@
-"""Which kernel of a run is best, and which cannot be told apart from it.
+"""Which kernel of a run is the best, and which others are not measurably slower.
 
-The only place that ranks attempts. Ranks by speedup against eager; attempts too noisy to compare come last. The
-fastest gets the star. It and the attempts whose 95 % intervals overlap its interval form the first group:
-the measurements cannot tell whether one of them is faster. A noisy attempt joins only a group of noisy ones, since its
-interval overlaps almost any other. An attempt that repeats another's source does not count a second time.
+This is the only place that ranks attempts. They are ranked by speedup against eager mode; attempts whose measurements
+are too noisy come last. The first attempt gets the star. It forms a group with the attempts whose 95 % intervals
+overlap its own: the measurements cannot tell which of them is fastest. A noisy attempt is in the group only if all
+attempts are noisy, since its interval overlaps almost any other. An attempt with the same source as an earlier one does
+not count.
 
 After a final check, only the attempts that passed it count, with the speedups measured there.
 """
@@ -29,7 +30,7 @@ class Standing:
     """The fastest attempt and those that cannot be told apart from it, fastest first; empty if nothing counts."""
 
     confirmed: bool
-    """Whether the final check decided, and not the search's own measurements."""
+    """Whether the ranking is by the final check, not by the search's own measurements."""
 
     @property
     def best(self) -> int | None:
@@ -53,7 +54,7 @@ def standing(
 
 
 def standing_of(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Standing:
-    """The standing of a run's finished attempts, given the final checks' evaluations by attempt."""
+    """The standing of a run's finished attempts. `checks` maps attempts to their evaluations by the final check."""
     return standing(
         {node.id: vs_eager(node.evaluation) for node in nodes if node.duplicate_of is None},
         {attempt: vs_eager(found) for attempt, found in checks.items()},
@@ -61,7 +62,7 @@ def standing_of(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Stan
 
 
 def best_node(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> Node | None:
-    """The attempt with the star, with the evaluation that it won by; None if there is none."""
+    """The attempt with the star, with the evaluation that ranks it first; None if no attempt counts."""
     by_id = {node.id: node for node in nodes}
     best = standing_of(by_id.values(), checks).best
     if best is None:
@@ -76,5 +77,5 @@ def vs_eager(evaluation: Evaluation) -> Speedup | None:
 
 
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:
-    """Sorts attempts from the fastest to the slowest."""
+    """Sort key that puts the fastest attempt first, too noisy ones last, and of equals the older one first."""
     return speedup.too_noisy, -speedup.ratio, attempt

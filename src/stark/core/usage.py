@@ -10,11 +10,11 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token, for estimates; the prompts of recorded runs have 2.6 to 4.1 (docs/prompts.md)."""
+"""UTF-8 bytes per token, for estimates. In the prompts of recorded runs it is 2.6 to 4.1 (docs/prompts.md)."""
 
 
 class Usage(Frozen):
-    """What a model reported of one call; None where it reported nothing."""
+    """What a model reported about one call; None for what it did not report."""
 
     input_tokens: int | None = Field(default=None, ge=0)
     output_tokens: int | None = Field(default=None, ge=0)
@@ -24,7 +24,7 @@ class Usage(Frozen):
 
 
 class Cost(Frozen):
-    """Tokens and dollars of one call, expected or charged."""
+    """Expected or charged tokens and dollars of one call."""
 
     tokens: int = 0
     dollars: float = 0.0
@@ -34,23 +34,23 @@ class Cost(Frozen):
 
 
 class Spent(Frozen):
-    """What several calls cost together; unreported tokens are estimated from the length of the texts."""
+    """What several calls cost together. Unreported token counts are estimated from the lengths of the texts."""
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     estimated_calls: int = 0
-    """Calls whose tokens are estimates, since the model reported none."""
+    """Calls with at least one estimated token count, because the model did not report it."""
 
     dollars: float = 0.0
     unpriced_calls: int = 0
     """Calls of unknown price, counted as $0."""
 
     lost_calls: int = 0
-    """Calls whose reply never arrived because the process was killed, charged as reserved."""
+    """Calls whose reply never arrived because the process was killed. Each is charged the cost reserved for it."""
 
     seconds: float = 0.0
-    """Waiting time, added up over concurrent calls too."""
+    """The sum of the calls' waiting times, also of calls that ran at the same time."""
 
     def __add__(self, other: Spent) -> Spent:
         names = Spent.model_fields
@@ -77,7 +77,7 @@ def roles_together(runs: Iterable[Mapping[str, Spent]]) -> dict[str, Spent]:
 
 
 def spent_on(usage: Usage, asked_bytes: int, answered_bytes: int) -> Spent:
-    """What one call cost; the lengths of what was sent and answered replace token counts that were not reported."""
+    """What one call cost. Unreported token counts are estimated from the lengths of the prompt and the reply."""
     given, answered = usage.input_tokens, usage.output_tokens
     return Spent(
         calls=1,
@@ -103,7 +103,7 @@ class Price(Frozen):
 
 
 class Budget(Frozen):
-    """When a run ends: at the first limit that is reached. None is no limit."""
+    """The limits of a run, which ends when it reaches the first of them. None means no limit."""
 
     attempts: int = Field(default=30, ge=1)
     tokens: int | None = Field(default=None, ge=1)
@@ -112,7 +112,7 @@ class Budget(Frozen):
 
 
 class Estimate(Frozen):
-    """An upper bound in attempts, with usual costs: a run may end earlier."""
+    """What a run costs if it makes this many attempts at the usual cost per call; it may end earlier."""
 
     attempts: int
     calls: int
@@ -124,7 +124,7 @@ class Estimate(Frozen):
 
 
 def estimated_tokens(size: int) -> int:
-    """About how many tokens `size` bytes of text are, rounded up."""
+    """The estimated number of tokens in `size` bytes of text, rounded up."""
     return math.ceil(size / BYTES_PER_TOKEN)
 
 

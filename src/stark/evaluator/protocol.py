@@ -1,7 +1,8 @@
 """The messages between an executor and a judge: one JSON object per line, over any byte stream.
 
-The judge sends `Hello` first; only a `Notice` may come before it. After that the executor sends requests, and the judge answers each of
-them by its `id`, in any order. This module depends on neither torch nor a transport.
+The judge sends `Hello` first; only a `Notice` may precede it. Then the executor sends requests. The
+judge answers them in any order; an answer has the `id` of its request. This module depends on neither
+torch nor a transport.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PROTOCOL = 6
 
 
 class Describe(Frozen):
-    """Ask for the reference's figures, before any candidate is judged."""
+    """Ask the judge to measure the problem's reference."""
 
     kind: Literal["describe"] = "describe"
     id: str
@@ -33,7 +34,7 @@ class Describe(Frozen):
 
 
 class Evaluate(Frozen):
-    """Ask for a candidate's evaluation."""
+    """Ask the judge to evaluate a candidate."""
 
     kind: Literal["evaluate"] = "evaluate"
     id: str
@@ -45,7 +46,7 @@ class Evaluate(Frozen):
 
 
 class Compile(Frozen):
-    """Ask for the code that `torch.compile` generates for the problem, as a candidate."""
+    """Ask for a candidate that contains the code that `torch.compile` generates for the problem."""
 
     kind: Literal["compile"] = "compile"
     id: str
@@ -72,15 +73,15 @@ class Hello(Frozen):
 
 
 class Notice(Frozen):
-    """Something to show to the user while no answer arrives. Sent at any time, also before `Hello`."""
+    """A status text for the user. The judge sends it at any time, even before `Hello`."""
 
     kind: Literal["notice"] = "notice"
     text: str
-    """For example `waiting for another judge on cuda:0`. Empty when the last notice no longer applies."""
+    """For example `waiting for another judge on cuda:0`. An empty text withdraws the last notice."""
 
 
 class Greeting(BaseModel):
-    """The part of `Hello` that every protocol version has. Read first, to compare the versions."""
+    """The field that `Hello` has in every protocol version. It is parsed first, to compare the versions."""
 
     protocol: int
 
@@ -134,7 +135,7 @@ class RequestRefused(Frozen):
 
 
 class JudgeFailed(Frozen):
-    """The judge itself failed on a request. It then exits, and the request is sent again."""
+    """The judge itself failed on a request. The judge then exits, and the executor sends the request again."""
 
     kind: Literal["judge_failed"] = "judge_failed"
     id: str
@@ -159,9 +160,9 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 def request_id(request: AnyRequest) -> str:
-    """A digest of the request's content, the protocol and the STARK version.
+    """A digest of the request's content, the protocol version and the STARK version.
 
-    Equal requests have equal ids, so an answer that already exists is not requested again.
+    Equal requests have equal ids, so an answer that already exists is reused.
     """
     return digest(
         str(PROTOCOL), __version__, request.model_copy(update={"id": ""}).model_dump_json()

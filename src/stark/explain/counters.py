@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from stark.core.profile import BUSY, KernelCounters
 
 WASTED, CONFLICTING, WAITING, NOTABLE = 0.5, 0.2, 0.25, 0.1
-"""Shares from which a figure is worth reporting; `WASTED` is the share up to which bytes count as wasted."""
+"""Thresholds for reporting a figure: used bytes are reported if their share is at most `WASTED`, the other figures if
+they are at least their threshold."""
 
 WAITS = {
     "long_scoreboard": "data from memory",
@@ -16,25 +17,25 @@ WAITS = {
     "lg_throttle": "room in the queue to global memory",
     "math_pipe_throttle": "the arithmetic units",
     "barrier": "other warps at a barrier",
-    "wait": "the instruction before, which has a fixed latency",
-    "drain": "their last stores",
-    "no_instruction": "instructions, of which there are more than their cache holds",
+    "wait": "the previous instruction, which has a fixed latency",
+    "drain": "their last stores to finish",
+    "no_instruction": "instructions that the instruction cache does not hold",
 }
-"""What warps wait for in each stall."""
+"""What a warp waits for, by stall."""
 
 
 def limiter(kernel: KernelCounters) -> str:
     """What limits a kernel, as a clause: a busy unit, or else its longest stall."""
     if kernel.dram is not None and kernel.dram >= BUSY:
-        return f"memory is busy {kernel.dram:.0%} of its time"
+        return f"memory is busy {kernel.dram:.0%} of the time"
     if kernel.tensor is not None and kernel.tensor >= BUSY:
-        return f"the tensor cores are busy {kernel.tensor:.0%} of its time"
+        return f"the tensor cores are busy {kernel.tensor:.0%} of the time"
     if kernel.issue is not None and kernel.issue >= BUSY:
         return f"the multiprocessors work at {kernel.issue:.0%} of their peak"
     waits = {stall: kernel.stalls[stall] for stall in WAITS if stall in kernel.stalls}
     longest = max(waits, key=lambda stall: waits[stall], default=None)
     if longest is not None and waits[longest] >= WAITING:
-        return f"its warps wait {waits[longest]:.0%} of their time for {WAITS[longest]}"
+        return f"warps wait {waits[longest]:.0%} of their time for {WAITS[longest]}"
     return "no unit is busy and no single wait stands out"
 
 
@@ -49,8 +50,8 @@ def facts(kernel: KernelCounters) -> Iterator[str]:
         if used is not None and 0 < used <= WASTED:
             yield f"{access} use {used:.0%} of the bytes that they move"
     if kernel.bank_conflicts is not None and kernel.bank_conflicts >= CONFLICTING:
-        yield f"{kernel.bank_conflicts:.0%} of shared-memory accesses repeated for bank conflicts"
+        yield f"{kernel.bank_conflicts:.0%} of shared-memory accesses repeated because of bank conflicts"
     levels = (("L1", kernel.l1_hits), ("L2", kernel.l2_hits))
     hits = [f"{level} {share:.0%}" for level, share in levels if share is not None]
     if hits:
-        yield f"hits {' '.join(hits)}"
+        yield f"cache hits {' '.join(hits)}"

@@ -12,12 +12,12 @@ from stark.explain.profile import profile_lines
 
 
 def device_text(device: Device) -> str:
-    """The device sheet, one fact a line."""
+    """The facts about a device, one per line."""
     return "\n".join(f"- {fact}" for fact in _device_facts(device))
 
 
 def reference_text(reference: Reference) -> str:
-    """The reference's time, the roofline, the allowed error, where its time goes, and warnings."""
+    """The reference's time, the roofline, the allowed error, where the reference's time goes, and warnings."""
     facts = [
         f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms",
         *_roofline_facts(reference.roofline, reference.eager.latency_ms),
@@ -68,7 +68,7 @@ def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
 
 
 def _error_facts(reference: Reference) -> Iterator[str]:
-    """The allowed error of each output; equal ones are stated once."""
+    """The allowed error of each output; identical statements appear once."""
     stated = [
         f"the {spec.dtype} output must be equal"
         if budget is None
@@ -80,7 +80,7 @@ def _error_facts(reference: Reference) -> Iterator[str]:
 
 
 def _profile_of(reference: Reference) -> list[str]:
-    """Where eager's time goes, the steps as a list within the list."""
+    """Where the time of eager PyTorch goes, with the steps as a nested list."""
     if reference.profiled is None:
         return []
     first, *lines = profile_lines(reference.profiled)

@@ -27,7 +27,7 @@ def explain(evaluation: Evaluation) -> str:
         if evaluation.profiled is not None:
             lines += profile_lines(evaluation.profiled)
         if evaluation.sanitized:
-            lines.append(f"compute-sanitizer found nothing: {', '.join(evaluation.sanitized)}")
+            lines.append(f"compute-sanitizer found no errors: {', '.join(evaluation.sanitized)}")
     return "\n".join([*lines, *(f"Note: {warning}" for warning in evaluation.warnings)])
 
 
@@ -52,7 +52,7 @@ def evidence(evaluation: Evaluation) -> str:
 
 
 def reason(evaluation: Evaluation) -> str:
-    """Why it failed, in one line; empty if it is correct."""
+    """Why the candidate failed, in one line; empty if it is correct."""
     if isinstance(evaluation, Correct):
         return ""
     text = evidence(evaluation)
@@ -67,7 +67,7 @@ def status(evaluation: Evaluation) -> str:
 
 
 def verdict(correct: Correct, reference: str = "eager") -> str:
-    """The speedup and what its interval says, if it is not too noisy; before the final check a win is unconfirmed."""
+    """The speedup and, unless it is too noisy, what its interval means. Before the final check, a win is unconfirmed."""
     speedup = correct.speedup_vs(reference)
     if speedup.too_noisy:
         return speedup_text(speedup)
@@ -86,7 +86,7 @@ def checked(evaluation: Evaluation) -> str:
 
 
 def speedup_text(speedup: Speedup, named: bool = True) -> str:
-    """`2.00x vs eager [1.98, 2.02]`, or `2.00x vs eager, too noisy`; unless `named`, without `vs eager`."""
+    """`2.00x vs eager [1.98, 2.02]`, or `2.00x vs eager, too noisy`; `vs eager` is left out if `named` is false."""
     versus = f" vs {speedup.reference}" if named else ""
     if speedup.too_noisy:
         return f"{speedup.ratio:.2f}x{versus}, too noisy"
@@ -104,7 +104,7 @@ def measured(measurement: Measurement) -> str:
 
 
 def roofline_text(correct: Correct) -> str:
-    """How close it is to the roofline, or that it is faster."""
+    """How close the kernel is to the roofline, or that it is faster than the roofline."""
     roof = correct.roofline
     if beats_roofline(roof, correct.latency_ms):
         return f"{faster_than(roof)} ({roof.floor_ms:.4g} ms)"
@@ -115,7 +115,7 @@ def roofline_text(correct: Correct) -> str:
 
 
 def faster_than(roofline: Roofline) -> str:
-    """What it means that a measured time is below the roofline."""
+    """The likely reasons for a measured time below the roofline."""
     memory = roofline.bound == "memory"
     cause = "data stays in a cache" if memory else "it uses lower-precision arithmetic"
     name = "memory" if memory else roofline.arithmetic
@@ -123,7 +123,7 @@ def faster_than(roofline: Roofline) -> str:
 
 
 def _decimals(speedup: Speedup) -> int:
-    """Two, or as many more, up to six, as it takes to see on which side of 1 the interval's ends are."""
+    """The fewest decimals, from two to six, with which no end of the interval is rounded to 1; two if six are too few."""
     ends = [end for end in (speedup.low, speedup.high) if end != 1]
     visible = (places for places in range(2, 7) if all(round(end, places) != 1 for end in ends))
     return next(visible, 2)

@@ -11,15 +11,15 @@ from stark.explain.counters import facts, limiter
 from stark.explain.numbers import counted
 
 MATTERS = 0.05
-"""Share of the time from which a step is shown."""
+"""The smallest share of the time for which a step is shown."""
 
 LOW_OCCUPANCY = 0.25
 SHOWN, SHOWN_COUNTED = 5, 3
-"""Steps, and kernels with counters, that are shown at most."""
+"""Maximum number of steps, and of kernels with counters, that are shown."""
 
 
 def profile_lines(profiled: Profiled) -> Iterator[str]:
-    """The most useful first: at most seven short lines, and three of counters."""
+    """A profile in at most seven short lines, the most useful first, and at most three more lines with counters."""
     yield f"bottleneck: {bottleneck_text(profiled)}"
     yield _achieved(profiled)
     yield from step_lines(profiled.profile)
@@ -36,13 +36,13 @@ def bottleneck_text(profiled: Profiled) -> str:
     name, launch = kernel_name(profile.steps[0].name), profile.steps[0].launch
     if found.kind == "launch":
         kernels = counted(round(profile.count), "kernel")
-        return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} a call"
+        return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} per call"
     if found.kind in ("memory", "compute"):
         return f"{found.kind}-bound: {_limit(profiled, found)}"
     if found.kind == "cores":
         return f"idle cores: {profile.busy_cores:.1f} of {processors} work, at {use}"
     if found.kind == "spills" and launch is not None:
-        spilled = f"{name} keeps {launch.spilled_bytes} bytes a thread in memory"
+        spilled = f"{name} keeps {launch.spilled_bytes} bytes per thread in memory"
         return f"spilling registers: {spilled}, at {use}"
     if found.kind == "blocks" and launch is not None:
         return (
@@ -57,7 +57,7 @@ def bottleneck_text(profiled: Profiled) -> str:
     several = sum(step.share >= MATTERS and step.name != OUTSIDE for step in profile.steps)
     if several > 1:
         steps = f"{several} {'kernels' if device else 'operators'}"
-        text += f"; {steps} take turns, and what passes between them goes through memory"
+        text += f"; {steps} run one after the other and pass their data through memory"
     return text
 
 
@@ -84,7 +84,7 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
         doubt = f"; {cause}, or a measurement is off" if share > 1 + NEAR else ""
         return f"{share:.0%} of the measured {of}{doubt}"
     text = f"{limiter(kernel)} in {kernel_name(kernel.name)}"
-    # Caches are emptied before each counted kernel, so the sum over several says nothing about the call.
+    # Caches are emptied before each kernel with counters, so a sum over several says nothing about the call.
     moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
     if memory and moved is not None and moved > roof.least_bytes > 0:
         text += f", and it moves {moved / roof.least_bytes:.1f} times the bytes that the call needs"
@@ -100,7 +100,7 @@ def _use(profiled: Profiled) -> str:
 
 
 def _achieved(profiled: Profiled) -> str:
-    """Achieved bandwidth and rate, and what is known of the whole call."""
+    """Achieved bandwidth and arithmetic rate, and how busy the GPU or the cores are during the call."""
     roof, profile = profiled.roofline, profiled.profile
     bandwidth = roof.least_bytes / profiled.latency_ms / 1e6
     parts = [f"{bandwidth:.3g} GB/s ({profiled.memory_share:.0%})"]
@@ -129,6 +129,6 @@ def _step(step: Step) -> str:
         parts.append(f"{launch.spilled_bytes} bytes spilled")
     if launch.shared_bytes:
         parts.append(f"{launch.shared_bytes / 1024:.3g} KB shared")
-    if launch.occupancy:  # the profiler reports 0 for kernels that it cannot estimate
+    if launch.occupancy:  # the profiler reports 0 if it cannot estimate it
         parts.append(f"occupancy {launch.occupancy:.0%}")
     return f"{text}: {', '.join(parts)}"

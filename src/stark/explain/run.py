@@ -26,7 +26,7 @@ def idea(node: Node) -> str:
 
 
 def standing_lines(standing: Standing) -> Iterator[str]:
-    """Which attempt has the star, and which cannot be told apart from it."""
+    """Which attempt is the fastest, marked by a star, and which attempts cannot be told apart from it."""
     if standing.best is None:
         return
     where = "in the final check" if standing.confirmed else "by measured speedup"
@@ -44,7 +44,7 @@ def models_line(run: Run) -> str:
 
 
 def replay_line(run: Run) -> str:
-    """What is recorded in a replay, and what is live."""
+    """Which parts of a replay are recorded, and which are live."""
     models = dict.fromkeys(each.model.removeprefix(RECORDED) for each in run.config.models.values())
     return f"replies are recorded, from {', '.join(models)}; builds, checks and timings are live"
 
@@ -74,13 +74,13 @@ def dollars(spent: Spent) -> str:
 
 
 def price(spent: Spent) -> str:
-    """The price in a sentence."""
+    """The price, worded for use in a sentence."""
     found = dollars(spent)
     return "price unknown" if found == "unknown" else found
 
 
 def token_count(count: int, spent: Spent) -> str:
-    """A number of tokens; `~` marks one that contains estimates."""
+    """A number of tokens; `~` marks a number that contains estimates."""
     return f"{'~' if spent.estimated_calls else ''}{count:,}"
 
 
@@ -90,10 +90,10 @@ def tokens(spent: Spent) -> str:
 
 
 def estimate_line(expected: Estimate, budget: Budget) -> str:
-    """What a run may cost and how long it may take, before it starts."""
+    """The estimate, made before a run starts, of what it may cost and how long it may take."""
     cost = "price unknown" if expected.dollars is None else f"${expected.dollars:.2f}"
     limits = budget_line(budget)
     return (
         f"estimate for {counted(expected.attempts, 'attempt')}: {counted(expected.calls, 'model call')}, "
-        f"{expected.tokens / 1e6:.2g} M tokens without thinking, {cost}, {expected.minutes:.0f} minutes; limits: {limits}"
+        f"{expected.tokens / 1e6:.2g} M tokens (thinking excluded), {cost}, {expected.minutes:.0f} minutes; limits: {limits}"
     )

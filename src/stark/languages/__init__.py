@@ -1,6 +1,6 @@
 """The kernel languages that a candidate can be written in, by name.
 
-To add one: a file and a guide (`.md`) beside this one, and its line in the registry.
+To add a language, add a Python file and a guide (`.md`) to this folder, and list the language in `LANGUAGES`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,23 @@ from stark.languages.cuda import CUDA
 from stark.languages.triton import TRITON
 
 LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA)}
-"""In order of preference for each kind of device."""
+"""Languages for the same kind of device are in order of preference."""
 
 __all__ = ["LANGUAGES", "Language", "best_for", "language"]
 
 
 def language(name: str) -> Language:
-    """The language of this name. Raises UsageError, which lists the known names."""
+    """The language of this name. Raises UsageError, which lists the known names, if there is none."""
     if name not in LANGUAGES:
         raise UsageError(f"there is no language {name!r}; choose one of {', '.join(LANGUAGES)}")
     return LANGUAGES[name]
 
 
 def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
-    """The first language for this kind of device whose tools this machine has, or else the last.
+    """Chooses a language for a device of this kind; `here` says whether the device is in this machine.
 
-    For a device on another machine, whose tools are unknown, it is the first.
+    On this machine, it is the first language in order of preference whose tools are all installed, or the last
+    language if there is none. On another machine, whose tools are unknown, it is the first language.
     """
     fitting = [entry for entry in LANGUAGES.values() if device_kind in entry.device_kinds]
     if not here:

@@ -1,6 +1,7 @@
 """Defines a kernel language: the form of its candidates, how they are checked and built, and what models are taught.
 
-The check looks at the text only. The judge decides whether a candidate is correct.
+A candidate is a Python file that defines `ModelNew`. The check here only reads its source; the judge runs it and
+decides whether its results are correct.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ DeviceKind = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Lessons:
-    """What models are taught for one problem on one device: ideas for plans, everything for code, traps for repairs."""
+    """What models are taught for one problem on one device. Each kind of prompt includes a different part of it."""
 
     form: str
-    """The guide's rules for every candidate."""
+    """The guide's section "The form": the rules for every candidate."""
 
     guide: str
-    """The whole guide."""
+    """The guide in full, with the form."""
 
     techniques: tuple[Technique, ...]
 
     @property
     def to_plan(self) -> str:
-        """For plans: the form, and each technique's idea and when it pays."""
+        """The part for prompts that ask for a plan: the form, and when each technique pays off, with its idea."""
         if not self.techniques:
             return self.form
         leads = "\n\n".join(technique.lead for technique in self.techniques)
@@ -43,12 +44,12 @@ class Lessons:
 
     @property
     def to_write(self) -> str:
-        """For code: the whole guide and techniques."""
+        """The part for prompts that ask for code: the guide and the techniques in full."""
         return "\n\n".join([self.guide.strip(), *(technique.text for technique in self.techniques)])
 
     @property
     def to_repair(self) -> str:
-        """For repairs: the guide, and each technique's traps."""
+        """The part for prompts that ask for a repair: the guide in full, and each technique's traps."""
         return "\n\n".join(
             [self.guide.strip(), *(technique.traps for technique in self.techniques)]
         )
@@ -56,54 +57,54 @@ class Lessons:
 
 @dataclass(frozen=True)
 class Language:
-    """One kernel language. Its guide is the file `<name>.md` beside this one."""
+    """One kernel language. Its guide is the file `<name>.md` in this folder."""
 
     name: str
     title: str
-    """Name for people and models, such as `Triton`."""
+    """The name shown to people and models, such as `C++ with OpenMP`."""
 
     device_kinds: tuple[DeviceKind, ...]
     preload: tuple[str, ...]
-    """Modules that the judge imports once, in the process that candidates are forked from.
+    """Modules that the judge imports once, in the process from which it forks one process per candidate.
 
-    The variables of `environment` must be set before the import.
+    The environment variables from `environment` must be set before this import.
     """
 
     tools: tuple[Tool, ...]
-    """What a machine needs to build and run candidates."""
+    """The programs and packages that a machine needs to build and run candidates."""
 
     rule: Callable[[ast.Module], str | None]
-    """Returns why a parsed file that defines `ModelNew` is not in this language, or None."""
+    """Takes a parsed file that defines `ModelNew`. Returns why it is not in this language, or None if it is."""
 
     environment: Callable[[Path, str | None], dict[str, str]]
-    """Returns the variables for building and running a candidate, from a folder and an architecture.
+    """Takes a folder and an architecture. Returns the environment variables for building and running a candidate.
 
-    All builds and caches go into the folder. The architecture (`sm_90`) allows builds without a device; None
-    detects it from the device.
+    All builds and caches go into the folder. Given an architecture such as `sm_90`, the build needs no device; given
+    None, the build tools detect the architecture of the device.
     """
 
     techniques: tuple[Technique, ...] = ()
-    """Techniques that a prompt may include beside the guide, in order of priority."""
+    """Techniques that a prompt may include in addition to the guide, in order of priority."""
 
     has_compiler: bool = False
-    """Whether `torch.compile` generates code in it."""
+    """Whether `torch.compile` generates code in this language."""
 
     @property
     def guide(self) -> str:
-        """The text that every prompt includes: the form, one worked example, the traps."""
+        """The text of the guide: the form, one worked example, and advice for correct and fast code."""
         return files("stark.languages").joinpath(f"{self.name}.md").read_text(encoding="utf-8")
 
     @property
     def form(self) -> str:
-        """The guide's rules for every candidate; plans must respect them."""
+        """The guide's section "The form": the rules for every candidate, which plans must respect too."""
         return section(self.guide, "The form")
 
     def lessons(self, reference: Reference) -> Lessons:
-        """The guide and the techniques for the problem of this reference."""
+        """What models are taught for the problem that this reference belongs to."""
         return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
 
     def check(self, source: str) -> str | None:
-        """Why this text is not a candidate in the language, in one sentence, or None if it may be one."""
+        """Returns one sentence on why this source is not a candidate in this language, or None if it may be one."""
         try:
             tree = parse_python(source)
         except SyntaxError as error:
@@ -114,10 +115,10 @@ class Language:
         return self.rule(tree)
 
     def toolchain(self) -> str:
-        """The tools and versions that a build depends on: part of its key in the cache."""
+        """The tools that a build depends on, with their versions, on one line. It is part of the build's cache key."""
         return "; ".join(tool.found() or f"without {tool.name}" for tool in self.tools)
 
     def missing(self) -> str | None:
-        """The first tool that this machine lacks, with how to get it, or None."""
+        """A message on the first tool that this machine lacks and how to get it, or None if no tool is missing."""
         lacking = (tool for tool in self.tools if tool.found() is None)
         return next((f"This machine lacks {tool.name}; {tool.remedy}." for tool in lacking), None)

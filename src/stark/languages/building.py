@@ -1,6 +1,6 @@
-"""Environment variables that keep a candidate's build in its own folder and target one device.
+"""Environment variables that keep a candidate's build in its own folder and select the architecture to build for.
 
-PyTorch 2.x, tvm-ffi 0.1, Triton 3 and the CUDA driver read them. Each language combines those that it needs.
+PyTorch 2.x, tvm-ffi 0.1, Triton 3 and the CUDA driver read them. Each language combines the variables that it needs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stark.languages.tools import cuda_home, search_path
 
 
 def common_environment(build_dir: Path) -> dict[str, str]:
-    """Variables for every language."""
+    """Variables that every language needs."""
     return {
         "PATH": search_path(),
         # For kernels that the NVIDIA driver compiles itself.
@@ -26,19 +26,19 @@ def common_environment(build_dir: Path) -> dict[str, str]:
 
 
 def extension_environment(build_dir: Path) -> dict[str, str]:
-    """For `load_inline` of tvm-ffi and of torch."""
+    """The common variables and those for `load_inline` of tvm-ffi and of torch."""
     return common_environment(build_dir) | {
         "TVM_FFI_CACHE_DIR": str(build_dir / "tvm_ffi"),
         "TORCH_EXTENSIONS_DIR": str(build_dir / "torch_extensions"),
-        # Otherwise tvm-ffi asks torch at import whether there is a CUDA device, which starts the driver,
-        # after which the process cannot fork. With a torch before 2.10 it would also compile an
-        # extension into each build folder. Tensors pass without either.
+        # Without this variable, tvm-ffi asks torch at import whether there is a CUDA device. That
+        # initializes the CUDA driver, and then the process cannot fork. With torch before 2.10,
+        # tvm-ffi would also compile an extension into each build folder. Passing tensors needs neither.
         "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
     }
 
 
 def toolkit_environment(architecture: str | None) -> dict[str, str]:
-    """For nvcc: the toolkit, and the one architecture if it is known."""
+    """Variables for nvcc: the toolkit's folder, and the architecture to compile for if it is known."""
     variables = {
         "TVM_FFI_GPU_BACKEND": "cuda",
         # Prints the registers and spills of each kernel in the build's output.
@@ -55,10 +55,11 @@ def toolkit_environment(architecture: str | None) -> dict[str, str]:
 
 
 def compute_capability(architecture: str) -> str:
-    """`sm_89` in the notation of compilers, `8.9`; from `sm_90` on with architecture-specific instructions, `9.0a`.
+    """The architecture as compilers write it: `8.9` for `sm_89`; from `sm_90` on with an `a`, such as `9.0a`.
 
-    Compilers refuse those (wgmma, TMA multicast, tcgen05) without the letter. A candidate only runs on the device
-    that it was built for, so portability does not matter. Raises ValueError for another notation.
+    Without the `a`, compilers reject architecture-specific instructions (wgmma, TMA multicast, tcgen05). With it, the
+    build is not portable, but a candidate only runs on the device that it was built for. Raises ValueError if the
+    architecture is not written like `sm_90`.
     """
     match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", architecture)
     if match is None:

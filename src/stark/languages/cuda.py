@@ -22,14 +22,14 @@ RUNTIME_COMPILERS = (
     "cupy.RawKernel",
     "cupy.RawModule",
 )
-"""Prefixes of names that reach NVRTC."""
+"""Prefixes of the names of functions and classes that compile with NVRTC."""
 
 CUDA_WORDS = re.compile(
     r"cuda|cublas|cudnn|cufft|cusparse|cusolver|curand|cutlass|nvrtc|cubin|ptx|__global__|\.cu\b|\bhip"
     r"|\bATen\b|\bat::|\btorch::|\btorch/",
     re.IGNORECASE,
 )
-"""Words in CUDA kernels, and in host code that reaches the device through a CUDA library, the driver or PyTorch."""
+"""Words that occur in CUDA kernels and in host code that uses a CUDA library, the CUDA driver or PyTorch."""
 
 
 def _rule(tree: ast.Module) -> str | None:
@@ -42,7 +42,7 @@ def _rule(tree: ast.Module) -> str | None:
 
 
 def _texts(tree: ast.Module) -> Iterator[str]:
-    """Every string literal and every keyword of a call."""
+    """Every string literal, and the name of every keyword argument."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

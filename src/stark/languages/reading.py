@@ -21,7 +21,7 @@ def names_used(tree: ast.Module) -> frozenset[str]:
 
 
 def _imports(tree: ast.Module) -> tuple[dict[str, str], list[str]]:
-    """The full name of each imported name, and the modules imported by `*`."""
+    """The full name of each imported name, and the modules imported by `from module import *`."""
     aliases: dict[str, str] = {}
     stars: list[str] = []
     for node in ast.walk(tree):
@@ -37,7 +37,7 @@ def _imports(tree: ast.Module) -> tuple[dict[str, str], list[str]]:
 
 
 def _dotted(node: ast.AST) -> str | None:
-    """`a.b.c` if the expression reads such a name, else None."""
+    """The dotted name that the expression reads, such as `a.b.c`, or None if it is another kind of expression."""
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

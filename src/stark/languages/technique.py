@@ -1,6 +1,7 @@
-"""Techniques beyond a language's guide, and the rule that chooses those for a problem.
+"""Techniques, which supplement a language's guide for one kind of work, and the rule that chooses them for a problem.
 
-A technique is a file in `techniques/` and an entry in its language's list, which says when it pays.
+A technique is a Markdown file in `techniques/` and an entry in its language's list. The entry says for which work the
+technique pays off.
 """
 
 from __future__ import annotations
@@ -15,39 +16,39 @@ from typing import get_args
 from stark.languages.work import Bound, Operator, Work
 
 MOST = 3
-"""Most techniques in one prompt; more would bury the plan and the problem."""
+"""The maximum number of techniques in one prompt; more would bury the plan and the problem."""
 
 MOST_CHARACTERS = 14_000
-"""Limit for all techniques in one prompt, about 4,000 tokens."""
+"""The maximum total length of the techniques in one prompt, about 4,000 tokens."""
 
 _HOPPER = re.compile(r"sm_(9|\d\d)\d")
-"""NVIDIA architectures from `sm_90` on."""
+"""Matches NVIDIA architectures from `sm_90` (Hopper) on."""
 
 
 @dataclass(frozen=True)
 class Technique:
-    """A technique's file, and the kind of work for which it pays."""
+    """A technique's file, and the kind of work for which it pays off."""
 
     name: str
-    """Its file in `techniques/`, such as `triton/split_k`."""
+    """The path of its file in `techniques/`, without `.md`, such as `triton/split_k`."""
 
     bounds: tuple[Bound, ...] = get_args(Bound)
-    """It pays if one of these limits the program."""
+    """It pays off only if one of these limits the speed of the program."""
 
     operators: frozenset[Operator] = frozenset()
-    """It needs one of these in the program; empty if it needs none."""
+    """The program must call at least one of these operators; if empty, any program will do."""
 
     least_steps: int = 1
-    """It needs a program of at least so many steps."""
+    """The program must have at least this many steps (kernels on a GPU, operators on a CPU)."""
 
     few_outputs: bool = False
-    """It needs outputs with fewer tiles than the device has processors."""
+    """Whether the outputs must have fewer tiles than the device has processors (SMs or cores)."""
 
     hopper: bool = False
-    """It needs an NVIDIA GPU from `sm_90` on."""
+    """Whether the device must be an NVIDIA GPU from `sm_90` on."""
 
     def pays(self, work: Work) -> bool:
-        """Whether a prompt about this work should include it."""
+        """Whether a prompt about this work should include the technique."""
         return (
             work.bound in self.bounds
             and (not self.operators or bool(self.operators & work.operators))
@@ -58,38 +59,38 @@ class Technique:
 
     @cached_property
     def text(self) -> str:
-        """The whole file: when it pays, the idea, an example, the traps."""
+        """The text of its file: when it pays off, the idea, an example, the traps."""
         file = files("stark.languages").joinpath("techniques", f"{self.name}.md")
         return file.read_text(encoding="utf-8").strip()
 
     @property
     def title(self) -> str:
-        """Its heading."""
+        """The file's heading."""
         return self.text.partition("\n")[0].removeprefix("## ")
 
     @property
     def lead(self) -> str:
-        """For plans: when it pays, and the idea."""
+        """The part for prompts that ask for a plan: when the technique pays off, and its idea."""
         paying, idea = (section(self.text, part, level=3) for part in ("When it pays", "The idea"))
         return f"## {self.title}\n{paying}\n{idea}"
 
     @property
     def traps(self) -> str:
-        """For repairs: what goes wrong."""
+        """The part for prompts that ask for a repair: what often goes wrong."""
         return f"## Traps of: {self.title}\n{section(self.text, 'Traps', level=3)}"
 
 
 MATMUL = frozenset[Operator]({"matmul"})
 ROWS = frozenset[Operator]({"softmax", "norm", "reduction"})
-"""Operators that read a whole row before they write its first result."""
+"""Operators that must read a whole row before they can write the row's first result."""
 
 CUDA_GRAPHS = Technique("gpu/cuda_graphs", ("launch",), least_steps=4)
 LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}))
-"""Techniques of every GPU language."""
+"""`CUDA_GRAPHS` and `LIBRARIES` are techniques for every GPU language."""
 
 
 def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]:
-    """The first techniques that pay for this work, within the limits for a prompt."""
+    """The techniques that pay off for this work, in order, without those that would exceed the limits for a prompt."""
     chosen: list[Technique] = []
     room = MOST_CHARACTERS
     for technique in techniques:
@@ -100,9 +101,12 @@ def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]
 
 
 def section(guide: str, title: str, level: int = 2) -> str:
-    """The text under a heading, without the heading, up to the next of its level. Raises ValueError if there is none."""
+    """The text between this heading and the next heading of the same level.
+
+    Raises ValueError if the guide lacks this heading.
+    """
     mark = "#" * level
     _, found, rest = guide.partition(f"\n{mark} {title}\n")
     if not found:
-        raise ValueError(f"the guide has no section {title!r}")
+        raise ValueError(f"the text has no section {title!r}")
     return rest.partition(f"\n{mark} ")[0].strip()

@@ -30,7 +30,8 @@ class Tool:
 def search_path() -> str:
     """PATH, then the folder of this interpreter's scripts.
 
-    A build calls `ninja` by name, which a virtual environment that is not activated has only there.
+    A build calls `ninja` by name. If `ninja` is installed in a virtual environment that is not activated, only the
+    scripts folder has it.
     """
     return os.pathsep.join(
         part for part in (os.environ.get("PATH", os.defpath), get_path("scripts")) if part
@@ -38,9 +39,10 @@ def search_path() -> str:
 
 
 def cuda_home() -> Path | None:
-    """The CUDA toolkit: the first of `$CUDA_HOME`, `$CUDA_PATH`, the nvcc on PATH and `USUAL_CUDA_HOME`.
+    """The folder of the CUDA toolkit, or None if there is none.
 
-    The folder must contain the compiler and the headers, since an nvcc on PATH may be a wrapper script elsewhere.
+    Tries `$CUDA_HOME`, `$CUDA_PATH`, the folder above the nvcc on PATH, and `USUAL_CUDA_HOME`. Takes the first that
+    contains the compiler and the headers, since the nvcc on PATH may be a wrapper script outside the toolkit.
     """
     on_path = shutil.which("nvcc")
     places = [
@@ -56,7 +58,7 @@ def cuda_home() -> Path | None:
 
 
 def of_cuda(name: str) -> str | None:
-    """The path of one of the CUDA toolkit's programs, or None."""
+    """The path of one of the CUDA toolkit's programs, or None if it is neither on PATH nor in a toolkit."""
     homes = [home for home in (cuda_home(), Path(USUAL_CUDA_HOME)) if home is not None]
     places = [os.environ.get("PATH", os.defpath), *(str(home / "bin") for home in homes)]
     return shutil.which(name, path=os.pathsep.join(places))
@@ -67,12 +69,12 @@ _TOOLKIT_PARTS = ("bin/nvcc", "include/cuda_runtime.h")
 
 
 def _cpp_version() -> str | None:
-    """The version of the compiler that `load_inline` calls: `$CXX`, which may be several words, or c++."""
+    """The version of the compiler that `load_inline` calls: `$CXX`, which may include arguments, or c++."""
     return _version_line(tuple(shlex.split(os.environ.get("CXX", "c++"))), 0)
 
 
 def _c_version() -> str | None:
-    """The version of the compiler that Triton builds its launchers with: `$CC`, gcc or clang."""
+    """The version of the compiler that Triton builds its launchers with: `$CC`, or else gcc or clang."""
     given = os.environ.get("CC")
     commands = [tuple(shlex.split(given))] if given else [("gcc",), ("clang",)]
     return next(filter(None, (_version_line(command, 0) for command in commands)), None)
@@ -90,7 +92,7 @@ def _ninja_version() -> str | None:
 
 @lru_cache
 def _version_line(command: tuple[str, ...], line: int) -> str | None:
-    """One line of the output of `command --version`, or None if there is no such program."""
+    """One line of the output of `command --version`, or None if the command fails."""
     try:
         reply = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, timeout=20, check=True
@@ -101,7 +103,7 @@ def _version_line(command: tuple[str, ...], line: int) -> str | None:
 
 
 def _package(module: str, *distributions: str) -> Callable[[], str | None]:
-    """Looks for a Python package by its module and the names of its distributions."""
+    """Returns a function that looks for a Python package, given its module and its possible distribution names."""
 
     def found() -> str | None:
         if find_spec(module) is None:
@@ -136,4 +138,6 @@ TRITON_COMPILER = Tool(
     _package("triton", "triton", "pytorch-triton"),
     "install it with `pip install triton`",
 )
-TORCH = Tool("PyTorch", _package("torch", "torch"), "install it: https://pytorch.org/get-started")
+TORCH = Tool(
+    "PyTorch", _package("torch", "torch"), "install it as https://pytorch.org/get-started describes"
+)

@@ -1,4 +1,4 @@
-"""Triton: Python functions that compile at their first launch."""
+"""Triton: GPU kernels written as Python functions, each compiled at its first launch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _rule(tree: ast.Module) -> str | None:
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
-    """Ignores the architecture, since Triton compiles for the device that it launches on."""
+    """Ignores the architecture, since Triton compiles for the device on which a kernel is launched."""
     folders = {"TRITON_HOME": str(build_dir), "TRITON_CACHE_DIR": str(build_dir / "triton")}
     return common_environment(build_dir) | folders
 

@@ -1,4 +1,7 @@
-"""What a problem's program does, read from its measured reference: the facts that techniques are chosen by."""
+"""Derives what a problem's program does from its reference, the program as the judge measured it.
+
+Techniques are chosen by these facts.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,16 @@ Operator = Literal["matmul", "conv", "softmax", "norm", "reduction"]
 Bound = Literal["memory", "compute", "launch"]
 
 CPU_CALL_MS = 0.005
-"""The least that one operator costs on a CPU: the call (0.9 us measured), memory for its result, and waking its threads."""
+"""Minimum time of an operator on a CPU: the call (0.9 us measured), allocating its result, and waking threads."""
 
 CPU_ENTRIES = 5
-"""A CPU's profile counts about this many operators for each one that computes; the others are wrappers and views."""
+"""A CPU profile lists about this many operators per operator that computes; the others are wrappers and views."""
 
 SHORT_PROGRAM = 3
-"""With more steps than these, the output's shape says little about the matrix products before it."""
+"""In a program of more steps, the output's shape says little about the shapes of its matrix products."""
 
 OUTPUT_TILE = 128 * 128
-"""Output elements of a matrix product that one block usually computes."""
+"""The number of output elements that one thread block of a matrix product usually computes."""
 
 _OPERATORS: dict[Operator, str] = {
     "matmul": r"(^|_)(mm|bmm|mv|addmm|addbmm|baddbmm|addmv)$|gemm|linear|attention|lstm|gru|rnn",
@@ -33,7 +36,7 @@ _OPERATORS: dict[Operator, str] = {
     "reduction": r"^(nan)?(sum|mean)$|^a?(max|min)$|^(arg(max|min)|prod|var|std|var_mean|std_mean)$"
     r"|vector_norm|^norm$|logsumexp|pool|loss|count_nonzero",
 }
-"""Patterns for the names of PyTorch's operators, without `aten::` and leading underscores."""
+"""Regular expressions for names of PyTorch's operators, once `aten::` and leading underscores are removed."""
 
 
 @dataclass(frozen=True)
@@ -41,25 +44,26 @@ class Work:
     """What a program does on a device."""
 
     architecture: str
-    """`sm_90` for a GPU; the instruction set for a CPU."""
+    """For a GPU, such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
 
     bound: Bound
-    """What takes longest at best: memory traffic, arithmetic, or the calls of the reference's operators."""
+    """Which has the longest minimum time: memory traffic, arithmetic, or launching the reference's operators."""
 
     operators: frozenset[Operator]
-    """Kinds of operators that take the reference's time."""
+    """The kinds of operators that the reference runs."""
 
     steps: int
-    """Kernels of one call on a GPU; about as many operators on a CPU."""
+    """On a GPU, the kernels in one call; on a CPU, an estimate of the operators that compute; 1 without a profile."""
 
     few_outputs: bool
-    """Whether the outputs of a short program have fewer tiles than the device has processors."""
+    """Whether the program is short and its outputs have fewer tiles than the device has processors (SMs or cores)."""
 
 
 def work_of(reference: Reference) -> Work:
     """The work of a problem, given its reference.
 
-    Without a profile only matrix products and convolutions are known to be there, by the roofline's operations.
+    Without a profile, it assumes matrix products and convolutions if the roofline counts floating-point operations,
+    and otherwise no operators.
     """
     device, roofline, profile = reference.device, reference.roofline, reference.profile
     if profile is None:

@@ -1,6 +1,6 @@
-"""Opens language models by the text that users write.
+"""Opens the language model that a user names, such as `anthropic:NAME`.
 
-`FORMS` has every form, docs/settings.md their keys. To add a provider, add it to `catalog.py`.
+`FORMS` lists every way to write a model, docs/settings.md the API keys. To add a provider, add it to `catalog.py`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PROVIDERS = (*CATALOG, "exec")
 """The names that may precede the colon."""
 
 FORMS = (*(provider.form for provider in CATALOG.values()), "exec:COMMAND", "exec[NAME]:COMMAND")
-"""Every form of `spec`, for help texts."""
+"""Every form that `spec` may have, for help texts."""
 
 
 def open_model(spec: str, price: Price | None = None) -> Model:
     """Open the model that `spec` names, without sending anything.
 
-    `price` overrides the list price, and prices replies whose cost is not reported. Raises UsageError for an unknown
-    form of `spec`, and ModelRefused for a missing key.
+    `price` replaces the list price; it applies to replies whose cost the provider does not report. Raises UsageError if
+    `spec` has none of the known forms, and ModelRefused if the key is missing.
     """
     written = re.fullmatch(r"([a-z-]+)(?:\[([^\[\]]+)\])?:(.*\S.*)", spec, re.DOTALL)
     if written is None or written[1] not in PROVIDERS:

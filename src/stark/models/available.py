@@ -1,4 +1,4 @@
-"""Lists the ways to name a model that work on this machine, for `stark doctor`."""
+"""Lists the ways to name a model and whether each works on this machine, for `stark doctor`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Way(Frozen):
     """How to write a model of this kind, such as `anthropic:NAME`."""
 
     ready: bool
-    """The key is set, or the server accepts connections. `exec:` is always ready."""
+    """Whether the key is set or the server accepts connections. `exec:` is always ready."""
 
     detail: str
-    """Why it is ready, or what to do. Never contains a key."""
+    """Why it is ready, or what to do to make it ready. Never contains a key."""
 
 
 def ways() -> list[Way]:

@@ -35,17 +35,17 @@ class Model(Protocol):
     ) -> Reply:
         """Answer a conversation.
 
-        A model that rejects the temperature or the output limit is asked without it. None leaves the temperature to
-        the provider, and the output limit at `max_output_tokens`. A reply that reached its limit is `truncated`: ask
-        again with a larger limit.
+        A `temperature` of None leaves it to the provider; a `max_output_tokens` of None means the model's own. If the
+        model rejects either setting, it is asked again without that setting. A reply that reached the output limit is
+        `truncated`: ask again with a larger limit.
 
-        Raises PromptRefused if the model rejects this conversation, ModelRefused if it would reject any, and
-        ModelUnreachable once the retries are used up.
+        Raises PromptRefused if the model rejects this conversation, ModelRefused if it would reject any conversation,
+        and ModelUnreachable once the retries are used up.
         """
 
 
 def priced(usage: Usage, price: Price | None) -> Usage:
-    """The usage, with its dollars computed where they are unknown and the price and both token counts are known."""
+    """The usage. If its dollars are unknown but the price and both token counts are known, the dollars are computed."""
     if usage.dollars is not None or price is None:
         return usage
     if usage.input_tokens is None or usage.output_tokens is None:

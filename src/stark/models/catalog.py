@@ -1,4 +1,4 @@
-"""Lists the providers that a model can be named from, with their keys and addresses; imports no provider's library."""
+"""Lists the providers of models, with their API-key variables and addresses. Imports no provider's library."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Provider:
 
     name: str
     key_variables: tuple[str, ...]
-    """Environment variables for its key; the first one set is used."""
+    """Environment variables that may hold its API key; the first one that is set is used."""
 
     addressable: bool = False
-    """It is an OpenAI-compatible server, whose URL may follow the model's name. It needs no key."""
+    """Whether it is an OpenAI-compatible server, whose URL may follow the model's name and which needs no key."""
 
     address: str | None = None
     """The default URL of such a server."""
 
     streams: bool = False
-    """Replies are streamed, because the provider may drop a connection that is idle for minutes."""
+    """Whether replies are streamed, because the provider may drop a connection that is idle for minutes."""
 
     @property
     def form(self) -> str:
-        """How a model of this provider is written."""
+        """How users write a model of this provider."""
         if not self.addressable:
             return f"{self.name}:NAME"
         return f"{self.name}:NAME[@URL]" if self.address else f"{self.name}:NAME@URL"
@@ -40,11 +40,11 @@ class Provider:
         return " or ".join(self.key_variables)
 
     def key_variable(self) -> str | None:
-        """The first of its variables that is set."""
+        """The first of `key_variables` that is set."""
         return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
 
     def key(self) -> str | None:
-        """The key from the environment. Raises ModelRefused for one that is missing or damaged."""
+        """The key from the environment. Raises ModelRefused if a required key is missing or a key cannot be valid."""
         variable = self.key_variable()
         if variable is None:
             if self.addressable:
@@ -52,7 +52,9 @@ class Provider:
             raise ModelRefused(f"{self.name} needs a key: set the environment variable {self.keys}")
         key = os.environ[variable].strip()
         if not (key.isascii() and key.isprintable()):
-            raise ModelRefused(f"{variable} contains characters that no key has: set it again")
+            raise ModelRefused(
+                f"{variable} contains characters that cannot be part of a key: set it again"
+            )
         return key
 
     def locate(self, model: str) -> tuple[str, str | None]:
@@ -63,7 +65,7 @@ class Provider:
         address = urls[0] if urls else self.address
         if address is None or not _is_address(address):
             raise UsageError(
-                f"{self.name}:{model} does not say where the model is: write {self.form}, "
+                f"{self.name}:{model} has no valid server URL: write {self.form}, "
                 "such as openai-compatible:qwen3@http://localhost:8000/v1"
             )
         return name, address

@@ -1,6 +1,7 @@
 """Uses a shell command as a model: it reads the conversation on stdin and prints the reply.
 
-A coding agent's command line, a script or a person can so take any role (docs/prompts.md). The command runs with the user's rights, outside any sandbox, and receives no temperature and no output limit.
+In this way a coding agent's command line, a script or a person can take any role (docs/prompts.md). The command runs
+with the user's permissions, outside any sandbox. It receives neither a temperature nor an output limit.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from stark.core.usage import Price, Usage
 from stark.models.base import MAX_OUTPUT_TOKENS, priced
 
 TIMEOUT_S = 3600.0
-"""An hour, because a person may be the one to answer."""
+"""An hour, because the one who answers may be a person."""
 
 USAGE_VARIABLE = "STARK_USAGE_FILE"
 
@@ -43,7 +44,7 @@ class CommandModel:
     """A shell command, run once per prompt."""
 
     max_output_tokens = MAX_OUTPUT_TOKENS
-    """Only an assumption for reservations: the command does not receive it, and its replies are never `truncated`."""
+    """Used only to reserve budget: the command does not receive it, and its replies are never `truncated`."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class CommandModel:
         *,
         timeout_s: float = TIMEOUT_S,
     ):
-        """Record the command as `label`, or else as its program. Raises UsageError for a command without a program."""
+        """Name the model `label`, else after the command's program. Raises UsageError if the command has no program."""
         self._command = command
         self._model = label or PurePath(_program(command)).name
         self._timeout_s = timeout_s
@@ -85,11 +86,13 @@ class CommandModel:
                 break
         refusal = ModelRefused if status in _NOT_RUNNABLE else PromptRefused
         outcome = "printed nothing" if status == 0 else f"exited with status {status}"
-        detail = errors.strip()[-_ERROR_LENGTH:] or "it printed nothing to stderr"
-        raise refusal(f"{self.name} {outcome}; run the command by hand to see why: {detail}")
+        detail = errors.strip()[-_ERROR_LENGTH:] or "(empty)"
+        raise refusal(
+            f"{self.name} {outcome}: run the command by hand to see why (its stderr: {detail})"
+        )
 
     def _reported(self, file: Path) -> Usage:
-        """The usage in the file, if the command wrote one. Refused if unreadable, since budgets depend on it."""
+        """The usage in the file, if there is one. Raises ModelRefused if it is invalid, since budgets depend on it."""
         try:
             return Usage.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -135,7 +138,7 @@ class CommandModel:
 def check_program(command: str) -> None:
     """Raise UsageError if the command's program does not exist.
 
-    The shell also knows builtins. A program that it would expand is not checked.
+    A shell builtin counts as a program. A name that the shell would expand, such as `$EDITOR`, is not checked.
     """
     program = _program(command)
     if not re.fullmatch(r"[\w.+/][\w.+/-]*", program):
@@ -151,7 +154,7 @@ def check_program(command: str) -> None:
 
 
 def as_text(messages: tuple[Message, ...]) -> str:
-    """A conversation as one text. Turns get headings once there is an assistant's reply among them."""
+    """A conversation as one text. Messages get headings if one of them is the assistant's."""
     if all(message.speaker != "assistant" for message in messages):
         return "\n\n".join(message.text for message in messages) + "\n"
     turns = (f"===== {_HEADINGS[message.speaker]} =====\n\n{message.text}" for message in messages)

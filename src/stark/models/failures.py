@@ -33,10 +33,10 @@ _PROMPT_REFUSED: dict[type[Exception], str] = {
     "with a larger context window",
     theirs.ModelRequestRejectedError: "{name} rejected this prompt; if it rejects others too, use another model",
 }
-"""Consulted after `_MODEL_REFUSED`, since the last class is a base of others."""
+"""Consulted after `_MODEL_REFUSED`, since ModelRequestRejectedError is a base class of some of its errors."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
-"""How providers name the output limit when they reject it, in lower case."""
+"""Matches the output limit's name in the lower-cased error of a provider that rejects it."""
 
 
 @contextmanager
@@ -71,10 +71,10 @@ def _translation(
 
 
 def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Setting | None:
-    """The setting among those sent because of which the provider rejected a request, if it names one.
+    """The setting that the provider rejected, if its error names one of those sent; else None.
 
-    Many servers reject a prompt and an output limit that exceed the context window together, so such a rejection
-    counts as one of the output limit.
+    Many servers reject a request if prompt and output limit together exceed the context window. So an error about the
+    context window counts as a rejection of the output limit.
     """
     if error.status_code not in (400, 413, 422):
         return None

@@ -25,7 +25,8 @@ from stark.models.prices import list_dollars, list_price, reported_dollars
 from stark.models.retry import Backoff
 
 REQUEST_TIMEOUT_S = 900.0
-"""For one try. Thinking models have taken five minutes for a kernel, and an abandoned request may still be billed."""
+"""The time limit of one try, in seconds. It is long because thinking models have taken five minutes for a kernel, and a
+request that is given up may still be billed."""
 
 # pydantic-ai rightly omits the temperature for models known to reject it, but warns on every call.
 warnings.filterwarnings("ignore", message="Sampling parameters", category=UserWarning)
@@ -47,7 +48,10 @@ class ProviderModel:
         timeout_s: float = REQUEST_TIMEOUT_S,
         backoff: Backoff | None = None,
     ):
-        """Prepare the connection, sending nothing. Raises ModelRefused for a name that the provider cannot have."""
+        """Prepare the connection, sending nothing.
+
+        Raises ModelRefused if `model` does not have the form of this provider's model names.
+        """
         self.name = f"{provider.name}:{model}"
         self._provider = provider
         self._model = model
@@ -74,7 +78,10 @@ class ProviderModel:
         response = await self._backoff.run(lambda: self._try(history, temperature, limit))
         text = response.text or ""
         if response.finish_reason == "content_filter" and not text:
-            raise PromptRefused(f"{self.name} filtered its reply to this prompt as unsafe content")
+            raise PromptRefused(
+                f"{self.name} filtered its reply to this prompt as unsafe content; if it does so often, "
+                "use another model"
+            )
         return Reply(
             text=text,
             model=response.model_name or self._model,
@@ -83,7 +90,10 @@ class ProviderModel:
         )
 
     def _usage(self, response: theirs.ModelResponse, seconds: float) -> Usage:
-        """Tokens, cached ones included, and dollars: the provider's figure, else the user's price, else the list price."""
+        """The reply's tokens, including cached ones, and its dollars.
+
+        The dollars are what the provider reports, else follow from the user's price, else from the list price.
+        """
         measured = not response.usage.unmeasured_requests
         dollars = reported_dollars(response)
         if dollars is None and self._user_price is None and not self._provider.addressable:
@@ -153,8 +163,8 @@ def as_history(
 ) -> list[theirs.ModelMessage]:
     """A conversation in pydantic-ai's types.
 
-    Consecutive messages of one speaker become one, because some servers reject them. Of several user messages, all
-    but the last are the stable prefix, followed by a cache point.
+    Consecutive messages of one speaker are merged, because some servers reject consecutive messages. Of consecutive
+    user messages, all but the last form the stable prefix, which is followed by a cache point.
     """
     history: list[theirs.ModelMessage] = []
     request: list[theirs.ModelRequestPart] = []

@@ -1,4 +1,4 @@
-"""Retries failed requests: which, how often, and after how long."""
+"""Decides which failed requests are retried, how often, and after how long a wait."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """A failure that a retry may not repeat. Its text is one clause of an error message."""
+    """A failure after which a retry may succeed. Its text is one clause of an error message."""
 
     def __init__(self, reason: str, retry_after_s: float | None = None):
-        """`retry_after_s` is how long the provider asks to wait, such as in a Retry-After header."""
+        """`retry_after_s` is how long the provider asks to wait, for example in a Retry-After header."""
         super().__init__(reason)
         self.retry_after_s = retry_after_s or 0.0
 
@@ -30,12 +30,15 @@ class Backoff:
     first_s: float = 1.0
     longest_s: float = 30.0
     patience_s: float = 300.0
-    """The longest wait that the provider may ask for; asking for more fails the work at once."""
+    """The longest wait that the provider may ask for. If it asks for more, there is no retry."""
 
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
-        """The result of `work`, retried while it raises Transient; ModelUnreachable once the tries are used up."""
+        """The result of `work`, which is retried while it raises Transient.
+
+        Raises ModelUnreachable once the tries are used up, or if the provider asks for too long a wait.
+        """
         failures = 0
         while True:
             try:

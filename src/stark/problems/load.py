@@ -34,7 +34,7 @@ def _accessing_files() -> Iterator[None]:
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
     """Load one problem: a file, or `level1/23` in a KernelBench checkout.
 
-    Raises ProblemError, with the line if there is one.
+    Raises ProblemError, which names the line if the fault is in one.
     """
     path = _locate(spec, kernelbench)
     if path.is_dir():
@@ -47,7 +47,7 @@ def load(spec: str, kernelbench: Path | None = None) -> Problem:
 def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
     """Load every problem that `spec` names: one file, all files of a folder, or a KernelBench level.
 
-    Skips Python files that define no part of a problem. A file with only some of the parts is an error.
+    Skips Python files that define no part of a problem. Raises ProblemError for a file with only some of the parts.
     """
     path = _locate(spec, kernelbench)
     if not path.is_dir():
@@ -66,7 +66,7 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
 def load_level(
     level: str, kernelbench: Path | None, numbers: Sequence[int] | None = None
 ) -> list[Problem]:
-    """Load a level of a KernelBench checkout, such as `level1`, or only its problems with these numbers."""
+    """Load a level of a KernelBench checkout, such as `level1`; given `numbers`, only the problems with these."""
     folder = _level_folder(level, kernelbench)
     if numbers is None:
         return load_all(str(folder))
@@ -74,7 +74,10 @@ def load_level(
 
 
 def form_fault(source: str) -> str | None:
-    """Why this source is not a problem, as one sentence, or None. The judge finds whether its parts fit together."""
+    """Why this source is not a problem, as one sentence; None if it is one.
+
+    Only its syntax and the presence of its parts are checked. The judge finds out whether the parts work together.
+    """
     try:
         tree = parse_python(source)
     except SyntaxError as error:
@@ -113,7 +116,7 @@ def _level_folder(level: str, kernelbench: Path | None) -> Path:
     """The folder of a level in a checkout."""
     if kernelbench is None:
         raise ProblemError(
-            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, or make one with `{CLONE}`."
+            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, which `{CLONE}` makes."
         )
     root = kernelbench.expanduser()
     if not root.is_dir():
@@ -137,7 +140,7 @@ def _in_level(folder: Path, name: str) -> Path:
 
 
 def _python_files(folder: Path) -> list[Path]:
-    """The Python files directly in a folder, by number and name."""
+    """The Python files directly in a folder, sorted by number, then by name."""
     files = (path for path in folder.glob("*.py") if path.is_file())
     return sorted(files, key=lambda path: (_number(path), path.name))
 
@@ -149,7 +152,7 @@ def _number(path: Path) -> int:
 
 
 def _checked(path: Path) -> Problem:
-    """The problem in this file: `level1/23_Softmax` for a file of KernelBench, else named by the file."""
+    """The problem in this file, named `level1/23_Softmax` if the file is KernelBench's, else after the file."""
     source = _read(path)
     fault = form_fault(source)
     if fault is not None:

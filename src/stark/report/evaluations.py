@@ -33,7 +33,7 @@ def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]
 
 
 def _table(judged: Sequence[Judged]) -> Table:
-    """Its column for torch.compile appears only if torch.compile was timed beside a candidate."""
+    """The table. It has a column for torch.compile only if a candidate was timed against torch.compile."""
     timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
     names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
     speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
@@ -65,7 +65,7 @@ def _table(judged: Sequence[Judged]) -> Table:
 
 
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
-    """The profile of a single file, or the bottleneck of each of several."""
+    """The whole profile if only one file was judged; otherwise the bottleneck of each file."""
     for each in judged:
         profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
         if profiled is not None:
@@ -81,7 +81,7 @@ def _remarks(each: Judged) -> Text:
         shown = "\n  ".join(lines[:EVIDENCE_LINES])
         text.append(f"\n{each.file}", "bold").append(f"\n  {shown}")
         if len(lines) > EVIDENCE_LINES:
-            text.append(f"\n  … {len(lines) - EVIDENCE_LINES} more lines; --json has all", "dim")
+            text.append(f"\n  … {len(lines) - EVIDENCE_LINES} more lines; --json shows all", "dim")
     for warning in each.evaluation.warnings:
         text.append(f"\n{each.file}: {warning}", "yellow")
     return text

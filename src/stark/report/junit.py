@@ -1,4 +1,4 @@
-"""A JUnit XML report of judged files, one test case a file, for CI systems."""
+"""A JUnit XML report of judged files, one test case per file, for CI systems."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stark.evaluating import Judged
 from stark.explain.evaluation import checked, explain
 
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 cannot express even escaped, such as those of terminal colors."""
+"""Characters that XML 1.0 cannot express even escaped, such as the escape character of terminal colors."""
 
 
 def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, str]) -> str:
-    """The report. `missed` says, by file, how a correct candidate misses the required speedup."""
+    """The report. `missed` has a message for each file whose candidate is correct but misses the required speedup."""
     suite = ElementTree.Element("testsuite", name=_text(problem.name), tests=str(len(judged)))
     for each in judged:
         seconds = sum(each.evaluation.seconds.values())

@@ -1,4 +1,4 @@
-"""The exported kernel file: the candidate's source, a header with its origin and limits, and a check.
+"""The exported kernel file: a header with the kernel's origin and limits, the candidate's source, and a check.
 
 The file is a module that defines `ModelNew`. Run as a program, it compares the kernel's results with the reference's.
 """
@@ -23,7 +23,7 @@ from stark.explain.numbers import milliseconds
 _OTHER_SHAPES = {
     None: "other shapes and dtypes were not tried",
     True: "two other shapes passed too; other dtypes were not tried",
-    False: "WRONG at other shapes, so use it for these only",
+    False: "WRONG at other shapes, so use it for these shapes only",
 }
 _BACKWARD = "the source defines a backward pass, which was NOT verified"
 _NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
@@ -38,14 +38,14 @@ def kernel_file(run: Run, node: Node, reference: Reference) -> str:
     main = Template(tail).substitute(
         reference=_literal(run.problem.source),
         device=node.evaluation.device.kind,
-        # Both programs differ from the exact result, and the inputs are not the judge's.
+        # Doubled, since both programs differ from the exact result and the inputs differ from the judge's.
         allowed=f"{2 * (accuracy.budget + accuracy.reference_relative_rms):.3g}",
     )
     return f"{_head(run, node, reference, source)}{source.rstrip()}\n{main}"
 
 
 def _head(run: Run, node: Node, reference: Reference, source: str) -> str:
-    """A docstring, or comments if the source has a docstring, which must stay first."""
+    """The header: a docstring, or comments if the source has its own docstring, which must stay its first statement."""
     lines = [
         f"A kernel for {run.problem.name}, written by STARK {run.version} (run {run.id}, attempt {node.id}).",
         "",
@@ -65,7 +65,10 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     accuracy, device = correct.accuracy, correct.device
     yield "Speedup", f"{verdict(correct)} (95 % interval)"
     eager = milliseconds(correct.references["eager"].latency_ms)
-    yield "Latency", f"{milliseconds(correct.latency_ms)}, the reference in eager mode {eager}"
+    yield (
+        "Latency",
+        f"{milliseconds(correct.latency_ms)}; the reference in eager mode takes {eager}",
+    )
     yield "Device", f"{device.name} ({device.architecture})"
     yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))

@@ -41,7 +41,7 @@ def node_of(view: RunView, attempt: int) -> Node:
 
 
 def node_text(view: RunView, node: Node) -> RenderableType:
-    """An attempt without its whole source."""
+    """One attempt: its plan, changes, evaluation, output and model calls."""
     start = "the reference" if node.parent == ROOT else f"attempt {node.parent}"
     doing = idea(node) if node.action == "debug" else f"improve {start}: {idea(node)}"
     return Group(
@@ -92,7 +92,10 @@ def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
 
 
 def _plan(node: Node) -> Iterator[RenderableType]:
-    """The plan; of a repair the one it implements, whose line numbers belong to an earlier source."""
+    """The plan that the attempt implements.
+
+    A repair inherits its parent's plan. Its line numbers are left out, since they refer to an earlier source.
+    """
     if node.plan is None:
         return
     inherited = node.action == "debug"
@@ -123,7 +126,7 @@ def _changes(view: RunView, node: Node) -> Iterator[RenderableType]:
 
 def _output(evaluation: Evaluation) -> Iterator[RenderableType]:
     if evaluation.output.strip():
-        yield Rule("end of its output", align="left")
+        yield Rule("end of the output", align="left")
         yield Text(evaluation.output.rstrip())
 
 
@@ -137,7 +140,7 @@ def _calls(calls: list[Call]) -> Iterator[RenderableType]:
         asked = sum(len(message.text) for message in call.messages)
         table.add_row(
             f"{call.turn + 1}. {call.role}",
-            f"{call.reply.model}: {asked:,} characters asked, {len(call.reply.text):,} answered",
+            f"{call.reply.model}: {asked:,} characters sent, {len(call.reply.text):,} received",
         )
         if call.fit is not None and (line := fit_line(call.fit)):
             table.add_row("", line)

@@ -48,12 +48,14 @@ def run_text(view: RunView, width: int) -> RenderableType:
 
 
 def _spent(view: RunView) -> Iterator[RenderableType]:
-    """The models' usage, and how many prompts were cut."""
+    """The models' usage, and how many prompts were cut to fit their limit."""
     if view.run.is_replay:
-        yield Text(f"{view.spent.calls} recorded replies; no model was asked and nothing paid")
+        yield Text(
+            f"{view.spent.calls} recorded replies; no model was called, and nothing was paid"
+        )
         return
     if not view.roles:
-        yield Text("no model was asked")
+        yield Text("no model was called")
         return
     yield from spending(view.roles)
     fits = [call.fit for call in view.calls if call.fit is not None]
@@ -78,7 +80,7 @@ def header(view: RunView) -> RenderableType:
         table.add_row("reference", "not measured yet")
         return table
     device, executor = view.reference.device, first_line(config.executor)
-    table.add_row("device", f"{device.name} ({device.architecture}), by {executor}")
+    table.add_row("device", f"{device.name} ({device.architecture}), executor {executor}")
     table.add_row("reference", reference_line(view.reference))
     if view.reference.profiled is not None:
         table.add_row("", Text(bottleneck_text(view.reference.profiled)))
@@ -114,7 +116,10 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
 
 
 def _leaders(view: RunView) -> Iterator[RenderableType]:
-    """The fastest attempts as the search measured them, the first group first, and what their marks mean."""
+    """The fastest attempts, as the search measured them, and what their marks mean.
+
+    The best attempt and those that cannot be told apart from it come first.
+    """
     refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
     search = standing_of([node for node in view.nodes if node.id not in refuted], {})
     if not search.ranking:

@@ -17,10 +17,14 @@ from stark.explain.run import dollars, token_count
 from stark.report.tables import columns
 
 ESTIMATED = (
-    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes a token, for models that report no tokens"
+    f"~ is an estimate, at {BYTES_PER_TOKEN} bytes per token, for models that report no tokens"
 )
 
-_LEFT: dict[Kept, str] = {"outcome": "no source of", "line": "one line of", "nothing": "nothing of"}
+_LEFT: dict[Kept, str] = {
+    "outcome": "the source of",
+    "line": "all but one line of",
+    "nothing": "all of",
+}
 
 
 def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
@@ -35,7 +39,7 @@ def spending(roles: Mapping[str, Spent]) -> Iterator[RenderableType]:
         yield Text(ESTIMATED, "dim")
     if total.lost_calls:
         lost = f"{counted(total.lost_calls, 'call')} in flight when the process was killed"
-        yield Text(f"{lost}: cost unknown, charged as reserved", "dim")
+        yield Text(f"{lost}: cost unknown, so the reserved amount is charged", "dim")
 
 
 def thousands(spent: Spent) -> str:
@@ -52,7 +56,7 @@ def fit_line(fit: Fit) -> str | None:
         for kept, words in _LEFT.items()
         if (attempts := [str(each.attempt) for each in fit.cuts if each.kept == kept])
     ]
-    left_out = f": {'; '.join(cut)}" if cut else ""
+    left_out = f"; left out: {'; '.join(cut)}" if cut else ""
     if fit.over:
         limit = f"over its limit of {fit.limit_tokens:,} although nothing more could be cut"
         return f"about {fit.tokens:,} tokens, {limit}{left_out}"

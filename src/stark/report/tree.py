@@ -46,10 +46,10 @@ class TreeTable:
     """The final check's evaluations, by attempt."""
 
     most_lines: int | None = None
-    """Fold attempts away beyond this many lines."""
+    """Maximum number of lines; further attempts are folded away. None is no limit."""
 
     def table(self, columns: int) -> Table:
-        """The tree, drawn for a screen of so many columns."""
+        """The tree, drawn for a screen with `columns` characters per line."""
         best = best_node(self.tree.nodes, self.checked)
         parents = {node.id: node.parent for node in self.tree.nodes}
         parents |= {id: begun.parent for id, begun in self.tree.pending.items()}
@@ -94,7 +94,7 @@ class TreeTable:
 
 
 def _note(node: Node) -> str:
-    """What a working attempt is, and why another one failed."""
+    """What a correct attempt is, or why an attempt failed."""
     if node.works or node.duplicate_of is not None:
         return idea(node)
     repair = f"{idea(node)}; " if node.action == "debug" else ""
@@ -102,7 +102,7 @@ def _note(node: Node) -> str:
 
 
 def _drawn(rows: list[_Row], columns: int) -> Table:
-    """The rows as a table in which numbers are never cut: deep branches and notes give way."""
+    """The rows as a table. To keep numbers whole on a narrow screen, long branches are cut and notes are left out."""
     _, _, states, latencies, speedups, _ = zip(*rows, strict=True)
     fixed = (max(cell_len(str(cell)) for cell in cells) for cells in (states, latencies, speedups))
     width = max(columns - sum(fixed) - 5 * GAP, 1)

@@ -25,26 +25,26 @@ class RunView:
 
     run: Run
     reference: Reference | None
-    """None until the judge has measured it."""
+    """None until the judge has measured the reference."""
 
     nodes: tuple[Node, ...]
     """In the order in which they finished."""
 
     calls: tuple[Call, ...]
-    """Including those of attempts in flight."""
+    """All answered model calls, including those of attempts in flight."""
 
     promotions: Mapping[int, Evaluation] = field(default_factory=dict)
     """The final check's evaluations, by attempt."""
 
     lost: tuple[Lost, ...] = ()
-    """Calls whose process was killed before the reply arrived."""
+    """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
 
     ended: Ended | None = None
-    """Why it ended; None while it can be resumed with its budget, and for a recording."""
+    """Why the run ended; None if it has not ended, and for a recording."""
 
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> Self:
-        """The run with this id or prefix, or `last`. Raises UsageError unless it names exactly one run."""
+        """The run with this id or unique prefix; `last` is the newest run. Raises UsageError if there is no such run."""
         run = store.run(run_id)
         return cls(
             run,
@@ -80,7 +80,7 @@ class RunView:
 
     @cached_property
     def best(self) -> Node | None:
-        """The attempt with the star; after a final check, with that check's evaluation."""
+        """The best attempt; after a final check, with that check's evaluation."""
         return best_node(self.nodes, self.promotions)
 
     @property

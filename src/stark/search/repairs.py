@@ -24,7 +24,7 @@ class _Attempt(Protocol):
 
 
 def working_repair(tree: Tree, failed: int) -> Node | None:
-    """The first working repair of this failure, directly or through failed repairs; of several the shortest chain's."""
+    """The working candidate that ends the shortest chain of repairs of this failure; None if no chain ends in one."""
     waiting = deque([failed])
     while waiting:
         for child in tree.children(waiting.popleft()):
@@ -37,9 +37,10 @@ def working_repair(tree: Tree, failed: int) -> Node | None:
 
 
 def failures_repaired(attempts: Iterable[_Attempt]) -> tuple[int, int]:
-    """How many failures have a repair, and how many of them a working one at the end of a chain of repairs.
+    """How many failures were sent to repair, and how many of these were repaired in the end.
 
-    A failed repair is part of the chain of the original failure and not counted again. Parents come before children.
+    A failed repair belongs to the chain of its original failure and is not counted as another failure. In `attempts`,
+    parents must come before their children.
     """
     original: dict[int, int] = {}
     taken, repaired = set(), set()
@@ -55,14 +56,15 @@ def failures_repaired(attempts: Iterable[_Attempt]) -> tuple[int, int]:
 
 
 def newest_repairable(tree: Tree, repairs: int) -> int | None:
-    """The newest failed leaf after fewer than `repairs` failed repairs in a row, if there is one."""
+    """The newest failed leaf whose original failure has had fewer than `repairs` failed repairs in a row, or None."""
     return next((id for id in reversed(tree.leaves) if 0 < failures(tree, id) <= repairs), None)
 
 
 def failures(tree: Tree, id: int) -> int:
-    """The number of failures in a row that end at this leaf: the original one and its failed repairs; 0 if it works.
+    """The number of failures in a row that end at this leaf: the original one and its failed repairs.
 
-    Unusable replies count too. They are children of the leaf but leave it a leaf.
+    It is 0 if the leaf is correct. Unusable replies count too: they are children of the leaf, but a node with no other
+    children is still a leaf.
     """
     if tree.works(id):
         return 0

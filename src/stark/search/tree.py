@@ -1,10 +1,10 @@
 """The tree of attempts: parents and children, which nodes are correct, and what is in flight.
 
-The root (id 0) is the reference. Every finished attempt is a node. An attempt in flight is a pending
-child of its parent until its node is added. The finished nodes, in the order in
-which they finished, determine the tree, so replaying stored nodes rebuilds it.
+The root (id 0) is the reference. Every finished attempt is a node. An attempt in flight (begun but not finished) is a
+pending child of its parent until its node is added. The finished nodes, in the order in which they finished, determine
+the tree, so replaying stored nodes rebuilds it.
 
-Which nodes may be expanded is the policy's decision. Not thread-safe.
+The policy decides which nodes may be expanded. The tree is not thread-safe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stark.core.node import ROOT, Node, Selection
 from stark.core.standing import rank_key, vs_eager
 
 ROOT_SPEEDUP = Speedup(reference="eager", ratio=1.0, low=1.0, high=1.0)
-"""Of the reference against itself, exactly."""
+"""The speedup of the reference against itself: exactly 1."""
 
 
 class Tree:
@@ -56,7 +56,10 @@ class Tree:
         self._pending[attempt] = selection
 
     def add(self, node: Node) -> None:
-        """Add a finished attempt. Raises ValueError if it contradicts the attempt that began under its number."""
+        """Add a finished attempt.
+
+        Raises ValueError if the attempt cannot start from its parent, or differs from the one begun under its number.
+        """
         self._check(node.id, node.parent)
         begun = self._pending.get(node.id)
         if begun is not None and (begun.parent, begun.action) != (node.parent, node.action):
@@ -88,10 +91,11 @@ class Tree:
 
     @property
     def leaves(self) -> tuple[int, ...]:
-        """The ids of all nodes with source code, no child with source code and none in flight, in ascending order.
+        """The ids of all leaves, in ascending order. The root may be one of them.
 
-        May include the root. A child without source (an unusable reply) leaves its parent a leaf. Otherwise one bad
-        reply to a repair would make the failing node unreachable for exploration.
+        A leaf has source code, but no child with source code and no child in flight. A child without source code (an
+        unusable reply) does not count. Otherwise one bad reply to a repair would make the failing node unreachable for
+        exploration.
         """
         grown = {node.parent for node in self.nodes if node.candidate is not None}
         grown |= {selection.parent for selection in self._pending.values()}
@@ -105,8 +109,8 @@ class Tree:
     def leaderboard(self, size: int = 2) -> tuple[Node, ...]:
         """The `size` fastest correct nodes, fastest first; fewer if there are fewer.
 
-        An attempt that repeats an earlier one's source is not listed beside it. The paper's leaderboard keeps r = 2,
-        as published summaries describe it.
+        An attempt with the same source as an earlier attempt is not listed. The default size is the paper's (r = 2),
+        according to published summaries.
         """
         correct = (self.node(id) for id in self.fastest_first() if id != ROOT)
         return tuple(islice((node for node in correct if node.duplicate_of is None), size))
@@ -114,9 +118,9 @@ class Tree:
     def fastest_first(self) -> Iterator[int]:
         """The ids of the root and all correct nodes, fastest first (`core.standing.rank_key`).
 
-        Ranked by the measured speedup against eager; the root has exactly 1. Latencies would not do:
-        those of two attempts come from different timing windows, between which the machine may drift.
-        Measurements that are too noisy to rank by come last, after the root.
+        Ranked by the measured speedup against eager mode; the root's is exactly 1. Latencies are not comparable,
+        because attempts are timed at different times and the machine may drift in between. Nodes whose
+        measurements are too noisy to rank by come last, after the root.
         """
         return (id for _, _, id in self._ranking)
 
@@ -154,7 +158,7 @@ class Tree:
         return tuple(reversed(upwards))
 
     def works(self, id: int) -> bool:
-        """Whether it is correct; the root always is."""
+        """Whether the node is correct; the root always is."""
         return id == ROOT or self.node(id).works
 
     def has_source(self, id: int) -> bool:
@@ -165,7 +169,9 @@ class Tree:
         if attempt in self._nodes:
             raise ValueError(f"attempt {attempt} is already in the tree")
         if attempt <= parent:
-            raise ValueError(f"attempt {attempt} cannot start from the later {parent}")
+            raise ValueError(
+                f"attempt {attempt} cannot start from attempt {parent}: a parent has a lower number"
+            )
         if parent not in self:
             raise ValueError(f"attempt {parent} is not finished, so nothing can start from it")
         if not self.has_source(parent):

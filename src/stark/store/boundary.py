@@ -20,6 +20,6 @@ def boundary(doing: str) -> Iterator[None]:
         reason = str(cause).strip().partition("\n")[0]  # without the statement and its parameters
         if isinstance(error, IntegrityError):
             raise StoreError(
-                f"{doing} failed: the row already exists or its parent is missing ({reason})"
+                f"{doing} failed: the row exists already, or a row that it refers to is missing ({reason})"
             ) from error
         raise StoreError(f"{doing} failed ({reason}); check the database and its disk") from error

@@ -12,11 +12,11 @@ from stark.store.codec import read_call
 from stark.store.schema import ArtifactRow, CallRow, MessageRow
 
 Roles = dict[str, Spent]
-"""By role, in the order of their first call."""
+"""Cost by role, in the order of each role's first call."""
 
 
 def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call]:
-    """The answered calls on which these conditions hold, by attempt and turn."""
+    """The answered calls that meet these conditions, ordered by attempt and turn."""
     prompts = (
         select(MessageRow.call, MessageRow.speaker, ArtifactRow.text)
         .join_from(MessageRow, ArtifactRow)
@@ -40,7 +40,7 @@ def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call
 
 
 def read_spent(connection: Connection, *which: ColumnElement[bool]) -> dict[str, Roles]:
-    """What the calls on which these conditions hold cost, by run and role; added up by the database."""
+    """The cost of the calls that meet these conditions, by run and role. The database adds it up."""
     sums = (func.sum(getattr(CallRow, name)) for name in Spent.model_fields)
     query = (
         select(CallRow.run_id, CallRow.role, *sums)

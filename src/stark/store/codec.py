@@ -1,6 +1,7 @@
-"""Core types to the columns of their rows and back.
+"""Converts core types to columns of the database and back.
 
-A body lacks the large texts and a node's evaluation, which are stored apart; reading puts them in again.
+A body, the JSON of a core type, leaves out large texts and a node's evaluation. They are stored separately, and reading
+adds them again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 
 
 def run_body(run: Run) -> Json:
-    """A run without its source."""
+    """The body of a run, without the source of its problem."""
     return run.model_dump(mode="json", exclude={"problem": {"source"}})
 
 
@@ -59,7 +60,7 @@ def read_node(body: Json, evaluation: Json, source: str | None) -> Node:
 
 
 def evaluation_values(evaluation: Evaluation) -> Json:
-    """The columns of an evaluation."""
+    """The columns of an evaluation: the whole as JSON, and values that queries need."""
     speedup = vs_eager(evaluation)
     return {
         "evaluation": evaluation.model_dump(mode="json"),

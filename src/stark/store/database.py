@@ -1,7 +1,7 @@
 """Opens, creates, reads and writes the store's database, either SQLite or PostgreSQL.
 
-Other databases are refused: inserting a text only once, and locks that end with the process, are implemented
-for these two.
+Other databases are refused, because two features are implemented only for these: inserting a text only once, and locks
+that end with the process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT = "sqlite:///.stark/stark.db"
 """The default store: a file in the working folder."""
 
 BUSY_TIMEOUT_S = 30.0
-"""How long a writer waits for another process's transaction; STARK's own take milliseconds."""
+"""How long a writer waits for another process's transaction. STARK's own transactions take milliseconds."""
 
 
 class Database:
@@ -48,7 +48,7 @@ class Database:
         self._url, self._name = _parse(url), without_password(url)
         self._engine = self._reader = _engine(self._url)
         if self._engine.dialect.name == "postgresql":
-            # One consistent state for a whole transaction, as SQLite always has.
+            # A whole transaction sees one consistent state, as it always does in SQLite.
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._group: Group | None = None
         found = self._schema() if exists(url) else None
@@ -77,7 +77,7 @@ class Database:
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """Apply all of the block's changes or none; committed at its end, or with the group."""
+        """Apply all of the block's changes or none. They are committed at the end of the block, or with the group."""
         with boundary(doing):
             if self._group is not None:
                 with self._group.writing() as connection:
@@ -88,7 +88,9 @@ class Database:
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
-        """Let writes in the block share commits (see `Group`). Needs one thread with a running event loop."""
+        """Let writes in the block share commits (see `Group`). All of them must come from one thread with a running
+        event loop.
+        """
         group = self._group = Group(self._writer)
         try:
             yield
@@ -97,12 +99,12 @@ class Database:
             group.close()
 
     async def settled(self) -> None:
-        """Wait until all grouped writes are on disk; others already are."""
+        """Wait until all grouped writes are on disk. Writes outside a group are on disk already."""
         if self._group is not None:
             await self._group.settled()
 
     def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Hold the lock of this name; see `locks`."""
+        """Hold the lock of this name within the block; see `locks`."""
         if self._engine.dialect.name == "postgresql":
             return advisory_lock(self._engine, name, refusal)
         if _in_memory(self._url):
@@ -131,7 +133,7 @@ class Database:
 
 
 def exists(url: str) -> bool:
-    """Whether there is a store at this address. Only SQLite files are checked."""
+    """Whether there is a store at this address. Only SQLite files are checked; for other addresses, True is returned."""
     parsed = _parse(url)
     on_server = parsed.get_backend_name() != "sqlite"
     return on_server or _in_memory(parsed) or Path(str(parsed.database)).exists()
@@ -165,7 +167,7 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
-            # Each run in flight occupies one connection for its lock, so the server sets the limit.
+            # Each run in flight occupies a connection for its lock, so only the server limits their number.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
         return _sqlite_engine(url)
     except ArgumentError as error:
@@ -199,7 +201,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     WAL lets reports read while a run writes. synchronous=FULL keeps paid replies even if the machine loses power,
     and costs a few milliseconds per model call.
     """
-    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions; the driver must not
     for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
         connection.execute(f"PRAGMA {pragma}")
 
@@ -207,7 +209,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     """Take the write lock at the start of a writing transaction.
 
-    A transaction that reads first and writes later fails at once if another process has written in between.
+    Otherwise, a transaction that reads first and writes later fails at once if another process has written in between.
     """
     writes = connection.get_execution_options().get("stark_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -26,7 +26,7 @@ class Group:
         self._failure: StoreError | None = None
         self._commit: asyncio.Task[None] | None = None
         self.connection: Connection | None = None
-        """The open connection, which sees uncommitted writes; None if there are none."""
+        """The connection of the open transaction, which sees the uncommitted writes; None if no transaction is open."""
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -59,11 +59,11 @@ class Group:
         return connection
 
     async def _commit_soon(self) -> None:
-        await asyncio.sleep(0)  # tasks that are ready write first
+        await asyncio.sleep(0)  # let tasks that are ready write first
         self._finish()
 
     def _finish(self) -> None:
-        """Commit, and keep a failure, which all later calls raise: no task may be waiting for this commit."""
+        """Commit. A failure is kept, and all later calls raise it, since possibly no task waits for this commit."""
         connection, self.connection, self._commit = self.connection, None, None
         if connection is None:
             return

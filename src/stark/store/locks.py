@@ -1,6 +1,6 @@
 """Locks that end with the process that holds them, so `kill -9` leaves no stale lock.
 
-If a lock is taken, both kinds wait, or raise Held(refusal) if `refusal` is given.
+If a lock is taken, both kinds wait until it is free; if `refusal` is given, they raise Held(refusal) instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stark.store.boundary import boundary
 
 @contextmanager
 def file_lock(path: Path, refusal: str | None) -> Iterator[None]:
-    """Lock a file, which is never removed, because that would race with the next holder."""
+    """Hold a lock on a file. The file is never removed, because removing it would race with the next holder."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         opened = path.open("ab")
@@ -42,7 +42,9 @@ def file_lock(path: Path, refusal: str | None) -> Iterator[None]:
 
 @contextmanager
 def advisory_lock(engine: Engine, name: str, refusal: str | None) -> Iterator[None]:
-    """Hold PostgreSQL's session lock on a number derived from the name. It occupies a connection and ends with it."""
+    """Hold a PostgreSQL advisory lock on a number derived from the name. The lock needs its own connection and ends with
+    it.
+    """
     number = hashlib.sha256(f"stark {name}".encode()).digest()[:8]
     key = literal(int.from_bytes(number, signed=True), BigInteger)
     # Autocommit: a transaction open for hours would keep the server from vacuuming its tables.

@@ -1,4 +1,4 @@
-"""Which run or bench a user means by an id, a unique prefix of an id, or `last`."""
+"""Finds the run or bench that a user means by an id or name, a unique prefix of it, or `last`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {
 
 
 def resolve(asked: str, names: list[str], kind: Literal["run", "bench"]) -> str:
-    """The one name among `names` (oldest first) that a person means."""
+    """The one of `names` (oldest first) that the user means by `asked`. Raises UsageError if there is not exactly one."""
     plural, name, maker, lister = _WORDS[kind]
     if asked in names:
         return asked
@@ -28,7 +28,7 @@ def resolve(asked: str, names: list[str], kind: Literal["run", "bench"]) -> str:
     if matching:
         raise UsageError(f"{kind} '{asked}' could be {_named(matching)}; write more of its {name}")
     close = difflib.get_close_matches(asked, names)
-    hint = f"did you mean {_named(close)}?" if close else f"`{lister}` lists those there are"
+    hint = f"did you mean {_named(close)}?" if close else f"`{lister}` lists all that exist"
     raise UsageError(f"there is no {kind} '{asked}'; {hint}")
 
 

@@ -1,4 +1,4 @@
-"""What came of a run, as far as comparing many needs it: no prompt, no reply, at most one evaluation in full."""
+"""The outcome of a run, as much as comparing many runs needs: no prompts, no replies, at most one whole evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Attempted(NamedTuple):
     """Against eager; None unless it is correct."""
 
     duplicate_of: int | None = None
-    """An attempt with the same source, whose evaluation this one shares."""
+    """The earlier attempt with the same source, whose evaluation this attempt shares; None if the source is new."""
 
     latency_ms: float | None = None
 
@@ -39,36 +39,36 @@ class Attempted(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What a final check measured; nothing unless the candidate passed it."""
+    """What a final check measured. Both values are None unless the candidate passed."""
 
     latency_ms: float | None = None
     speedup: Speedup | None = None
 
 
 class Outcome(NamedTuple):
-    """A run as it stands, up to some attempt."""
+    """The current state of a run, counting only its attempts up to a given number."""
 
     version: str
-    """Of STARK when the run was created."""
+    """The version of STARK that created the run."""
 
     ended: Ended | None
     attempts: tuple[Attempted, ...]
     """In the order in which they finished."""
 
     checks: dict[int, Speedup | None]
-    """What the final check measured against eager, by attempt; None for those that failed it."""
+    """What the final check measured against eager, by attempt; None for attempts that failed it."""
 
     best_attempt: int | None
-    """The attempt with the star (`core.standing`)."""
+    """The fastest attempt by the rules of `core.standing`; None if no attempt counts."""
 
     best: Correct | None
-    """Its evaluation: the final check's once there was one, else the search's."""
+    """The best attempt's evaluation: from the final check if there was one, otherwise from the search."""
 
     roles: dict[str, Spent]
-    """What the calls of these attempts cost, those in flight included."""
+    """The cost of these attempts' calls by role, including attempts in flight."""
 
     elapsed_s: float
-    """Active time up to the last of the attempts."""
+    """Active time of the run when the last of these attempts finished."""
 
     @property
     def confirmed(self) -> bool:
@@ -77,7 +77,7 @@ class Outcome(NamedTuple):
 
     @property
     def spent(self) -> Spent:
-        """All roles together."""
+        """The cost of all roles together."""
         return sum(self.roles.values(), Spent())
 
 
@@ -113,7 +113,7 @@ def read_outcome(connection: Connection, run_id: str, attempts: int) -> Outcome:
 
 
 def best_of(attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None]) -> int | None:
-    """The attempt with the star."""
+    """The best attempt, as in `Outcome.best_attempt`."""
     own = {one.id: one.speedup for one in attempts if one.duplicate_of is None}
     return standing(own, checks).best
 
@@ -121,7 +121,7 @@ def best_of(attempts: Iterable[Attempted], checks: Mapping[int, Speedup | None])
 def read_attempts(
     connection: Connection, *which: ColumnElement[bool]
 ) -> defaultdict[str, list[Attempted]]:
-    """The finished attempts on which these conditions hold, by run, in the order in which they finished."""
+    """The finished attempts that meet these conditions, by run, in the order in which they finished."""
     query = (
         select(
             NodeRow.run_id,
@@ -147,7 +147,7 @@ def read_attempts(
 def read_checks(
     connection: Connection, *which: ColumnElement[bool]
 ) -> defaultdict[str, dict[int, Check]]:
-    """The final checks on which these conditions hold, by run and attempt."""
+    """The final checks that meet these conditions, by run and attempt."""
     columns = (
         PromotionRow.run_id,
         PromotionRow.attempt,

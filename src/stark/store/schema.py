@@ -1,20 +1,20 @@
 """Defines the store's tables.
 
-    artifacts   one row per distinct source, message and reply, by the SHA-256 of its bytes
+    artifacts   one row per distinct source, message and reply; the key is the SHA-256 of its bytes
     runs        one row per run; all but its id, number and source may change
       attempts    one row per attempt started, written before its first model call
-        calls       one row per model call, written before it is sent; its reply and its cost follow
+        calls       one row per model call, written before it is sent; reply and cost are added later
           messages    one row per message of its prompt
         nodes       one row per finished attempt; `position` is the order of completion
         promotions  one row per node that went through the final check
     benches     one row per bench; only its budget changes
 
-A `body` is the JSON of a core type without large texts. Facts of it that queries need are columns too.
+A `body` is the JSON of a core type without large texts. Values in it that queries need are also columns.
 
 Programs and models can print any characters. `Exact` and `Body` columns store every Python string exactly, including
-NUL and lone surrogates; the other texts are names of our own.
+NUL and lone surrogates; the other text columns hold only names that STARK chooses.
 
-Increase `SCHEMA` with every change here: a store with another schema is refused.
+Increase `SCHEMA` with every change of the tables: a store with another schema is refused.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RunRow(Base):
     source: Mapped[str] = mapped_column(ForeignKey("artifacts.digest"))
     reference: Mapped[dict[str, Any] | None]
     elapsed_s: Mapped[float]
-    """Active time of all sessions, as last noted."""
+    """Active time in all processes that have worked on the run, as last stored."""
 
     ended: Mapped[dict[str, Any] | None]
     body: Mapped[dict[str, Any]]
@@ -124,7 +124,7 @@ class AttemptRow(Base):
 
 
 class CallRow(Base):
-    """A model call. Until its reply arrives, it has no turn, and its cost is what is reserved for it."""
+    """A model call. Until its reply arrives, it has no turn, and its cost is the amount reserved for it."""
 
     __tablename__ = "calls"
     __table_args__ = (_of_attempt(), UniqueConstraint("run_id", "attempt", "turn"))
@@ -133,7 +133,7 @@ class CallRow(Base):
     attempt: Mapped[int]
     role: Mapped[str]
     model: Mapped[str] = mapped_column(Exact)
-    """As it was asked for; the body has the one that answered."""
+    """The model that was requested; the body names the model that answered."""
 
     outcome: Mapped[str | None]
     """`answered`, `refused` (not charged) or `lost`; None while the call is in flight."""
@@ -163,13 +163,13 @@ class MessageRow(Base):
 
 
 class Evaluated:
-    """The columns of an evaluation. Those after the first repeat facts of it for queries."""
+    """The columns of an evaluation. `evaluation` is the whole; the others repeat values of it for queries."""
 
     evaluation: Mapped[dict[str, Any]]
     status: Mapped[str]
     latency_ms: Mapped[float | None]
     speedup: Mapped[dict[str, Any] | None]
-    """Against eager; None unless correct."""
+    """Speedup against eager; None unless the candidate is correct."""
 
 
 class NodeRow(Evaluated, Base):

@@ -1,9 +1,9 @@
-"""The store of runs: what was begun, asked, answered, evaluated and spent.
+"""The store of runs: their attempts, model calls, evaluations and costs.
 
-Every method that stores something is one transaction: once it has returned, `kill -9` does not undo it (with
-`grouped` writes, once `settled` has returned), and if it is interrupted, nothing of it is stored. Stored rows are never
-removed; only a run's configuration, reference, active time and end change, the outcome of a question, and a bench's
-budget. Knows no search: a tree is rebuilt from `nodes` in order.
+Every method that writes is one transaction. If it is interrupted, nothing is stored. Once it has returned, `kill -9`
+does not undo it; while writes are `grouped`, this holds once `settled` has returned. Rows are never removed. Only these
+values change: a run's configuration, reference, active time and end; a model call's outcome, with its reply and cost;
+and a bench's budget. The store does not depend on the search: a tree is rebuilt from `nodes` in order.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Store:
     def open(cls, url: str, create: bool = True) -> Store:
         """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`.
 
-        One that does not exist is created; without `create`, an empty store in memory takes its place, so that reading
-        leaves nothing behind. Raises StoreError for one that cannot be opened or that another version wrote.
+        A store that does not exist is created. If `create` is false, an empty store in memory is opened instead, so that
+        reading leaves no file behind. Raises StoreError if the store cannot be opened or has another version's schema.
         """
         return cls(Database(url if create or exists(url) else "sqlite://"))
 
@@ -66,15 +66,15 @@ class Store:
         self._database.close()
 
     def grouped(self) -> AbstractContextManager[None]:
-        """While the block lasts, writes of one event loop share commits: for work on many runs at once.
+        """Let writes in the block share commits, for work on many runs at once.
 
-        What was written is then on disk after `settled`, and in any case when the loop has come
-        round or the block has ended.
+        The writes must come from one event loop. They are on disk once `settled` has returned, at the latest after the
+        event loop's next iteration or at the end of the block.
         """
         return self._database.grouped()
 
     async def settled(self) -> None:
-        """Return when all that was written is on disk: at once, unless writes are `grouped`."""
+        """Wait until all writes are on disk. Unless writes are `grouped`, this returns at once."""
         await self._database.settled()
 
     def __enter__(self) -> Self:
@@ -86,14 +86,14 @@ class Store:
     # Runs
 
     def create_run(self, run: Run) -> None:
-        """Store a new run. Raises StoreError when its id is taken."""
+        """Store a new run. Raises StoreError if its id is taken."""
         with self._database.writing(f"storing run {run.id}") as connection:
             _insert_run(connection, run)
 
     def run(self, run_id: str) -> Run:
-        """The run of that id, of the only id that begins so, or the newest for `last`.
+        """The run with this id, or with the only id that begins with it; `last` is the newest run.
 
-        Raises UsageError, naming what could be meant, when there is none or more than one.
+        Raises UsageError if no run or more than one matches; the message says which runs could be meant.
         """
         query = select(RunRow.body, ArtifactRow.text).join_from(RunRow, ArtifactRow)
         with self._database.reading("reading a run") as connection:
@@ -103,7 +103,7 @@ class Store:
         return codec.read_run(body, source)
 
     def holds(self, run_id: str) -> bool:
-        """Whether there is a run of this exact id."""
+        """Whether there is a run with this exact id."""
         return self._of_run(run_id, RunRow.id) is not None
 
     def summaries(self) -> list[RunSummary]:
@@ -112,38 +112,40 @@ class Store:
             return read_summaries(connection)
 
     def set_reference(self, run_id: str, reference: Reference) -> None:
-        """Store what the judge found out about the run's problem, in place of what was there."""
+        """Store the judge's description of the problem's reference, replacing an earlier one."""
         self._change_run(run_id, reference=reference.model_dump(mode="json"))
 
     def reference(self, run_id: str) -> Reference | None:
-        """What the judge found out about the run's problem, if it was asked already."""
+        """The judge's description of the problem's reference; None if there is none yet."""
         found = self._of_run(run_id, RunRow.reference)
         return Reference.model_validate(found) if found else None
 
     def reconfigure(self, run: Run) -> None:
-        """Store the run's changed configuration. With another executor, its reference will be measured anew."""
+        """Store the run's changed configuration. If its executor changed, the stored reference is dropped, to be measured
+        again.
+        """
         values: dict[str, Any] = {"body": codec.run_body(run)}
         if run.config.executor != self.run(run.id).config.executor:
             values["reference"] = None
         self._change_run(run.id, **values)
 
     def end_run(self, run_id: str, ended: Ended) -> None:
-        """Note that the run has ended, and why."""
+        """Store that the run has ended, and why."""
         self._change_run(run_id, ended=ended.model_dump())
 
     def reopen_run(self, run_id: str) -> None:
-        """Note that the run goes on, and that calls that were in flight when its process was killed are lost."""
+        """Mark the run as not ended, and its calls in flight as lost, since their process was killed."""
         self._change_run(run_id, ended=None)
         self.lose_calls(run_id)
 
     def lose_calls(self, run_id: str) -> None:
-        """Note that the run's calls in flight are lost; for whoever works on it alone (`exclusive`)."""
+        """Mark the run's calls in flight as lost. The caller must hold the run's lock (`exclusive`)."""
         in_flight = update(CallRow).where(CallRow.run_id == run_id, CallRow.outcome.is_(None))
         with self._database.writing(f"settling the calls of run {run_id}") as connection:
             connection.execute(in_flight.values(outcome="lost"))
 
     def in_flight(self) -> set[str]:
-        """The ids of the runs with calls in flight, or whose process was killed while there were some."""
+        """The ids of the runs with calls in flight, including calls that a killed process left in flight."""
         query = select(CallRow.run_id).where(CallRow.outcome.is_(None)).distinct()
         with self._database.reading("reading the calls in flight") as connection:
             return set(connection.scalars(query))
@@ -154,17 +156,17 @@ class Store:
         return Ended.model_validate(found) if found else None
 
     def note_elapsed(self, run_id: str, elapsed_s: float) -> None:
-        """Store the active time of the run so far, in all."""
+        """Store the total active time of the run so far."""
         self._change_run(run_id, elapsed_s=elapsed_s)
 
     def elapsed_s(self, run_id: str) -> float:
-        """The active time of the run as it was last noted."""
+        """The total active time of the run, as last stored."""
         return self._of_run(run_id, RunRow.elapsed_s) or 0.0
 
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
-        """Work on the run alone, as long as the block or this process lasts.
+        """Hold the run's lock, until the block or this process ends.
 
-        Raises Held on entering when another process does.
+        Entering raises Held if another process holds it.
         """
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
         return self._database.lock(f"run {run_id}", refusal)
@@ -172,7 +174,7 @@ class Store:
     # Benches
 
     def create_bench(self, bench: Bench, runs: Iterable[Run]) -> None:
-        """Store a new bench and those of its runs that are not there yet. Raises StoreError when its name is taken."""
+        """Store a new bench and those of its runs that are not stored yet. Raises StoreError if its name is taken."""
         with self._database.writing(f"storing bench {bench.name}") as connection:
             there = set(connection.scalars(select(RunRow.id)))
             for run in runs:
@@ -187,9 +189,9 @@ class Store:
             return list(connection.scalars(select(BenchRow.name).order_by(BenchRow.number)))
 
     def bench(self, name: str) -> Bench:
-        """The bench of that name, of the only name that begins so, or the newest for `last`.
+        """The bench with this name, or with the only name that begins with it; `last` is the newest bench.
 
-        Raises UsageError, naming what could be meant, when there is none or more than one.
+        Raises UsageError if no bench or more than one matches; the message says which benches could be meant.
         """
         found = resolve(name, self.benches(), "bench")
         query = select(BenchRow.body).where(BenchRow.name == found)
@@ -203,36 +205,36 @@ class Store:
             connection.execute(stored.values(body=bench.model_dump(mode="json")))
 
     def outcome(self, run_id: str, attempts: int) -> Outcome:
-        """What came of the first `attempts` attempts of a run of this exact id."""
+        """The outcome of the first `attempts` attempts of the run with this exact id."""
         with self._database.reading(f"reading run {run_id}") as connection:
             return read_outcome(connection, run_id, attempts)
 
     # Attempts
 
     def begin_attempt(self, run_id: str, attempt: int, selection: Selection) -> None:
-        """Store what was selected for an attempt, before anything is paid for it."""
+        """Store that an attempt begins, with its selection, before its first model call."""
         row = {"run_id": run_id, "attempt": attempt, **selection.model_dump()}
         with self._database.writing(f"storing attempt {attempt} of run {run_id}") as connection:
             connection.execute(insert(AttemptRow), row)
 
     def selections(self, run_id: str) -> dict[int, Selection]:
-        """Every attempt begun and what was selected for it."""
+        """The selection of every attempt that has begun, by attempt."""
         return self._selections(AttemptRow.run_id == run_id)
 
     def begun(self) -> set[str]:
-        """The ids of the runs of which an attempt has begun, whether or not one has finished."""
+        """The ids of the runs in which at least one attempt has begun."""
         with self._database.reading("reading the runs") as connection:
             return set(connection.scalars(select(AttemptRow.run_id).distinct()))
 
     def unfinished(self, run_id: str) -> dict[int, Selection]:
-        """The attempts that were begun and have no node yet: a resumed run takes them up first."""
+        """The selections of the attempts that have begun but not finished. A resumed run continues these first."""
         finished = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
         return self._selections(AttemptRow.run_id == run_id, AttemptRow.attempt.not_in(finished))
 
     # Calls
 
     def begin_call(self, run_id: str, attempt: int, role: str, model: str, reserved: Cost) -> int:
-        """Store that a question is about to be sent, and what is reserved for it; returns its number."""
+        """Store a model call that is about to be sent, with its reservation. Returns the call's number."""
         values = {
             "run_id": run_id,
             "attempt": attempt,
@@ -241,17 +243,20 @@ class Store:
             **Lost(role=role, model=model, reserved=reserved).spent.model_dump(),
         }
         query = insert(CallRow).returning(CallRow.number)
-        with self._database.writing(f"storing a question of run {run_id}") as connection:
+        with self._database.writing(f"storing a model call of run {run_id}") as connection:
             return connection.scalars(query, values).one()
 
     def settle_call(self, asked: int, outcome: Literal["refused", "lost"]) -> None:
-        """Note that a question got no reply: `refused` costs nothing, `lost` what was reserved."""
+        """Store that a call got no reply. A `refused` call costs nothing, a `lost` call the amount reserved for it."""
         question = update(CallRow).where(CallRow.number == asked)
-        with self._database.writing("storing the outcome of a question") as connection:
+        with self._database.writing("storing the outcome of a model call") as connection:
             connection.execute(question.values(outcome=outcome))
 
     def add_call(self, run_id: str, call: Call, asked: int, elapsed_s: float) -> None:
-        """Store the reply to a question, and the run's active time so far. Raises StoreError when that turn is stored."""
+        """Store the reply to the call with number `asked`, and the run's total active time so far.
+
+        Raises StoreError if the attempt has a call with this turn already.
+        """
         doing = f"storing turn {call.turn} of attempt {call.attempt} of run {run_id}"
         question = update(CallRow).where(CallRow.number == asked)
         with self._database.writing(doing) as connection:
@@ -268,7 +273,7 @@ class Store:
             _note_elapsed(connection, run_id, elapsed_s)
 
     def lost_calls(self, run_id: str) -> list[Lost]:
-        """The calls whose reply never arrived because the process was killed."""
+        """The calls whose reply never arrived, because the process was killed or the call was cancelled."""
         query = (
             select(CallRow.role, CallRow.model, CallRow.input_tokens, CallRow.dollars)
             .where(CallRow.run_id == run_id, CallRow.outcome == "lost")
@@ -287,7 +292,7 @@ class Store:
             return read_calls(connection, CallRow.run_id == run_id, *of_attempt)
 
     def spent(self, run_id: str | None = None) -> dict[str, Roles]:
-        """What the calls of every run cost, or of one, by run and role; a run without calls is not there."""
+        """The cost of the calls of all runs, or of one run, by run and role. Runs without calls are left out."""
         which = () if run_id is None else (CallRow.run_id == run_id,)
         with self._database.reading("reading what the runs cost") as connection:
             return read_spent(connection, *which)
@@ -295,9 +300,9 @@ class Store:
     # Nodes
 
     def add_node(self, run_id: str, node: Node, elapsed_s: float) -> None:
-        """Store a finished attempt; `elapsed_s` is the run's active time so far, in all.
+        """Store a finished attempt; `elapsed_s` is the run's total active time so far.
 
-        Raises StoreError when it is stored already, was not begun, or began with another selection.
+        Raises StoreError if the attempt is stored already, was not begun, or was begun with another selection.
         """
         doing = f"storing the node of attempt {node.id} of run {run_id}"
         begun = select(AttemptRow.parent, AttemptRow.action).where(
@@ -316,7 +321,7 @@ class Store:
             _note_elapsed(connection, run_id, elapsed_s)
 
     def nodes(self, run_id: str) -> list[Node]:
-        """The finished attempts, in the order in which they were finished."""
+        """The finished attempts, in the order in which they finished."""
         query = (
             select(NodeRow.body, NodeRow.evaluation, ArtifactRow.text)
             .outerjoin_from(NodeRow, ArtifactRow)
@@ -329,14 +334,14 @@ class Store:
     # Final checks
 
     def add_promotion(self, run_id: str, attempt: int, evaluation: Evaluation) -> None:
-        """Store what the final check of a finished attempt found. Raises StoreError if one is stored already."""
+        """Store the final check's evaluation of a finished attempt. Raises StoreError if the attempt has one already."""
         row = {"run_id": run_id, "attempt": attempt, **codec.evaluation_values(evaluation)}
-        doing = f"storing the final check of {attempt} of run {run_id}"
+        doing = f"storing the final check of attempt {attempt} of run {run_id}"
         with self._database.writing(doing) as connection:
             connection.execute(insert(PromotionRow), row)
 
     def promotions(self, run_id: str) -> dict[int, Evaluation]:
-        """What the final check of each attempt that had one found, by attempt."""
+        """The final check's evaluations, by attempt."""
         columns = (PromotionRow.attempt, PromotionRow.evaluation)
         query = select(*columns).where(PromotionRow.run_id == run_id)
         with self._database.reading(f"reading the final checks of run {run_id}") as connection:
@@ -349,7 +354,7 @@ class Store:
         with self._database.writing(f"changing run {run_id}") as connection:
             changed = connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
             if changed.rowcount == 0:
-                raise StoreError(f"there is no run {run_id}; `stark runs` lists those there are")
+                raise StoreError(f"there is no run {run_id}; `stark runs` lists all runs")
 
     def _of_run(self, run_id: str, column: InstrumentedAttribute[T]) -> T | None:
         """A column of a run; None if there is no run of this exact id."""

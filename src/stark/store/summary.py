@@ -1,4 +1,4 @@
-"""Runs at a glance, for a list of many: read without loading a single source or reply."""
+"""Short summaries of runs, for lists of many. Reading them loads no sources and no replies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stark.store.schema import RunRow
 
 
 class RunSummary(Frozen):
-    """One run of a list."""
+    """One run in a list."""
 
     id: str
     created: datetime
@@ -22,20 +22,20 @@ class RunSummary(Frozen):
     strategy: str
     language: str
     attempts: int
-    """Finished so far."""
+    """Number of attempts finished so far."""
 
     budget_attempts: int
     correct: int
     """How many of the finished attempts are correct."""
 
     best_attempt: int | None
-    """The attempt with the star (`core.standing`)."""
+    """The fastest attempt by the rules of `core.standing`; None if no attempt counts."""
 
     latency_ms: float | None
-    """Of that attempt, as its final check measured it once there was one."""
+    """Latency of the best attempt, from the final check if there was one."""
 
     speedup: Speedup | None
-    """Of that attempt against eager."""
+    """Speedup of the best attempt against eager."""
 
     ended: Ended | None
     """None while the run goes on or waits to be resumed."""

@@ -91,8 +91,9 @@ async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> Non
 
     assert (
         "the judge (sh -c 'echo the queue is full') does not start; "
-        "run that command in a shell; it must start a judge of this version of STARK. Its output:\nthe queue is full\n"
-        "it ended before it was ready"
+        "run that command in a shell; it must start a judge of this version of STARK. Its output and the error:\n"
+        "the queue is full\n"
+        "the command ended before a judge was ready"
     ) == str(told.value)
     await executor.close()
 
@@ -213,7 +214,7 @@ async def test_a_judge_of_another_version_is_refused() -> None:
     hello = '{"kind":"hello","protocol":999,"device":{"kind":"cpu","name":"x","architecture":"x","processors":1,"memory_gb":1,"last_level_cache_mb":1,"bandwidth_gb_s":1,"peak_tflop_s":{}},"versions":{}}'
     executor = StdioExecutor([["sh", "-c", f"echo '{hello}'; sleep 5"]])
 
-    with pytest.raises(JudgeUnavailable, match="protocol 999"):
+    with pytest.raises(JudgeUnavailable, match="protocol version 999"):
         await executor.describe(PROBLEM)
     await executor.close()
 
@@ -221,12 +222,12 @@ async def test_a_judge_of_another_version_is_refused() -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        ('{"kind":"hello","protocol":3,"gpu":"x"}', "it speaks protocol 3, not"),
+        ('{"kind":"hello","protocol":3,"gpu":"x"}', "the judge uses protocol version 3, not"),
         (
             f'{{"kind":"hello","protocol":{PROTOCOL},"gpu":"x"}}',
-            "its first message cannot be parsed",
+            "the judge's first message cannot be parsed",
         ),
-        ('{"kind":"hello","proto', "its first message cannot be parsed"),
+        ('{"kind":"hello","proto', "the judge's first message cannot be parsed"),
     ],
 )
 async def test_a_judge_whose_hello_has_another_form_is_of_another_version(
@@ -317,7 +318,7 @@ async def test_a_candidate_that_ends_a_real_judge_is_told_from_its_neighbour(
     await executor.close()
 
     assert "crashed" == killer.status
-    assert "Without this candidate it works." in str(killer)
+    assert "Without this candidate, the judge works." in str(killer)
     assert "correct" == neighbour.status
 
 
@@ -333,6 +334,6 @@ async def test_every_candidate_that_ends_its_judge_is_tried_alone(tmp_path: Path
 
     for found in (first, second):
         assert isinstance(found, Crashed), found
-        assert f"the judge died {TRIES_ALONE} times over the same request" in found.error
-        assert "Without this candidate it works." in found.error
+        assert f"the judge died {TRIES_ALONE} times on the same request" in found.error
+        assert "Without this candidate, the judge works." in found.error
     assert "correct" == neighbour.status

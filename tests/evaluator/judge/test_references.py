@@ -67,7 +67,7 @@ def test_a_compiled_reference_is_called_until_its_graphs_are_replayed(tmp_path: 
 def test_one_whose_graph_fails_is_the_problems_and_not_a_fault_of_ours(tmp_path: Path) -> None:
     child = Child(fails_at=2)
 
-    with pytest.raises(ProblemError, match=r"the max-autotune reference does not run .* recorded"):
+    with pytest.raises(ProblemError, match=r"the max-autotune reference failed .* recorded"):
         start(child, "max-autotune", tmp_path)
 
     assert child.closed
@@ -128,7 +128,7 @@ def test_a_compiled_reference_leaves_room_to_judge_beside_it(
         assert is_out_of_memory(error)
         said = str(error)
 
-    assert refused == ("the compile reference and judging beside it need 65 GB" in said), said
+    assert refused == ("running the compile reference while judging needs 65 GB" in said), said
 
 
 @pytest.mark.parametrize(("busy", "said"), [(0, 0), (2, 0), (9, 1)])

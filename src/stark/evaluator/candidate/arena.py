@@ -1,8 +1,8 @@
 """Memory that the judge owns and a child maps: it contains a program's inputs, weights and outputs.
 
-On a CPU it is an anonymous file. On a GPU it is a separate allocation made through the driver,
-because a CUDA IPC handle exposes the whole block from which torch's caching allocator cuts tensors.
-Sizes are multiples of the driver's granularity for the same reason: smaller allocations share a
+On a CPU it is an anonymous file. On a GPU it is allocated through the driver: torch's caching
+allocator cuts many tensors from one block, and a CUDA IPC handle exposes the entire block. For the
+same reason an arena's size is a multiple of the driver's granularity: smaller allocations share a
 block with others.
 """
 
@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 ALIGNMENT = 256
-"""Bytes to which a tensor's start is aligned."""
+"""Alignment of a tensor's start, in bytes."""
 
 GRANULARITY = 2 << 20
-"""Bytes of which an arena's size is a multiple."""
+"""An arena's size is a multiple of this number of bytes."""
 
 OUT_OF_MEMORY = 2
 """The driver's code CUDA_ERROR_OUT_OF_MEMORY."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""Fix the size of a shared file and forbid further seals, which could block the next child."""
+"""Seals that fix the size of a shared file and forbid further seals, with which a child could block the next one."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Slot:
     stride: tuple[int, ...]
 
     def view(self, block: torch.Tensor) -> torch.Tensor:
-        """The tensor over the arena's bytes."""
+        """The tensor as a view of `block`, the arena's bytes."""
         size = span_bytes(self.dtype, self.shape, self.stride)
         flat = block[self.offset : self.offset + size].view(self.dtype)
         return flat.as_strided(self.shape, self.stride)
@@ -48,7 +48,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class TensorAt:
-    """Placeholder for a tensor inside a nested value. `index` numbers the value's tensors."""
+    """Placeholder for a tensor inside a nested value. `index` is its position among the value's tensors."""
 
     index: int
 
@@ -62,7 +62,7 @@ def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ..
 
 
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
-    """Consecutive slots for tensors like `forms`, from byte `start` on, and the first free byte."""
+    """Lay out tensors like `forms` from byte `start` on. Returns their slots and the first free byte."""
     slots, offset = [], start
     for form in forms:
         slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
@@ -73,7 +73,7 @@ def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]
 
 
 class Arena:
-    """The judge's side. It owns the memory until `close`."""
+    """The arena in the judge, which owns the memory until `close`."""
 
     def __init__(self, size: int, device: torch.device) -> None:
         self.size = max(-(-size // GRANULARITY), 1) * GRANULARITY
@@ -92,7 +92,7 @@ class Arena:
             self.block = _mapped(self.descriptor, self.size)
 
     def close(self) -> None:
-        """Free the memory. Tensors over it must not be used afterwards."""
+        """Free the memory. Tensors in it must not be used afterwards."""
         del self.block
         if self.descriptor is not None:
             os.close(self.descriptor)
@@ -103,7 +103,7 @@ class Arena:
 def open_arena(
     size: int, device: torch.device, handle: str, descriptor: int | None
 ) -> torch.Tensor:
-    """The child's side: map the same bytes."""
+    """Map the judge's arena in a child. Returns its bytes."""
     if descriptor is not None:
         return _mapped(descriptor, size)
     pointer = _Driver().import_(bytes.fromhex(handle))
@@ -111,7 +111,7 @@ def open_arena(
 
 
 def _allocated(size: int) -> int:
-    """The address of new device memory. Empties torch's cache and retries if there is none."""
+    """Allocate device memory and return its address. If memory runs out, empty torch's cache and retry."""
     try:
         return _Driver().allocate(size)
     except torch.OutOfMemoryError:
@@ -136,9 +136,9 @@ def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
 
 
 class _Driver:
-    """The four calls of the CUDA driver that torch does not offer. They need a CUDA context.
+    """Four functions of the CUDA driver that torch does not offer. They need a CUDA context.
 
-    Each raises torch.OutOfMemoryError, or RuntimeError with the call's name.
+    Each raises torch.OutOfMemoryError, or RuntimeError with the function's name.
     """
 
     class _Handle(ctypes.Structure):

@@ -1,12 +1,13 @@
 """Confines a child before it runs a candidate, in three steps.
 
-`prepare` creates its namespaces. It takes longest, so it runs before there is a request. `enter`
-moves the child to its folder, environment and resource limits, which the request names. `lock`
-restricts files, system calls and privileges. It comes last, when nothing else must be opened: on a
-device that is after the judge's memory has been mapped.
+`prepare` creates the child's namespaces. It takes longest, so it runs before a request arrives.
+`enter` applies the folder, environment and resource limits that the request names. `lock` restricts
+files, system calls and privileges. It comes last, after the child has opened all that it needs, such
+as the judge's memory.
 
-A tool that runs a program (`become`) stays unlocked, and the program locks itself. The forkserver
-finds out which layers the machine offers. An offered layer that fails here is the judge's fault.
+With `become`, a tool such as a profiler replaces the child. The tool stays unlocked, and the program
+that it runs locks itself. The forkserver tests which layers of the sandbox the machine offers. If
+an offered layer fails here, the judge is at fault, not the candidate.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ class Place:
 
     environment: dict[str, str]
     memory_bytes: int | None
-    """Limit of address space beyond what is mapped now, or None for no limit."""
+    """Limit of the address space that it maps in addition to what is mapped on `enter`, or None for no limit."""
 
     cpu_s: int | None
     """Limit of processor time in seconds, or None for no limit."""
 
     writable: tuple[Path, ...] = ()
-    """Further writable folders, for a tool that works inside the process."""
+    """Further writable folders, for a tool whose library runs inside the process."""
 
 
 class Confinement:
@@ -54,7 +55,7 @@ class Confinement:
 
     @classmethod
     def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
-        """The confinement of a process that another one started after it had entered this place."""
+        """The confinement of a process that was started by a process that had already entered `place`."""
         confinement = cls(layers)
         confinement._place = place
         return confinement
@@ -78,7 +79,7 @@ class Confinement:
             namespaces.limit_processes(bounds.max_processes())
 
     def enter(self, place: Place, output: int) -> None:
-        """Move to the place, with its environment, and with `output` as stdout and stderr.
+        """Apply the place's folder, environment and limits, and make `output` stdout and stderr.
 
         Returns in a new process, whose parent stays behind to reap orphans.
         """
@@ -94,7 +95,7 @@ class Confinement:
         self._place = place
 
     def lock(self) -> None:
-        """Apply the remaining layers, after which setup is impossible. Does nothing if repeated."""
+        """Apply the remaining layers. Nothing can be set up afterwards. Further calls do nothing."""
         if self._locked:
             return
         place, layers = self._place, self.layers
@@ -115,9 +116,9 @@ class Confinement:
         self._locked = True
 
     def become(self, command: list[str]) -> NoReturn:
-        """Replace this process by a tool, whose program has to lock itself. Raises OSError."""
+        """Replace this process by a tool. The program that the tool runs must lock itself. Raises OSError."""
         if "network" in self.layers:
-            # The program needs them to make its mounts read-only. It drops them afterwards.
+            # The tool's program needs them to make mounts read-only, and drops them afterwards.
             kernel.keep_capabilities()
         os.execvp(command[0], command)
 

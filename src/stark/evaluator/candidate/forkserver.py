@@ -1,13 +1,13 @@
 """A process that has imported torch without using a device, and forks children in milliseconds.
 
-Importing torch takes seconds, a fork takes milliseconds, and a CUDA context does not survive a
-fork. Hence this separate server, which does nothing else. It answers three requests:
+Importing torch takes seconds and a fork takes milliseconds, but a CUDA context does not survive a
+fork. So this process uses no device and does nothing but fork. It answers three requests:
 
     {"do": "sandbox"}                     ->  {"layers": each layer with null or why it is missing}
     {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
-    {"do": "wait", "pid": 123}            ->  {"status": null or exit code, negative for a signal}
+    {"do": "wait", "pid": 123}            ->  {"status": null while it runs, or exit code (negative: a signal)}
 
-A child's first message on its own channel is {"ok": true}, or says why it could not be confined.
+A child's first message on its own channel is {"ok": true}, or the reason why the child could not be confined.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 IDLE_S = 0.02
-"""Seconds without a request after which a child is forked ahead for the next one."""
+"""Seconds without a request after which a child is forked ahead for the next request."""
 
 ENDING_S = 5.0
 """Seconds that killed children may take to exit."""
@@ -86,7 +86,7 @@ class Forkserver:
     def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
         """Hand the request to a child, which serves a `Runner`.
 
-        `descriptors` are its channel, its output and, if the arena is a file, its arena.
+        `descriptors` are the child's channel, its output, and the arena if that is a file.
         """
         child = self.preforked.pop(layers, None) or self._prefork(layers)
         try:
@@ -121,7 +121,7 @@ class Forkserver:
         return PreforkedChild(pid, ours)
 
     def _reap(self) -> None:
-        """Record the children that ended, and kill the processes that they left to this one."""
+        """Record the children that ended, and kill the orphaned processes that they left."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
         while (left := _own_children() - self.alive) and time.monotonic() < deadline:
@@ -154,16 +154,16 @@ class Forkserver:
 
 
 def _end_group(pid: int) -> None:
-    """Kill a child's process group at once, so that processes that keep forking cannot escape.
+    """Kill a child's process group in one call, so that processes that keep forking cannot escape.
 
-    Must precede the wait for the child: until then its number cannot belong to another group.
+    Call it before waiting for the child: until then, no other group can have this id.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _code_of_runner(code: int) -> int:
-    """The runner's exit code. Its reaper passes a signal on as shells do, as a code above 128."""
+    """The runner's exit code, negative for a signal. Its reaper reports a signal as shells do, as a code above 128."""
     return SIGNALLED - code if code > SIGNALLED else code
 
 
@@ -175,11 +175,11 @@ def _own_children() -> set[int]:
 def main() -> None:
     """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`.
 
-    Ends when the judge does, however that happens, and then kills all children and removes FOLDER.
+    Runs until the judge ends, even if the judge is killed. Then kills all children and removes FOLDER.
     """
     _, descriptor, folder, *modules = sys.argv
     if not Path(folder).is_absolute():
-        sys.exit(f"{folder} is not an absolute path; the judge passes one")
+        sys.exit(f"{folder} is not an absolute path; pass an absolute path")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
     for module in modules:
@@ -187,7 +187,7 @@ def main() -> None:
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit(
-            "a preloaded module initialized CUDA, which children cannot use; do not preload it"
+            "a preloaded module initialized CUDA, which then fails in forked children; do not preload it"
         )
     view.of_machine()  # cached here, so that no child has to look it up
     server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())

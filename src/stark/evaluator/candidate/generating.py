@@ -1,8 +1,8 @@
 """Has `torch.compile` generate code for a loaded module, and describes how to call that code.
 
-The generated code is a function of one flat list of tensors. This file derives Python expressions,
-over the module and the arguments of its forward, for that list and for forward's result. It does
-not look into the generated code.
+The generated code is a function of one flat list of tensors. This file derives Python expressions
+for that list and for forward's result, in terms of the module and forward's arguments. It does not
+parse the generated code.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 INDEXED = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList)
-"""Modules whose numbered members are written with brackets."""
+"""Modules whose members are written as `[0]` instead of `.0`."""
 
 PLAIN_VALUES = (type(None), bool, int, float, str)
 """Types of results that are written as literals."""
 
 
 class NotGenerated(Exception):
-    """No candidate can be generated for this module. The message is the end of a sentence."""
+    """No candidate can be generated for this module. The message is a clause with the reason."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Generated:
     """The file's text."""
 
     arguments: list[str]
-    """The function's list of tensors, as expressions over `self` and the parameters of forward."""
+    """The tensors that the function takes, as expressions over `self` and forward's parameters."""
 
     outputs: str
     """The name that `returned` uses for the generated function's result."""
@@ -48,7 +48,7 @@ class _Seen:
     """What the compiler received and produced during one call of the module."""
 
     graphs: int = 0
-    """Graphs that the compiler split forward into."""
+    """Number of graphs that the compiler split forward into."""
 
     codes: list[str] = field(default_factory=list)
     """Generated files."""
@@ -60,7 +60,7 @@ class _Seen:
     """Results of the generated function."""
 
     constants: int = 0
-    """Tensors that a generated file needs but does not contain."""
+    """Number of tensors that a generated file needs but does not contain."""
 
 
 def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
@@ -81,7 +81,7 @@ def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
         returned = torch.compile(model, backend=_recording_backend(seen))(*inputs)
     if seen.graphs > 1:
         raise NotGenerated(
-            f"it splits forward into {seen.graphs} graphs, and a candidate needs one"
+            f"it splits forward into {seen.graphs} graphs, and a candidate needs a single graph"
         )
     if len(seen.codes) != 1:
         raise NotGenerated("forward contains nothing to compile")
@@ -124,7 +124,7 @@ def _recording_backend(seen: _Seen) -> Any:
 
 
 class _Names:
-    """Finds a tensor's expression by its address, dtype, shape and strides. The first wins."""
+    """Finds a tensor's expression by address, dtype, shape and strides. The first match counts."""
 
     def __init__(self, entries: Iterable[tuple[str, object]]) -> None:
         self.entries = list(entries)
@@ -134,7 +134,7 @@ class _Names:
                 self._found.setdefault(_place(value), name)
 
     def of(self, value: object, what: str) -> str:
-        """The tensor's expression. If there is none, raises NotGenerated, starting with `what`."""
+        """The tensor's expression. If there is none, raises NotGenerated; `what` begins its message."""
         if not isinstance(value, torch.Tensor):
             raise NotGenerated(f"{what} a {type(value).__name__}, which is not a tensor")
         name = self._found.get(_place(value))
@@ -148,7 +148,7 @@ def _place(tensor: torch.Tensor) -> tuple[object, ...]:
 
 
 def _named(model: torch.nn.Module, arguments: dict[str, Any]) -> Iterator[tuple[str, object]]:
-    """Every value that forward can reach, with its expression; its arguments come first."""
+    """Every value that forward can reach, with its expression. Forward's arguments come first."""
     for argument, value in arguments.items():
         for path, leaf in pytree.tree_flatten_with_path(value)[0]:
             yield argument + pytree.keystr(path), leaf

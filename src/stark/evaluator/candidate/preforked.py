@@ -16,11 +16,11 @@ from stark.evaluator.candidate.sandbox.layers import Layer
 from stark.evaluator.candidate.wire import Channel, Message
 
 FAILURES = (OSError, RuntimeError, ValueError)
-"""Exceptions of a layer that cannot be applied."""
+"""Exceptions that a sandbox layer raises if it cannot be applied."""
 
 
 def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> None:
-    """Wait for the one request, then serve until the judge hangs up. Ends when `parent` does."""
+    """Wait for the forkserver's request, then serve the judge until it closes the channel. Dies with `parent`."""
     confinement = Confinement(layers)
     failure: Exception | None = None
     try:

@@ -1,7 +1,7 @@
 """Runs a few calls of a program under PyTorch's profiler and summarizes them.
 
-Uses `torch.autograd.profiler` instead of `torch.profiler`, because starting the latter imports all
-of Inductor. That takes 0.9 s; this takes milliseconds.
+Uses `torch.autograd.profiler`, which starts in milliseconds. Starting `torch.profiler` imports all
+of Inductor, which takes 0.9 s.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ WARM = "stark.warm"
 """The annotation around the call that warms up the profiler."""
 
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
-"""The kernel's scheduling statistics of the calling thread."""
+"""Linux's scheduling statistics of the calling thread."""
 
 BYTES_PER_SPILL = 4
 """Size of the registers in which Triton counts spills."""
 
 MIN_CLOCKED_S = 0.02
-"""Seconds of calls needed to measure busy cores. The kernel may account processor time only every
-few milliseconds if it is limited."""
+"""Seconds of calls needed to measure busy cores. If a process has a limit on its processor time,
+Linux may update that time only every few milliseconds."""
 
 
 def profiled(
@@ -42,8 +42,8 @@ def profiled(
 ) -> dict[str, Any]:
     """Profile `calls` calls and summarize them. Raises what the calls raise.
 
-    `prepare` runs before each call and is not counted. One more call precedes them to warm up the
-    profiler, unless only one is requested: then calls are slow, and the program is warm already.
+    `prepare` runs before each call and is not counted. If `calls` exceeds 1, an additional first call
+    warms up the profiler. A single call is requested only if calls are slow and the program is warm.
     """
     on_device = device.type == "cuda"
     used = HostTime()
@@ -83,7 +83,7 @@ class HostTime:
     """Seconds that the calling thread waited for a core."""
 
     def during(self, call: Callable[[], object]) -> None:
-        """Run and add one call."""
+        """Make one call and add its times."""
         waited = _waited_s()
         wall, processor = time.perf_counter(), time.process_time()
         call()
@@ -98,7 +98,7 @@ class HostTime:
 
 
 def _busy_cores(call: Callable[[], object], used: HostTime) -> float:
-    """The busy cores of these calls, or of further calls if these were too short to measure."""
+    """The mean number of busy cores during the profiled calls, or during new calls if those were too short."""
     if used.wall_s < MIN_CLOCKED_S:
         used = HostTime()
     while used.wall_s < MIN_CLOCKED_S:
@@ -107,7 +107,7 @@ def _busy_cores(call: Callable[[], object], used: HostTime) -> float:
 
 
 def _waited_s() -> float:
-    """Seconds that this thread has waited for a core so far; 0 if the kernel does not report it."""
+    """Seconds that this thread has waited for a core so far; 0 if Linux does not report it."""
     try:
         return int(SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -121,7 +121,7 @@ def _synchronize(device: torch.device) -> None:
 
 @contextmanager
 def _discarded_output() -> Iterator[None]:
-    """Discard what the profiler prints: stdout belongs to the program."""
+    """Discard output while the profiler runs: it prints to stdout, which belongs to the program."""
     sys.stdout.flush()
     kept = os.dup(1), os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

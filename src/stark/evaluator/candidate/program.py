@@ -36,7 +36,7 @@ class _IgnoresBytecode(SourceFileLoader):
 def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:
     """Load the reference's weights by name, or by order if no name matches and all shapes do.
 
-    Returns up to 20 missing and unexpected names, and whether the weights were assigned by order.
+    Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
     """
     own = model.state_dict()
     same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]

@@ -1,6 +1,7 @@
-"""Runs one program on the judge's requests: import it, build its module, call it, time it.
+"""Runs one program as the judge requests: imports it, builds its module, calls it and times it.
 
-The same code runs the reference and a candidate, so that both are measured alike. Every answer is
+A slot is a set of inputs with the outputs of one call, in memory shared with the judge. The same
+code runs the reference and a candidate, so that both are measured alike. Every answer is
 {"ok": true, …} or {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
 """
 
@@ -31,25 +32,25 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 TRACEBACK_LINES = 30
 MAX_ERROR_CHARS = 15_000
 CAUSES = 8
-"""How many causes of an exception are followed."""
+"""Maximum number of chained causes of an exception that are reported."""
 
 MAX_TYPES, MAX_TYPE_CHARS = 64, 200
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""The tensor classes that count as results. Others may override what the judge does with them."""
+"""The tensor classes that count as results. Other classes can override the operations that are applied to them."""
 
 MAX_CACHED_BYTES = 1 << 30
 """Bytes of unused device memory that torch may cache between untimed calls."""
 
 CHECK_ELEMENTS = 1 << 23
-"""Elements used to test a device: more than torch has cached, so that the driver must allocate."""
+"""Elements of the tensor that tests a device: more than torch has cached, so that the driver must allocate."""
 
 
 class Runner:
     """One program in one process.
 
-    Requests come in this order: `attach` and `import` (a build sends only `build`), then `load`,
-    then `call` and `time`.
+    In a build, the only request is `build`. Otherwise requests come in this order: `attach`,
+    `import`, `load`, then any others.
     """
 
     def __init__(self, channel: Channel, arena: int | None, lock: Callable[[], None]) -> None:
@@ -64,7 +65,7 @@ class Runner:
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[list[object]] = []
         self.returned_before: list[list[object]] = []
-        """Results of the last request but one, kept alive for the judge to read."""
+        """Results of the `time` request before the latest, kept alive for the judge to read."""
 
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
@@ -73,7 +74,7 @@ class Runner:
         self.state: dict[str, torch.Tensor] = {}
 
     def serve(self) -> None:
-        """Answer requests until the judge hangs up."""
+        """Answer requests until the judge closes the channel."""
         answers: dict[str, Callable[[Message], Message]] = {
             "attach": self._attach,
             "import": self._import,
@@ -104,7 +105,7 @@ class Runner:
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
     def _describe(self, error: BaseException) -> str:
-        """The error with its stack frames in the program's own file, cut to a few kilobytes."""
+        """The error and its stack frames that lie in the program's own file, cut to a few kilobytes."""
         frames = [
             f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
             for frame in traceback.extract_tb(error.__traceback__)
@@ -114,18 +115,18 @@ class Runner:
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
         cause = error.__cause__
-        for _ in range(CAUSES):  # Triton gives the reason in the last of them
+        for _ in range(CAUSES):  # Triton's last cause contains the reason
             if cause is not None and str(cause) not in text:
                 text += f"\n{type(cause).__name__}: {cause}"
             cause = cause.__cause__ if cause is not None else None
-        # A message has 128 KiB, and JSON may need six bytes for a character.
+        # A message is limited to 128 KiB, and JSON may need six bytes for a character.
         if len(text) > MAX_ERROR_CHARS:
             text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
 
     def _import(self, request: Message) -> Message:
-        """Import the program's file. Modules that compile on import are built here."""
-        self.lock()  # does nothing after `attach`; a request without it must not run unconfined
+        """Import the program's file. Extensions that it compiles on import are built here."""
+        self.lock()  # does nothing after `attach`; without `attach`, it confines the program
         self.path = Path(request["path"])
         self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -133,14 +134,14 @@ class Runner:
         return {}
 
     def _build(self, request: Message) -> Message:
-        """Import the program where nothing is built yet, and print what tvm-ffi logs."""
+        """Build the program's extensions by importing its file, and print tvm-ffi's log."""
         log = logging.getLogger("tvm_ffi")
         log.setLevel(logging.INFO)
         log.addHandler(logging.StreamHandler(sys.stdout))
         return self._import(request)
 
     def _attach(self, request: Message) -> Message:
-        """Open the device, map the judge's memory and lock the sandbox, before any program code."""
+        """Open the device, map the judge's memory and lock the sandbox before any of the program's code runs."""
         self.device = torch.device(request["device"])
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -168,7 +169,7 @@ class Runner:
         return {}
 
     def _load(self, request: Message) -> Message:
-        """Build the module under the judge's seed and give it the reference's weights."""
+        """Build the module with the judge's random seed and give it the reference's weights."""
         torch.manual_seed(request["seed"])
         with self.device:
             model = getattr(self.module, request["class"])(*self.init_arguments)
@@ -184,7 +185,7 @@ class Runner:
         return {}
 
     def _generate(self, request: Message) -> Message:
-        """Write the code that `torch.compile` generates to a file, or answer why there is none."""
+        """Have `torch.compile` generate code and write it to a file, or answer why it generates none."""
         try:
             generated = generate(self.model, self.inputs[0])
         except NotGenerated as reason:
@@ -193,7 +194,7 @@ class Runner:
         return {}
 
     def _call(self, request: Message) -> Message:
-        """Make one call on the contents of one slot, and copy its results to the slot's outputs."""
+        """Make one call on a slot's inputs, and copy its results to the slot's outputs."""
         torch.manual_seed(request["seed"])
         slot: int = request["slot"]
         self._copy_out(slot, leaves_of(self.model(*self.inputs[slot])))
@@ -203,7 +204,7 @@ class Runner:
         return {"odd": self._odd()}
 
     def _give_back(self, _: Message) -> Message:
-        """On a GPU, free torch's cache if it exceeds a gigabyte: other processes may need it."""
+        """On a GPU, free torch's cache if it exceeds a gigabyte: other processes may need the memory."""
         if self.device.type == "cuda":
             reserved, used = torch.cuda.memory_reserved, torch.cuda.memory_allocated
             if reserved(self.device) - used(self.device) > MAX_CACHED_BYTES:
@@ -211,12 +212,12 @@ class Runner:
         return {}
 
     def _time(self, request: Message) -> Message:
-        """Make one call on each of the slots, in their order.
+        """Make one call on each of the slots, in the requested order.
 
-        On a CPU the results stay in place, and the answer has their addresses for the judge to
-        read. They stay alive until after the next request. On a GPU they are copied to the slots'
-        outputs, and without a `head_start` only the judge's clock times the calls. With `empty`
-        nothing is called.
+        On a CPU, results are not copied: the answer contains their addresses, from which the judge
+        reads them. They stay alive through the next `time` request. On a GPU, results are copied to
+        the slots' outputs. With a `head_start`, device events time each call; without it, only the
+        judge's clock times the calls. With `empty`, no call is made.
         """
         slots: list[int] = request["slots"]
         if self.device.type == "cuda":
@@ -237,7 +238,7 @@ class Runner:
 
         Before each call the L2 cache is flushed and the device is kept busy for `head_start`
         cycles. Results are copied right after the call on the current stream. If the program uses
-        other streams without synchronizing them, the copy misses what they have not finished.
+        other streams without synchronizing them, the copy misses their unfinished work.
         """
         marks = []
         for slot in slots:
@@ -253,10 +254,10 @@ class Runner:
         return [round(begin.elapsed_time(end), 6) for begin, end in marks]
 
     def _run_densely(self, slots: list[int], empty: bool) -> list[float]:
-        """Make calls with nothing between them except copying their results.
+        """Make calls with nothing between them except the copies of their results.
 
-        With `empty`, only read and write as much memory as the copies would. Returns no times,
-        because the judge's clock times these blocks.
+        With `empty`, make no calls, but read and write as much memory as the copies would. Returns
+        no times, because the judge's clock times these blocks.
         """
         for slot in slots:
             if empty:
@@ -268,18 +269,17 @@ class Runner:
         return []
 
     def _profile(self, request: Message) -> Message:
-        """Profile some calls on the first slot, with a cold cache before each on a GPU."""
+        """Profile calls on the first slot. On a GPU, the L2 cache is flushed before each call."""
         summary = profiled(
             lambda: self.model(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
         )
         return {"profile": summary}
 
     def _written(self, returned: object) -> list[object]:
-        """The leaves of a call's result, with tensors as plain memory that contains their values.
+        """The leaves of a call's result, with views (transposed, conjugated or negated tensors) materialized.
 
-        Views (transposed, conjugated or negated tensors) are materialized here, inside the timed
-        region. The judge reads CPU results in contiguous order; on a GPU the reference's strides
-        are allowed too.
+        This happens inside the timed region. The judge reads CPU results in contiguous order. On
+        a GPU, a result may also have the reference's strides.
         """
         leaves = leaves_of(returned)
         as_good = self.orders if self.device.type == "cuda" else []
@@ -300,7 +300,7 @@ class Runner:
         return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
-        """Whether results match the outputs' number, dtypes, shapes and device. Notes a misfit."""
+        """Whether results match the outputs' number, dtypes, shapes and device. Records the first mismatch."""
         outputs = self.outputs[0]
         fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
         if not fits and self.odd_forms is None:
@@ -328,7 +328,7 @@ def _check_device(device: torch.device) -> None:
         raise
     except RuntimeError as error:
         raise RuntimeError(
-            f"the device worked before the sandbox closed and fails inside it: {error}"
+            f"the device worked before the sandbox was locked, but fails inside it: {error}"
         ) from error
     if said != CHECK_ELEMENTS:
         raise RuntimeError(
@@ -356,7 +356,7 @@ def _alike(leaf: object, output: torch.Tensor) -> bool:
 
 
 def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
-    """A plain tensor's values in contiguous order or with these strides. Keeps other leaves."""
+    """A plain tensor, made contiguous unless its strides equal `order`. Other leaves are unchanged."""
     if (
         not isinstance(leaf, torch.Tensor)
         or type(leaf) not in PLAIN

@@ -15,10 +15,10 @@ MARK = "stark.call"
 """The annotation around each profiled call. Events outside of these calls are ignored."""
 
 MAX_ENTRIES = 16
-"""Entries in a summary, the longest first."""
+"""Maximum number of entries in a summary. Those with the longest total times are kept."""
 
 MAX_NAME_CHARS = 300
-"""Characters of a name."""
+"""Maximum length of a name, in characters."""
 
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 """Categories of events that ran on the GPU."""
@@ -57,9 +57,9 @@ class Total:
 
 
 def device_summary(events: list[Event]) -> dict[str, Any]:
-    """Summarize what ran on the GPU during the marked calls. `entries` lists the longest first.
+    """Summarize what ran on the GPU during the marked calls. `entries` is sorted by time, longest first.
 
-    The calls wait for the device before they end, so all that they launched lies within them.
+    A call ends only when the device has finished, so everything that it launched lies within it.
     """
     calls = [span for span, _ in _calls(events)]
     launched_by = _launching_operators(events)
@@ -187,9 +187,9 @@ def _launch(given: Event) -> dict[str, float] | None:
 def _launching_operators(events: list[Event]) -> Any:
     """A function that returns the PyTorch operator that launched an event on the device.
 
-    Each launch is an event of the CUDA runtime. It has the `correlation` of the work it started and
-    the `External id` of the operator that made it. Launches outside of any operator, as Triton's
-    and tvm-ffi's are, have an id that belongs to no operator.
+    A launch is an event of the CUDA runtime or driver. It has the same `correlation` as the work that it
+    started, and the `External id` of the operator that made it. Launches outside any operator, such as
+    Triton's and tvm-ffi's, have an id that belongs to no operator.
     """
     operators = {
         _arguments(e).get("External id"): _name(e) for e in events if e.get("cat") == "cpu_op"

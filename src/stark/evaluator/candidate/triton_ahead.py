@@ -2,7 +2,8 @@
 
 Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
 for the driver. That module is the same for every candidate, but no candidate's own cache has it.
-Importing this file touches no device. Parts that the installed Triton lacks are left to the child.
+Importing this file does the work and uses no device. If a step fails with the installed version of
+Triton, each child does that step itself.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ UNAVAILABLE = (
     TypeError,
     subprocess.SubprocessError,
 )
-"""Exceptions of a part that is missing or different in this version, such as without a driver."""
+"""Exceptions raised if a part is missing or different in the installed Triton, or if there is no driver."""
 
 
 def hash_compiler() -> None:
@@ -46,7 +47,7 @@ def hash_compiler() -> None:
 
 
 def build_driver_ahead() -> None:
-    """Compile the driver's C module now, and reuse it whenever Triton wants to compile it."""
+    """Compile the driver's C module now, and make Triton reuse it instead of compiling it again."""
     source = (Path(driver.__file__).parent / "driver.c").read_text()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cuda_utils.c"
@@ -73,7 +74,7 @@ def prebuilt_hook(source: str, built: bytes) -> Callable[..., str]:
 def compile_module(name: str, src: str, srcdir: str, *how: Any) -> str:
     """Compile a C module with Triton itself and return its path. Raises what Triton raises.
 
-    `how` contains the library folders, header folders and libraries, and flags in newer versions.
+    `how` contains the library folders, header folders, libraries and, in newer Triton versions, flags.
     """
     if len(how) == 3:
         how = (*how, [])

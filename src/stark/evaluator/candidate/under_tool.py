@@ -1,13 +1,13 @@
-"""Runs a program by itself under the tool that started this process, a profiler or memory checker.
+"""Runs a program under a tool, without the judge. The tool (a profiler or memory checker) starts this process.
 
-`python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
+Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
 profiled one), `layers`, and the program's `folder`, `readable`, `scratch` and `environment`.
 
-Inputs are drawn as the problem draws them, and nothing is shared with the judge. So every tensor is
-a separate allocation, whose end a memory checker knows. The problem's file is trusted, as it is the
-user's. The process locks its sandbox before it imports the program, once the device is open and the
-tool's threads are running.
+Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
+is a separate allocation, and a memory checker knows where it ends. The problem's file is trusted,
+because the user provided it. Once the device is open and the tool's threads are running, the process
+locks its sandbox. Then it imports the program.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _built(
 
 
 def _lock(request: dict[str, Any]) -> None:
-    """Move from the tool's folder, unseen by candidates, to the program's, and lock the sandbox."""
+    """Move from the tool's folder, which candidates cannot access, to the program's, and lock the sandbox."""
     # Keep the variables that the tool has set: its library in this process reads them.
     os.environ.update(request["environment"])
     os.chdir(request["folder"])

@@ -1,7 +1,7 @@
 """Messages between the judge and its children: one JSON object per packet, with file descriptors.
 
-Packet sockets keep message boundaries, so a child that dies while it sends leaves a whole message
-or none. A child's messages are parsed but never trusted.
+Packet sockets keep message boundaries, so a child that dies while it sends leaves a complete
+message or none. A child's messages are parsed but never trusted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 Message = dict[str, Any]
 
 MAX_BYTES = 128 * 1024
-"""Bytes of one message. Larger contents travel in files and shared memory."""
+"""Maximum size of one message, in bytes. Larger contents travel in files and shared memory."""
 
 MAX_DESCRIPTORS = 8
-"""Descriptors with one message."""
+"""Maximum number of descriptors with one message."""
 
 
 class ChannelClosed(Exception):
@@ -48,7 +48,7 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. The kernel closes any descriptors that come with it.
+        """The next message. Linux closes any descriptors that come with it.
 
         Raises TimeoutError, or ChannelClosed when the other side is gone or its message is invalid.
         """

@@ -1,7 +1,7 @@
 """Registry of executors: the ways to reach a judge, by name.
 
-Executors start judges as commands and never import them. To add one, write a file in this package
-and add a line to the registry.
+Executors reach judges through commands or files and never import the judge's code. To add an
+executor, write a file in this package and add a line to `JUDGES` or `EXECUTORS`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
     "local": local,
     "command": command,
 }
-"""The executors that start judges themselves. Only these can serve a worker."""
+"""Factories of the executors that start judges themselves. A worker (`stark worker`) can use only these executors."""
 
 EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     **JUDGES,
     "folder": in_folder,
 }
-"""Factories by name. Each takes the text after the notation's colon, the candidates' limits, and
-the NVIDIA tools to run them under."""
+"""Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
+limits of candidates, and the NVIDIA tools under which candidates run."""
 
 __all__ = [
     "EXECUTORS",
@@ -47,7 +47,7 @@ def open_executor(
 ) -> Executor:
     """Open an executor from `local`, `local:cuda:0,cuda:1`, `command:LINE` or `folder:PATH`.
 
-    Judges start with the first request. Close the executor when the last run that uses it has ended:
+    Judges start at the first request. Close the executor when the last run that uses it has ended:
 
     ```python
     judge = stark.open_executor("local")
@@ -55,9 +55,9 @@ def open_executor(
     await judge.close()
     ```
 
-    `limits` and `tools` are those of every candidate; by default 180 s for a build, 16 GB of host memory, and no tools.
-    `on_notice` gets what to show to the user while no answer arrives (see `RequestingExecutor`). Raises UsageError if
-    the notation is not one of these.
+    `limits` and `tools` apply to every candidate. The defaults are `Limits()`, such as 180 s for a build and 16 GB of
+    host memory, and no tools. `on_notice` is called with status texts for the user (see `RequestingExecutor`). Raises
+    UsageError for any other notation.
     """
     name, rest = _parts(notation)
     executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
@@ -67,15 +67,15 @@ def open_executor(
 
 
 def open_judges(notation: str) -> StdioExecutor:
-    """Open the judges of `local` or `command` for a worker.
+    """Open an executor for a worker, from `local`, `local:DEVICES` or `command:LINE`.
 
-    Requests bring their own limits and tools. Raises UsageError for any other notation.
+    Each request contains its own limits and tools. Raises UsageError for any other notation.
     """
     name, rest = _parts(notation)
     if name not in JUDGES:
         raise UsageError(
             f"a worker cannot forward requests to {name!r}; "
-            "give it the executor local or command:LINE"
+            "use local, local:DEVICES or command:LINE as its executor"
         )
     return JUDGES[name](rest, Limits(), Tools())
 

@@ -1,4 +1,4 @@
-"""The interface through which the search has candidates judged, and its calls as requests."""
+"""The interface through which the search has candidates judged, and a base class for executors."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Executor(Protocol):
 
 
 class RequestingExecutor(ABC):
-    """Base of executors that turn each call into a protocol request. Subclasses transport it."""
+    """Turns each call into a protocol request, which subclasses send to a judge."""
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
         """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
-        text when it no longer applies. Set it to show notices; they are ignored otherwise."""
+        text when the notice no longer applies. The default ignores notices."""
 
         self._limits = limits or Limits()
         self._tools = tools or Tools()
@@ -99,7 +99,7 @@ class RequestingExecutor(ABC):
 
     @abstractmethod
     async def _ask(self, request: AnyRequest) -> Answer:
-        """Send a request, whose id is still to be set, and return its answer.
+        """Set the request's id, send the request and return its answer.
 
         Raises ProblemError and JudgeUnavailable.
         """

@@ -1,4 +1,4 @@
-"""An executor whose judge runs behind any command that carries stdin and stdout, such as ssh."""
+"""An executor that starts judges by commands, such as ssh, and talks to them over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """Judges started by command lines, such as `ssh box python -m stark.evaluator.judge`.
+    """Create an executor from a command line, such as `ssh box python -m stark.evaluator.judge`.
 
-    Several commands are separated by ` ;; `. Raises UsageError if one is empty or cannot be parsed.
+    ` ;; ` separates several commands. Raises UsageError if a command is empty or cannot be parsed.
     """
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]

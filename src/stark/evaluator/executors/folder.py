@@ -1,10 +1,11 @@
 """An executor that passes requests and results as files in a shared folder.
 
-It serves batch queues and GPU nodes without a network. `requests/ID.json` contains a request and
-`results/ID.json` its answer. `claims/ID` names the worker that is processing it. The id is a digest
-of the request's content, so an existing answer is reused. Files are written under another name and
-renamed, so that a reader never sees part of one. Only claims, refused requests and their refusals
-are ever deleted.
+It is meant for batch queues and for GPU nodes without a network connection. The orchestrator, which
+runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has the request judged
+and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
+of the request's content, so an existing answer is reused. Requests and results are written under
+a temporary name and then renamed, so that a reader never sees an incomplete file. Claims are deleted,
+and so are refused requests with their answers. All other files stay.
 """
 
 from __future__ import annotations
@@ -37,19 +38,19 @@ from stark.evaluator.protocol import (
 )
 
 POLL_S = (0.1, 2.0)
-"""Seconds between two looks at the folder: the shortest pause, used first, and the longest."""
+"""Shortest and longest pause between two checks of the folder, in seconds. Pauses grow while the orchestrator waits."""
 
 LINGER_POLLS = 3
-"""How many of the longest pauses a worker with `--once` waits for a follow-up request."""
+"""How long a worker with `--once` waits for another request after an answer, in multiples of the longest pause."""
 
 NOTICE_AFTER_S = 30.0
-"""Seconds after which an orchestrator reports that no worker is active."""
+"""Seconds without an answer after which an orchestrator reports that no worker is active."""
 
 STALE_S = 600.0
 """Seconds without renewal after which another worker may take over a claim."""
 
 IN_FLIGHT = 8
-"""Most requests that one worker works on at the same time."""
+"""Maximum number of requests that one worker handles at the same time."""
 
 PARTS = ("requests", "results", "claims")
 
@@ -58,11 +59,11 @@ class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results without a deadline."""
 
     def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
-        """Create the folder's parts. Raises UsageError if that is not possible."""
+        """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
         self._folder = folder
         self._notice_given = False
-        """Whether the missing worker was reported. Reset by every answer."""
+        """Whether the lack of a worker has been reported since the last answer."""
 
         try:
             for name in PARTS:
@@ -93,7 +94,7 @@ class FolderExecutor(RequestingExecutor):
     def _read_answer(self, name: str) -> Answer:
         """The answer in the result file. Raises ProblemError if the problem was refused.
 
-        Raises JudgeUnavailable if the two sides run different versions.
+        Raises JudgeUnavailable if this process and the worker run different versions of STARK.
         """
         result = self._path("results", name)
         try:
@@ -101,7 +102,7 @@ class FolderExecutor(RequestingExecutor):
         except ValidationError as error:
             raise JudgeUnavailable(
                 f"{result} was written by another version of STARK; install the same version "
-                "on both sides, then delete this file to have the candidate judged again"
+                "here and on the worker's machine, then delete this file to have the candidate judged again"
             ) from error
         if isinstance(answer, ProblemRefused | NotCompiled | RequestRefused):
             # Do not keep a refusal: the problem or the machine may be repaired before the next run.
@@ -111,12 +112,12 @@ class FolderExecutor(RequestingExecutor):
             raise ProblemError(answer.error)
         if isinstance(answer, RequestRefused):
             raise JudgeUnavailable(
-                f"the worker at {self._folder} refused the request: {answer.error}"
+                f"the worker that serves {self._folder} refused the request: {answer.error}"
             )
         return answer
 
     def _is_answered(self, request: AnyRequest) -> bool:
-        """Whether the result exists. Writes the request if it is missing or was removed."""
+        """Whether the result file exists. If neither it nor the request file exists, write the request file."""
         if self._path("results", request.id).exists():
             return True
         asked = self._path("requests", request.id)
@@ -128,7 +129,7 @@ class FolderExecutor(RequestingExecutor):
         return self._folder / kind / f"{name}.json"
 
     def _note_missing_worker(self) -> None:
-        """Report on stderr that no worker is active. Stdout is reserved for results."""
+        """Report on stderr if no worker is active. Stdout is reserved for results."""
         if any(_is_live(claim) for claim in (self._folder / "claims").iterdir()):
             return
         self._notice_given = True
@@ -144,7 +145,7 @@ def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
     try:
         place = Path(path).expanduser().absolute()
     except RuntimeError as error:  # no such user
-        raise UsageError(f"{path} is not a folder: {error}") from error
+        raise UsageError(f"cannot expand {path}: {error}; write an absolute path") from error
     return FolderExecutor(place, limits, tools)
 
 
@@ -157,14 +158,16 @@ class Judges(Protocol):
 
 
 def require_requests(folder: Path) -> None:
-    """Check that a run has used `folder` and that it is writable. Raises UsageError if not."""
+    """Raise UsageError unless a run has created `folder/requests` and `folder` is writable."""
     if not (folder / "requests").is_dir():
         raise UsageError(
-            f"{folder} has no requests; start a run with the executor folder:{folder} first"
+            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
         )
     there = [place for name in PARTS if (place := folder / name).exists()]
     if not all(os.access(place, os.W_OK) for place in (folder, *there)):
-        raise UsageError(f"{folder} is not writable; give this user permission to write there")
+        raise UsageError(
+            f"{folder} or a subfolder is not writable; give this user permission to write there"
+        )
 
 
 async def serve_folder(
@@ -173,8 +176,8 @@ async def serve_folder(
     """The worker's side: have the requests in `folder` judged, and return how many were answered.
 
     Up to `IN_FLIGHT` requests are judged at a time, each within the limits it contains. `report`
-    receives a line for each. With `once` the function returns when no request is left and none has
-    followed the last answer for a few seconds. Without it, the function runs until it is cancelled.
+    is called with a line of text for each request. With `once`, the function returns when no request is left and no
+    new one has arrived within a few seconds of the last answer. Without `once`, it runs until it is cancelled.
     """
     require_requests(folder)
     working: dict[str, asyncio.Task[Answer | None]] = {}
@@ -206,7 +209,7 @@ async def serve_folder(
 
 
 async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
-    """Answer one request and release its claim. Returns None if the request was withdrawn."""
+    """Answer one request and release its claim. Returns None if the request's file no longer exists."""
     path = folder / "requests" / f"{name}.json"
     try:
         try:
@@ -224,7 +227,7 @@ async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
 
 def _refuse(folder: Path, name: str) -> Answer:
     """Refuse a request that cannot be parsed, and rename its file to `ID.unreadable`."""
-    reason = "was written by another version of STARK; install the same version on both sides"
+    reason = "was written by another version of STARK; install the same version for the search and the worker"
     answer = RequestRefused(id=name, error=f"request {name} {reason}")
     _write_result(folder, name, answer)
     path = folder / "requests" / f"{name}.json"
@@ -266,7 +269,7 @@ def _claim_waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
 def _oldest_first(requests: Path) -> list[Path]:
     written: dict[Path, float] = {}
     for path in requests.glob("*.json"):
-        with suppress(FileNotFoundError):  # withdrawn meanwhile
+        with suppress(FileNotFoundError):  # deleted meanwhile
             written[path] = path.stat().st_mtime
     return sorted(written, key=written.__getitem__)
 

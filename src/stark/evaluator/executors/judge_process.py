@@ -1,4 +1,4 @@
-"""One running judge behind a command that carries stdin and stdout: start it, ask it, end it.
+"""Runs one judge: starts it by a command, talks to it over stdin and stdout, and ends it.
 
 A judge that died is not restarted here. Its open requests fail with JudgeDied, and the caller
 decides whether to start another.
@@ -36,13 +36,13 @@ seconds, but a remote queue may take longer, and so may waiting for the device: 
 final check can occupy it for minutes."""
 
 LONGEST_LINE = 256 << 20
-"""Bytes. A longer message ends the judge."""
+"""Maximum length of a message from the judge, in bytes. A judge that sends a longer one is killed."""
 
 STDERR_LINES = 20
-"""Last lines of the judge's output that are kept for error messages."""
+"""Number of lines at the end of the judge's output that are kept for error messages."""
 
 CLOSE_S = 10.0
-"""Seconds to wait for a judge to exit: first by itself, and again after it was killed."""
+"""Seconds to wait for a judge to exit by itself, and again after killing it."""
 
 
 class JudgeProcess:
@@ -62,7 +62,7 @@ class JudgeProcess:
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._before_hello: deque[str] = deque(maxlen=STDERR_LINES)
-        """The last lines on its stdout before its first message."""
+        """The last lines that it wrote to stdout before `Hello`."""
 
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class JudgeProcess:
     @property
     def stderr_tail(self) -> str:
         """The last lines of its stderr."""
-        return "\n".join(self._stderr) or "the judge ended"
+        return "\n".join(self._stderr) or "the judge ended without an error message"
 
     @property
     def startup_output(self) -> str:
@@ -97,7 +97,7 @@ class JudgeProcess:
     async def wait_for_hello(self) -> None:
         """Wait for the judge's first message. Raises JudgeDied if it exits or has another version.
 
-        Lines before it, such as a login shell's or a queue's, are kept for `startup_output`.
+        Other lines that precede `Hello`, such as a login shell's greeting, are kept for `startup_output`.
         """
         while line := await self._out.readline():
             if line.startswith(b'{"kind":"notice"') and self._notified(line):
@@ -108,17 +108,17 @@ class JudgeProcess:
             _check_hello(line)
             self._answers = asyncio.create_task(self._read_answers())
             return
-        raise JudgeDied("it ended before it was ready")
+        raise JudgeDied("the command ended before a judge was ready")
 
     def _notified(self, line: bytes) -> bool:
-        """Whether a line that came before `Hello` is a notice, which is passed on."""
+        """Pass on a line that precedes `Hello` if it is a valid notice. Returns whether it is."""
         with contextlib.suppress(ValidationError):
             self._on_notice(Notice.model_validate_json(line).text)
             return True
         return False
 
     async def close(self) -> None:
-        """Close its stdin, on which it exits. Kill it if it does not."""
+        """Close its stdin, which makes it exit. Kill it if it does not exit in time."""
         self.alive = False
         self._in.close()
         try:
@@ -128,7 +128,7 @@ class JudgeProcess:
         await self._finish_readers()
 
     async def kill(self) -> None:
-        """Kill it and everything it started in its session."""
+        """Kill it and the rest of its process group."""
         self.alive = False
         self._kill()
         await self._wait_for_exit()
@@ -171,14 +171,14 @@ class JudgeProcess:
         while True:
             try:
                 line = await stream.readline()
-            except ValueError:  # the line is too long to keep, but must be read off
+            except ValueError:  # the line is too long; readline has discarded it
                 continue
             if not line:
                 return
             self._stderr.append(line.decode(errors="replace").rstrip())
 
     async def _finish_readers(self) -> None:
-        """Wait for the readers to end. A process that the judge started may keep stderr open."""
+        """Wait for the readers and cancel late ones: a process that the judge started may keep stderr open."""
         readers = [self._errors] if self._answers is None else [self._errors, self._answers]
         _, late = await asyncio.wait(readers, timeout=CLOSE_S)
         for reader in late:
@@ -186,15 +186,15 @@ class JudgeProcess:
 
 
 def _check_hello(line: bytes) -> None:
-    """Raises JudgeDied if the first message comes from a judge of another version."""
-    fault = "its first message cannot be parsed"
+    """Raise JudgeDied if the first message comes from another version of STARK."""
+    fault = "the judge's first message cannot be parsed"
     with contextlib.suppress(ValidationError):
         protocol = Greeting.model_validate_json(line).protocol
         if protocol == PROTOCOL:
             Hello.model_validate_json(line)
             return
-        fault = f"it speaks protocol {protocol}, not {PROTOCOL}"
-    raise JudgeDied(f"{fault}: install the same version of STARK on both sides")
+        fault = f"the judge uses protocol version {protocol}, not {PROTOCOL}"
+    raise JudgeDied(f"{fault}: install the same version of STARK here and where the judge runs")
 
 
 async def start_judge(
@@ -209,11 +209,11 @@ async def start_judge(
         await asyncio.wait_for(judge.wait_for_hello(), START_S)
     except (JudgeDied, TimeoutError) as error:
         await judge.kill()
-        reason = str(error) or f"it was not ready within {START_S:g} s"
+        reason = str(error) or f"the judge was not ready within {START_S:g} s"
         said = "\n".join(part for part in (judge.startup_output, reason) if part)
         raise JudgeUnavailable(
             f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
-            f"Its output:\n{said}"
+            f"Its output and the error:\n{said}"
         ) from error
     except BaseException:
         await asyncio.shield(judge.kill())
@@ -222,14 +222,14 @@ async def start_judge(
 
 
 def _advice(command: Sequence[str]) -> str:
-    """What to do about a judge that does not start. `stark doctor` checks only this machine."""
+    """What to do about a judge that does not start. `stark doctor` can check only this machine."""
     if command[0] == sys.executable:
         return "run `stark doctor` to see what this machine lacks"
     return "run that command in a shell; it must start a judge of this version of STARK"
 
 
 async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: a cancellation while the process starts would leave it running unknown to us.
+    # Shielded: a cancellation during the start would leave a process running that nothing ends.
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,

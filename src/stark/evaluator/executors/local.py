@@ -11,14 +11,14 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """Judges on `devices`, separated by commas (`cpu`, `cuda:0,cuda:1`); on all if empty."""
+    """Create an executor for `devices`, a list such as `cpu` or `cuda:0,cuda:1`; all if empty."""
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
     return StdioExecutor([[*base, name] for name in names], limits, tools)
 
 
 def _all_devices() -> list[str]:
-    """Every visible GPU if there are several; otherwise `auto`, and the judge chooses."""
+    """Every visible GPU if there are several; otherwise `auto`, so that the judge chooses."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         count = len([index for index in chosen.split(",") if index.strip()])

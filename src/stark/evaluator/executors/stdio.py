@@ -1,8 +1,8 @@
-"""Judges behind commands that carry stdin and stdout, with restart. Used by `local` and `command`.
+"""An executor that starts judges by commands and restarts them. Used by `local` and `command`.
 
-A judge that dies loses no request. Each open request is sent again, alone, to a fresh judge. The
-candidate is blamed only if judges die on its request alone while a fresh judge can still measure
-the problem's reference.
+No request is lost when a judge dies. Each open request is sent again, alone: its judge handles no
+other request meanwhile. A candidate counts as crashed only if judges die on its request every time,
+and a judge can still measure the problem's reference.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from stark.evaluator.protocol import (
 )
 
 TRIES_ALONE = 3
-"""How often a request that was open when its judge died is sent again, alone, before giving up."""
+"""How many times a request is sent again, alone, after its judge died."""
 
 PREPARING = 2.0
-"""What it costs a judge to prepare a problem, in candidates. A judge that has the problem ready
-gets up to this many more requests than an idle one."""
+"""Cost of preparing a problem, relative to judging one candidate. A judge that has prepared the problem
+gets up to this many more requests than an idle judge that has not."""
 
 READY = 8
-"""How many of its latest problems a judge is assumed to keep ready. Large ones leave it fewer."""
+"""Number of recent problems that a judge is assumed to keep prepared. If problems are large, it keeps fewer."""
 
 
 class Turnstile:
-    """Admits many requests together, or one alone.
+    """Lets requests run concurrently, or one request exclusively.
 
-    A request that must be alone waits for the others to finish, and later ones wait for it.
+    An exclusive request waits for the running ones to finish, and later requests wait for it.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Turnstile:
 
     @asynccontextmanager
     async def through(self, alone: bool) -> AsyncIterator[None]:
-        """Enter, together with others or alone, and leave at the end of the block."""
+        """Run the block concurrently with others, or exclusively if `alone`."""
         async with self._gate:
             if alone:
                 await self._empty.wait()
@@ -71,30 +71,30 @@ class Turnstile:
 
 
 class Judge:
-    """The judge behind one command. Starts with its first request and again after a death."""
+    """The judge of one command. It starts at the first request, and again at the next request after its death."""
 
     def __init__(
         self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None
     ) -> None:
         self.command = list(command)
         self.notice = ""
-        """What it waits for, if anything."""
+        """The text of its current notice; empty if there is none."""
 
         self._on_notice = on_notice
         self.requests = 0
-        """Requests without an answer, including those that wait for the judge to start."""
+        """Number of requests without an answer, including those that wait for the judge to start."""
 
         self.asked_at = 0
-        """Number of the executor's last request that was sent to this judge."""
+        """Sequence number of the last request that the executor sent to this judge."""
 
         self._problems: Counter[str] = Counter()
-        """Requests without an answer, counted by their problem's digest."""
+        """Number of requests without an answer, by their problem's digest."""
 
         self._ready: dict[str, None] = {}
-        """Digests of its latest problems, the most recent last."""
+        """Digests of the problems that it is assumed to keep prepared, the most recent last."""
 
         self.given_up = False
-        """Whether it failed to start while others work. Requests that wait for it do not retry."""
+        """Whether the executor stopped using it after a failed start. Requests that wait for it go to another judge."""
 
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
@@ -119,7 +119,7 @@ class Judge:
             self._problems -= Counter([problem])
 
     def busy(self, problem: str) -> float:
-        """Its load before it could judge a candidate of this problem, in candidates."""
+        """Its open requests, plus `PREPARING` if it has not prepared this problem."""
         alive = self.process is not None and self.process.alive
         ready = problem in self._problems or (alive and problem in self._ready)
         return self.requests + (0.0 if ready else PREPARING)
@@ -149,9 +149,13 @@ class Judge:
     async def _running(self) -> JudgeProcess:
         async with self._starting:
             if self._closed:
-                raise JudgeUnavailable("the executor was closed while requests were waiting")
+                raise JudgeUnavailable(
+                    "the executor is closed; close it only after its last request, or open another"
+                )
             if self.given_up:
-                raise JudgeUnavailable(f"{shlex.join(self.command)} was given up")
+                raise JudgeUnavailable(
+                    f"the judge ({shlex.join(self.command)}) did not start and is no longer used"
+                )
             if self.process is not None and not self.process.alive:
                 await self.process.close()
                 self.process = None
@@ -162,7 +166,7 @@ class Judge:
 
 
 class StdioExecutor(RequestingExecutor):
-    """Several judges, each behind its own command.
+    """Judges that are each started by their own command.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
     Ties go to the least recently asked judge.
@@ -180,9 +184,9 @@ class StdioExecutor(RequestingExecutor):
         self._asked = itertools.count(1)
 
     async def start(self) -> None:
-        """Start all judges ahead of the first request, and use those that start.
+        """Start all judges ahead of the first request. Judges that fail to start are not used.
 
-        Raises JudgeUnavailable if none does.
+        Raises JudgeUnavailable if all fail.
         """
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
         failures = [end for end in ends if isinstance(end, BaseException)]
@@ -194,10 +198,10 @@ class StdioExecutor(RequestingExecutor):
                 self._give_up(judge)
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """Answer a request within its own limits, under an id of this executor.
+        """Answer a request within the limits that it contains. A new id replaces that of the request.
 
-        A judge's death fails every open request there. Each is then sent again alone, so that only
-        requests that end a judge by themselves are examined further. Raises JudgeUnavailable.
+        When a judge dies, all its open requests fail. Each is then sent again, alone, to find those that kill a judge
+        by themselves. Raises JudgeUnavailable.
         """
         numbered = request.model_copy(update={"id": self._next()})
         try:
@@ -230,16 +234,16 @@ class StdioExecutor(RequestingExecutor):
                 return await self._ask_once(request, alone=True)
             except JudgeDied as death:
                 reason = str(death)
-        died = (
-            f"the judge died {TRIES_ALONE} times over the same request; its last words:\n{reason}"
-        )
+        died = f"the judge died {TRIES_ALONE} times on the same request; its last output:\n{reason}"
         if isinstance(request, Evaluate) and await self._works_without(request):
-            crashed = Crashed(phase="verify", error=f"{died}\nWithout this candidate it works.")
+            crashed = Crashed(
+                phase="verify", error=f"{died}\nWithout this candidate, the judge works."
+            )
             return Evaluated(id=request.id, evaluation=crashed)
         raise JudgeUnavailable(died)
 
     async def _works_without(self, request: Evaluate) -> bool:
-        """Whether a fresh judge can measure the reference. If so, the candidate is at fault."""
+        """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
         probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
         try:
             return isinstance(await self._ask_once(probe, alone=True), Described)
@@ -247,7 +251,7 @@ class StdioExecutor(RequestingExecutor):
             return False
 
     async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
-        """Ask the least busy judge. Gives up one that cannot be started while others are left."""
+        """Send the request to the least busy judge. Give up a judge that cannot be started, unless it is the last."""
         problem = request.problem.digest
         while True:
             judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))

@@ -1,6 +1,7 @@
-"""Starts a judge on standard input and output: `python -m stark.evaluator.judge --device cuda:0`.
+"""Starts a judge: `python -m stark.evaluator.judge --device cuda:0`.
 
-Any command that forwards these two streams runs the judge remotely: ssh, srun, docker.
+The judge reads requests from standard input and writes answers to standard output. To run it on
+another machine, use any command that forwards these two streams, such as ssh, srun or docker.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
 
 
 def main() -> None:
-    """Take over the streams, start the forkserver while torch is imported, and answer requests."""
+    """Redirect the streams, start the forkserver, import torch meanwhile, and answer requests."""
     options = _options()
     _check_settings(options.cache, options.device)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
@@ -53,7 +54,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--device",
         default="auto",
-        help="cpu, cuda:0, ..., or auto: the first GPU, or the CPU without one",
+        help="cpu, cuda:0, cuda:1, ..., or auto (the first GPU, or the CPU if there is no GPU)",
     )
     parser.add_argument(
         "--builds",
@@ -65,13 +66,14 @@ def _options() -> argparse.Namespace:
         "--cache",
         type=Path,
         default=cache_folder(),
-        help=f"folder of the build cache; {FOLDER} sets it too",
+        help=f"folder of the build cache; the environment variable {FOLDER} sets it too",
     )
     parser.add_argument(
         "--cache-gb",
         type=float,
         default=_most_gb(),
-        help=f"size limit of the build cache in GB; {GIGABYTES} sets it too",
+        help="size limit of the build cache in GB; the environment variable "
+        f"{GIGABYTES} sets it too",
     )
     return parser.parse_args()
 
@@ -106,8 +108,8 @@ def _device(name: str):  # type: ignore[no-untyped-def]
     if int(index or 0) >= count:
         found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
         sys.exit(
-            f"{name} does not exist: {found}; use another device, or --device cpu, "
-            "or run `stark doctor`"
+            f"{name} does not exist: {found}; choose a device that exists, such as --device cpu, "
+            "or run `stark doctor` to see what this machine lacks"
         )
     device = torch.device("cuda", int(index or 0))
     torch.cuda.set_device(device)

@@ -43,7 +43,7 @@ class Verdict(Exception):
 
 
 class Attempt:
-    """One candidate, its limits, and what its phases took."""
+    """The state of one evaluation: the candidate, its limits, the time spent and the warnings."""
 
     def __init__(self, request: Evaluate) -> None:
         self.candidate: Candidate = request.candidate
@@ -59,7 +59,7 @@ class Attempt:
 
     @contextmanager
     def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
-        """Time a phase and turn a failure of the child into a Verdict."""
+        """Time a phase and turn a failure of the candidate's process into a Verdict."""
         self.phase, self.limit_s, self.waited_s = phase, limit_s, 0.0
         begin = time.monotonic()
         try:
@@ -71,9 +71,9 @@ class Attempt:
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:
-        """Turn the judge's own lack of memory into an OutOfMemory verdict.
+        """Turn an out-of-memory error of the judge into an OutOfMemory verdict on the candidate.
 
-        The judge had enough memory before the candidate was loaded.
+        The judge had enough memory before it loaded the candidate.
         """
         try:
             yield
@@ -105,7 +105,7 @@ class Attempt:
 
 
 class LimitedChild:
-    """A candidate's process; all its answers within one phase share the phase's time limit."""
+    """A candidate's process. The waits for its answers in a phase share the phase's time limit."""
 
     def __init__(self, child: Child, attempt: Attempt) -> None:
         self._child, self._attempt = child, attempt
@@ -120,9 +120,10 @@ class LimitedChild:
 
     @contextmanager
     def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
-        """Send a request, run the block meanwhile, then fill the yielded message with the answer.
+        """Send a request, run the `with` block meanwhile, then fill the yielded message.
 
-        Only the wait after the block counts toward the phase's limit. Raises ChildFailed.
+        The message then holds the answer. Only the wait after the `with` block counts toward the
+        phase's limit. Raises ChildFailed.
         """
         answer: Message = {}
         nonce = self._child.send(request)

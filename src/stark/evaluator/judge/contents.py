@@ -1,9 +1,10 @@
 """Provides the inputs of timed calls and checks the results of these calls.
 
-Every call of a block gets inputs that the candidate never saw, at addresses that it does not
-choose. Its results are compared with the reference's from the same round. A result that was cached,
-skipped or computed for other inputs is therefore wrong, and the candidate cannot predict which
-results are checked.
+Programs are timed in rounds. In a round, each program runs a block: several calls that are timed
+together, each on its own slot (a set of inputs and outputs in shared memory). The candidate has
+never seen the inputs before and does not choose their addresses. Its results are compared with the
+reference's results from the same round, so a result that was cached, skipped or computed for other
+inputs is wrong. The candidate cannot predict which results are compared.
 """
 
 from __future__ import annotations
@@ -28,26 +29,29 @@ from stark.evaluator.judge.timing.rounds import Round
 from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor, as_real
 
 COMPARED_SHARE = 0.5
-"""Share of rounds whose block results are all compared; those of the last round always are."""
+"""Share of rounds in which all results of the block are compared. In the last round they always are."""
 
 AGREEMENT_FACTOR = 1.5
-"""Difference from the reference's result, in error budgets, beyond which the oracle is consulted.
+"""A result is compared with the oracle if it differs from the reference's by more error budgets than this.
 
-A result within its own budget differs by at most 4/3 budgets, because the reference's error is at
-most 1/3.
+A result whose error is within the budget differs from the reference's by at most 4/3 budgets,
+because the reference's own error is at most 1/3 of the budget.
 """
 
 Outcome = TypeVar("Outcome")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Takes a slot, its inputs, its expected outputs, and the form of malformed results or None."""
+"""Checks a slot's results, given the slot, its inputs, its expected outputs and the forms of the results.
+
+The forms are None if they are as expected.
+"""
 
 
 class Readable(Protocol):
     """A process whose memory can be read."""
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy bytes of its memory to an address here; return False where it has none."""
+        """Copy `size` bytes from its memory to an address in this process; False if they are unreadable."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +66,12 @@ class SingleCall:
 class TimedContents:
     """Inputs and result checks for the timing of one candidate; all programs get the same inputs.
 
-    Programs are numbered by `place`: 0 is the candidate, then come the references. Every round has
-    entirely new inputs, however large: if only part of them changed, a candidate could cache an
-    earlier result and patch it. They are copied to each program right before its block, so that
-    drawing them affects all programs alike.
+    Programs are numbered by `place`: 0 is the candidate, then come the references. All inputs are
+    new in every round, however large they are: if only a part changed, a candidate could cache an
+    earlier result and patch it. The inputs are copied to each program right before its
+    block, so that drawing them affects all programs alike.
 
-    The last slot (the kept slot) serves calls outside blocks: single calls and, on a CPU, the
+    The last slot (the kept slot) is for calls outside blocks: single calls and, on a CPU, the
     untimed call before each block. On a GPU, blocks use it too.
     """
 
@@ -97,14 +101,14 @@ class TimedContents:
         """Inputs of the untimed call before this round's blocks."""
 
         self._single_calls: tuple[list[SingleCall], list[SingleCall]] = ([], [])
-        """This round's calls on the kept slot, of the candidate and of the first reference."""
+        """This round's calls on the kept slot: the candidate's, then the first reference's."""
 
         self._random = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Check the last round, then drop its inputs, which no program gets again.
+        """Check the previous round, then drop its inputs, which no program gets again.
 
-        The results of its blocks are compared at random. Raises Verdict.
+        The results of its blocks are compared in a random part of the rounds. Raises Verdict.
         """
         if last is not None:
             self._check_inputs(last)
@@ -140,9 +144,9 @@ class TimedContents:
         self._prepared.settle()
 
     def take(self, place: int, block: Block) -> None:
-        """Copy the results of a call on the kept slot to where the program cannot change them.
+        """Copy the results of a call on the kept slot to memory that the program cannot change.
 
-        Raises Verdict.
+        On a GPU, the candidate's results are compared at once. Raises Verdict.
         """
         if self._prepared.device.type == "cuda":
             self._check_single_call(place, block)
@@ -157,7 +161,7 @@ class TimedContents:
             self._check_with_oracle(slot, block)
 
     def _check_single_call(self, place: int, block: Block) -> None:
-        """Compare the candidate's single call with the reference, run in the judge's process.
+        """Compare a single call of the candidate with the reference, which the judge runs itself.
 
         Raises Verdict.
         """
@@ -176,9 +180,9 @@ class TimedContents:
         self._programs[place][1].fill_inputs(drawn, slot)
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """On a GPU, copy one result and return the milliseconds until the copy is done; 0 on a CPU.
+        """On a GPU, copy a part of the last results and return how many milliseconds this takes.
 
-        Work that the program left running on the device delays the copy.
+        Work that the program left running on the device delays the copy. Returns 0 on a CPU.
         """
         if self._prepared.device.type == "cpu":
             return 0.0
@@ -190,7 +194,7 @@ class TimedContents:
         return (time.perf_counter() - begin) * 1e3
 
     def end(self, last: Round) -> None:
-        """Check the last round, and one of its results against the oracle. Raises Verdict."""
+        """Check the last round, and compare one of its results with the oracle. Raises Verdict."""
         self._single_inputs.clear()
         self._check_inputs(last)
         self._compare_single_calls()
@@ -201,7 +205,7 @@ class TimedContents:
 
     @property
     def _kept_slot(self) -> int:
-        """The slot of calls outside blocks."""
+        """The slot that calls outside blocks use."""
         return self._prepared.slots - 1
 
     def _check_inputs(self, last: Round) -> None:
@@ -212,7 +216,10 @@ class TimedContents:
                 self._check_with_oracle(slot, last[0])
 
     def _compare_single_calls(self) -> None:
-        """Compare single calls with the first reference's; check differences with the oracle."""
+        """Compare the candidate's single calls with the first reference's.
+
+        Results that differ too much are compared with the oracle.
+        """
         shared, slot = self._prepared.shared, self._kept_slot
         for ours, theirs in zip(*self._single_calls, strict=True):
             if not self._agree(ours.results, theirs.results):
@@ -224,7 +231,10 @@ class TimedContents:
                 self._check_with_oracle(slot, ours.block)
 
     def _compare_block(self, last: Round) -> None:
-        """Compare a block with the first reference's; check differences with the oracle."""
+        """Compare the results of the candidate's block with those of the first reference's block.
+
+        Results that differ too much are compared with the oracle.
+        """
         for call, slot in enumerate(last[0].slots):
             for place in (0, 1):
                 self._copy_results(place, call, last[place])
@@ -233,7 +243,7 @@ class TimedContents:
                 self._check_with_oracle(slot, last[0])
 
     def _agree(self, ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> bool:
-        """Whether the candidate's results are as close to the reference's as right results are."""
+        """Whether the candidate's results are close enough to the reference's to skip the oracle."""
         pairs = zip(ours, theirs, self._budgets, strict=True)
         return all(_near(one, two, AGREEMENT_FACTOR * budget) for one, two, budget in pairs)
 
@@ -259,7 +269,7 @@ class TimedContents:
         return work()
 
     def _copy_results(self, place: int, call: int, block: Block) -> None:
-        """Copy a call's results from the program's memory.
+        """On a CPU, copy a call's results from the program's memory to shared memory.
 
         On a GPU the results are in shared memory already.
         """

@@ -46,7 +46,7 @@ def check_statically(attempt: Attempt) -> None:
 
 
 def build(attempt: Attempt, builds: Builds) -> Built:
-    """Import the candidate once without a device, which compiles its kernels. Raises Verdict."""
+    """Compile the candidate's kernels by importing it once, without a device. Raises Verdict."""
     attempt.sandbox = builds.layers
     with attempt.during("build", attempt.limits.build_s):
         built = builds.build(attempt.candidate, attempt.limits)
@@ -56,7 +56,7 @@ def build(attempt: Attempt, builds: Builds) -> Built:
 
 
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
-    """Load, verify, time and profile a built candidate. The caller holds the device."""
+    """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
     child = _start_child(attempt, built, prepared)
     attempt.sandbox = child.layers
     try:
@@ -79,8 +79,8 @@ def generalizes(
 ) -> tuple[bool | None, tuple[str, ...]]:
     """Return whether a correct candidate is correct at other shapes too, and a warning per failure.
 
-    `variants` yields each change in words, such as `N = 33`, with its problem. The result is None
-    if none was tried.
+    `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. The
+    first value is None if no variant could be tried.
     """
     tried, failures = 0, []
     for change, prepared in variants:
@@ -160,7 +160,7 @@ def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedR
 
 
 def _profile(attempt: Attempt, child: LimitedChild, built: Built, correct: Correct) -> Correct:
-    """Add a profile if one can be taken; it never affects the status or the measurement."""
+    """Add a profile, or a warning if none can be taken. Status and measurement stay the same."""
     kind, latency_ms = correct.device.kind, correct.latency_ms
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):

@@ -1,6 +1,6 @@
-"""Gives one piece of work at a time exclusive use of a device, across all judges of a machine.
+"""Lets one thread at a time use a device, across all judges on a machine.
 
-Within one judge it also decides which waiting thread is next.
+Within one judge, it also decides which waiting thread is next.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_OVERTAKEN = 8
-"""How many later threads may overtake a waiting one.
+"""Largest number of later threads that may overtake a waiting thread.
 
 Overtaking saves preparing a problem again, which takes as long as judging a few of its candidates.
 """
 
 ANNOUNCED_AFTER_S = 2.0
-"""How long a judge waits for another one before it says so; most waits between two candidates are shorter."""
+"""Seconds that a judge waits for another judge before it announces the wait. Most waits are shorter."""
 
 
 @dataclass(eq=False)
@@ -31,18 +31,18 @@ class _Waiting:
 
 
 class DeviceLock:
-    """A lock between the threads of this judge and between all judges that share `folder`.
+    """A lock that is shared by the threads of this judge and by all judges with the same `folder`.
 
     Without it, two searches on one machine could time candidates at the same moment. It uses
-    `flock`, so the operating system releases it when its process dies. Threads that wait for the
-    problem that had the device last, and is therefore prepared, come first; otherwise the order of
-    arrival decides.
+    `flock`, so the operating system releases it when the process that holds it dies. Among the
+    threads of this judge, those whose problem had the device last come first, because that problem
+    is still prepared. Otherwise the order of arrival decides.
     """
 
     def __init__(
         self, folder: Path, device_name: str, on_wait: Callable[[bool], None] = lambda _: None
     ) -> None:
-        """`on_wait` is called with True once it waits for another judge, and then with False when the wait ends."""
+        """`on_wait` is called with True when a wait for another judge becomes long, and with False when it ends."""
         self._on_wait = on_wait
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / f"{device_name}.lock").open("w")
@@ -58,7 +58,7 @@ class DeviceLock:
 
     @contextmanager
     def turn(self, problem: str | None = None) -> Iterator[None]:
-        """Hold the device for work on the problem with this digest, or on none."""
+        """Hold the device in the `with` block. `problem` is the digest of the problem in use, if any."""
         self._wait(_Waiting(problem))
         try:
             self._lock_file()

@@ -97,12 +97,12 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the references: eager first, then at `promote` each compiled one that runs."""
+    """Start the eager reference and, at effort `promote`, the compiled references that run."""
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:
         try:
             running[name] = prepared.running(name, attempt.limits)
         except ProblemError as error:
-            attempt.warnings.append(f"not timed against {name}: {error}")
+            attempt.warnings.append(f"not timed against the {name} reference: {error}")
     return running

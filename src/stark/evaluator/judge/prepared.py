@@ -42,24 +42,30 @@ from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
 
 NOMINAL_TRIALS = 2
-"""Draws of the problem's own inputs that every candidate is verified on, besides the regimes."""
+"""Number of draws of the problem's own inputs on which every candidate is verified.
+
+Candidates are also verified on regimes, which are transformed inputs.
+"""
 
 RANDOM_LIMIT = 1e-2
-"""The reference counts as random if two calls on one input differ by more (relative RMS)."""
+"""Largest relative RMS difference between two calls on the same inputs.
+
+A reference whose calls differ by more counts as random.
+"""
 
 TIMING_ATTEMPTS = 3
-"""How often the reference is timed alone at most while the machine is too busy."""
+"""Largest number of attempts to time the reference alone. A busy machine makes an attempt fail."""
 
 BUSY_WARNING = (
-    "the machine was busy while the reference was timed alone, so its latency is unreliable; "
-    "speedups do not use it: they are measured side by side"
+    "the machine was busy while the reference was timed alone, so the measured latency is "
+    "unreliable; speedups are not affected, because they compare times measured side by side"
 )
 
 PROFILED = "profiled"
 """Name of the reference process that is profiled and never timed."""
 
 SLACK_CALLS = 20
-"""Every phase's time limit grows by this many calls of the reference."""
+"""The time limits of verification and timing are extended by the time of this many reference calls."""
 
 
 class PreparedReference:
@@ -132,13 +138,13 @@ class PreparedReference:
             error = expect(first, second).eager_errors
             if error.nonfinite_mismatches or error.relative_rms > RANDOM_LIMIT:
                 raise ProblemError(
-                    f"{self.problem.name}: forward returns other values on every call (dropout in "
-                    "training mode, or random numbers?); call self.eval() at the end of "
+                    f"{self.problem.name}: forward returns different values for the same inputs "
+                    "(dropout in training mode, or random numbers?); call self.eval() at the end of "
                     "Model.__init__, or draw random numbers in get_inputs"
                 )
 
     def _measure_room(self, second: Trial, peak_bytes: int) -> Room:
-        """Time a second draw, which has no first-call costs, and plan the memory."""
+        """Time a second draw, because the first has one-time costs, and plan the memory."""
         begin = time.monotonic()
         self.signature.check(self.program.draw(second.seed), self.program)
         synchronize(self.device)
@@ -159,7 +165,7 @@ class PreparedReference:
 
     @property
     def slack_s(self) -> float:
-        """Seconds that a phase's limit grows by, because a slow problem has slow candidates."""
+        """Seconds added to a phase's time limit, because candidates of a slow problem are slow too."""
         return SLACK_CALLS * self.reference_s
 
     @property
@@ -174,7 +180,7 @@ class PreparedReference:
 
     @property
     def expects_meanwhile(self) -> bool:
-        """Whether a GPU has enough memory to compute expected values while a candidate runs."""
+        """Whether to compute expected values while a candidate runs: on a GPU with enough memory."""
         if self.device.type == "cpu":
             return False
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -182,7 +188,7 @@ class PreparedReference:
 
     @property
     def slots(self) -> int:
-        """Number of slots: sets of inputs and outputs side by side in shared memory."""
+        """Number of slots. Each is a set of inputs and outputs in shared memory."""
         return self.room.slots
 
     @property
@@ -193,19 +199,19 @@ class PreparedReference:
 
     @property
     def room_bytes(self) -> float:
-        """Bytes that several prepared problems may hold together."""
+        """Bytes that all prepared problems together may hold."""
         return self.room.together_bytes
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether a lack of memory reduced how the problem is judged."""
+        """Whether checks are omitted because memory was short."""
         return self.trials.short_of_memory
 
     def running(self, name: str, limits: Limits) -> RunningReference:
-        """Return a loaded and warm reference in its own process, started at the first request.
+        """Return a loaded and warm reference in its own process, and start it if needed.
 
-        Raises ProblemError if it does not run. The next request tries again only if memory was
-        short.
+        Raises ProblemError if the reference does not run. The next call then tries to start it again
+        only if memory was short.
         """
         if name not in self._running:
             try:
@@ -244,19 +250,19 @@ class PreparedReference:
             raise
 
     def _check_room_for(self, name: str) -> None:
-        """Raise ProblemError if a GPU lacks the memory to judge beside this reference."""
+        """Raise ProblemError if a GPU lacks the memory to judge while this reference is loaded."""
         if self.device.type == "cpu":
             return
         free, _ = torch.cuda.mem_get_info(self.device)
         needed = self.room.beside_bytes(self.shared.arena.size)
         if free < needed:
             raise ProblemError(
-                f"{self.problem.name}: the {name} reference and judging beside it need "
-                f"{needed / 1e9:.3g} GB, but only {free / 1e9:.3g} GB of the device are free"
+                f"{self.problem.name}: running the {name} reference while judging needs "
+                f"{needed / 1e9:.3g} GB of device memory, but only {free / 1e9:.3g} GB are free"
             ) from torch.OutOfMemoryError("not attempted")
 
     def least_ms(self) -> float:
-        """Return the least milliseconds to write a call's results, or 0 if unknown."""
+        """Return the least milliseconds that writing a call's results can take, or 0 if unknown."""
         try:
             drawn, other = map(self.trials.drawn, self.trials.nominal)
             fresh = fresh_bytes(
@@ -294,7 +300,7 @@ class PreparedReference:
     def _time_eager(self, limits: Limits) -> tuple[Measurement, tuple[str, ...]]:
         """Time the reference alone, and again if the machine was busy.
 
-        Returns the latency, and a warning if the machine stayed busy.
+        Returns the last measurement, and a warning if the machine stayed busy.
         """
         for _ in range(TIMING_ATTEMPTS):
             timed = Timed(self.running(EAGER, limits), self.device.type, limits.time_s, self.slots)
@@ -309,7 +315,7 @@ class PreparedReference:
         return (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs)
 
     def settle(self) -> None:
-        """Finish the judge's writes, and free cached memory if the problem is large."""
+        """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
             if not self.keeps_all:
@@ -323,7 +329,7 @@ class PreparedReference:
             torch.cuda.empty_cache()
 
     def _new_shared_set(self, name: str) -> SharedSet:
-        """Create the memory shared with one child, and its folder."""
+        """Create a folder for one child process, and the memory shared with it."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
         return SharedSet(self.program, self.signature, folder, self.slots)

@@ -1,7 +1,7 @@
-"""Takes a program's profile in its own process, after verification and timing.
+"""Asks a program's process for a profile, after verification and timing.
 
-A profile comes from an untrusted process, so its form and size are checked here. It never affects a
-status or a speedup.
+The process is untrusted, so the form and size of its answer are checked here. A profile never affects
+a status or a speedup.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from stark.evaluator.judge.running import ReferenceDied, RunningReference
 from stark.evaluator.judge.timing.program import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4
-"""Approximate milliseconds for all profiled calls, and their largest number."""
+"""Approximate total milliseconds of all profiled calls, and the largest number of calls."""
 
 SLACK_S, SLOWER = 4.0, 10
-"""A profile's deadline: SLACK_S seconds plus SLOWER times the unprofiled time of its calls."""
+"""A profile's time limit: SLACK_S seconds plus SLOWER times the unprofiled time of its calls."""
 
 SHOWN_STEPS = 8
 
@@ -77,7 +77,7 @@ class _Reported(Frozen):
 
 
 def profile_limit_s(latency_ms: float) -> float:
-    """Return the deadline of a profile in seconds."""
+    """Return the time limit of a profile in seconds."""
     return SLACK_S + SLOWER * _calls(latency_ms) * latency_ms / 1e3
 
 
@@ -89,7 +89,7 @@ def take_profile(
 ) -> Profile:
     """Ask a running process for its profile; `built` holds the compiler's figures for its kernels.
 
-    Raises ProfileRefused, and whatever `child` raises.
+    Raises ProfileRefused and whatever `child.ask` raises.
     """
     request = {"do": "profile", "calls": _calls(latency_ms)}
     answer = child.ask(request, profile_limit_s(latency_ms))

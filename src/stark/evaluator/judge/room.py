@@ -1,6 +1,7 @@
 """Plans a problem's memory: whether expected values are kept, and the number of slots.
 
-A slot is one set of inputs and outputs in memory shared with a program.
+A slot is one set of inputs and outputs in memory shared with a program. A block is a series of calls
+that are timed together, each on its own slot.
 """
 
 from __future__ import annotations
@@ -12,20 +13,28 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""Limits for kept expected values and a program's slots: shares of GPU memory, or bytes on a CPU.
+"""Memory limits of all kept expected values and of a program's slots.
+
+On a GPU they are shares of its memory; on a CPU, bytes.
 """
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
-"""Approximate memory of a running reference besides its slots; on a GPU, its CUDA context."""
+"""Approximate bytes that a running reference uses in addition to its slots.
+
+On a GPU, this is its CUDA context.
+"""
 
 WORKING_COPIES = 3
-"""Memory for the judge and a candidate while both compute, in multiples of one trial's values."""
+"""Memory that the judge and a candidate need while both compute, as a multiple of one trial's tensors."""
 
 DRAWING_S = 0.05
-"""Approximate seconds for drawing one block's inputs; more blocks are better than longer ones."""
+"""Approximate seconds that drawing one block's inputs may take.
+
+Many short blocks are better than few long blocks.
+"""
 
 MOST_SLOTS, MOST_RESULTS = 51, 2000
-"""Largest number of slots, and of tensors that all calls of one block may return together."""
+"""Largest number of slots, and largest total number of tensors that the calls of a block return."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,13 @@ class Room:
     """Number of tensors that one call returns."""
 
     trials: int
-    """Number of trials whose expected values are kept if all fit."""
+    """Number of trials. Their expected values are kept only if those of all trials fit."""
 
     draw_s: float
     """Seconds to draw one set of inputs."""
 
     peak_bytes: int = 0
-    """Peak memory of the first call on a GPU, without its inputs but with a copy of them."""
+    """Peak bytes of the first call on a GPU. They include a copy of the inputs, but not the inputs themselves."""
 
     def limit_bytes(self, use: Literal["expected", "slots"]) -> float:
         """Return how many bytes this use may take."""
@@ -55,7 +64,10 @@ class Room:
 
     @property
     def together_bytes(self) -> float:
-        """Bytes that several problems may hold together: as many as one with all expected values."""
+        """Bytes that all prepared problems together may hold.
+
+        This is the limit of one problem that keeps its expected values and has one reference.
+        """
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
     @property
@@ -73,7 +85,7 @@ class Room:
         return WORKING_COPIES * (self.expected_bytes + intermediate)
 
     def beside_bytes(self, shared_bytes: int) -> float:
-        """Bytes for one more running reference and for the expected values computed beside it."""
+        """Bytes needed to start one more reference and to compute expected values while it runs."""
         intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
         context = CONTEXT_BYTES[self.device.kind]
         return shared_bytes + self.peak_bytes + context + self.expected_bytes + intermediate
@@ -85,10 +97,10 @@ class Room:
 
     @property
     def slots(self) -> int:
-        """Number of slots, so that every call of a block has its own inputs.
+        """Number of slots. With more slots, a block can have more calls, each with its own inputs.
 
-        On a CPU, small problems get at most as many as fit into half the last-level cache, so that
-        they are timed warm, and one more for the untimed call before each block.
+        On a CPU, one slot is reserved for the untimed call before each block. The other slots of a
+        small problem fit into half the last-level cache, so that its calls find warm caches.
         """
         one = max(self.bytes_in + self.bytes_out, 1)
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
@@ -102,7 +114,7 @@ class Room:
         return 1 + max(1, min(most - 1, int(room / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes held with `expected` kept trials and `running` references.
+        """Estimate the bytes held for `expected` trials that are kept and `running` references.
 
         `shared_bytes` is the size of the memory shared with each reference and with the candidate.
         """

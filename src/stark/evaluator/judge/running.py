@@ -1,4 +1,4 @@
-"""Runs eager and compiled references in their own processes, by the code that runs candidates."""
+"""Runs each eager or compiled reference in its own process, with the code that runs candidates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotun
 PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
 """Compiled references timed at effort `promote`, by device.
 
-On a CPU, max-autotune takes long and chooses what the default chooses.
+On a CPU, max-autotune is left out: it takes long and gives the same code as the default mode.
 """
 
 
@@ -48,9 +48,9 @@ class RunningReference:
             return self.child.ask(request, limit_s)
 
     def pause(self) -> float:
-        """Stop the process while another is timed; return when, on `time.perf_counter`.
+        """Stop the process while another is timed. Raises ReferenceDied.
 
-        Raises ReferenceDied.
+        Returns the time of the stop, on the clock of `time.perf_counter`.
         """
         with _raising_reference_died():
             return self.child.pause()
@@ -61,19 +61,19 @@ class RunningReference:
             self.child.resume()
 
     def spread(self) -> None:
-        """Pin each of its threads to one core until `loosen`."""
+        """Pin each thread of the process to one core until `loosen` is called."""
         self.child.spread()
 
     def settle(self) -> None:
-        """Pin only the threads that worked since `spread`, if there is a core for each."""
+        """Keep only those threads pinned that worked since `spread`, if there is a core for each."""
         self.child.settle()
 
     def loosen(self) -> None:
-        """Unpin its threads."""
+        """Unpin the threads of the process."""
         self.child.loosen()
 
     def give_back(self, limit_s: float) -> None:
-        """Make it free its cached memory. Raises ReferenceDied."""
+        """Make the process free its cached memory. Raises ReferenceDied."""
         self.ask({"do": "give back"}, limit_s)
 
     def waits_s(self) -> dict[str, float]:
@@ -85,7 +85,7 @@ class RunningReference:
         return self.child.core()
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy bytes of its memory to an address here; return False where it has none."""
+        """Copy `size` bytes from its memory to an address in this process; False if they are unreadable."""
         return self.child.copy_out(source, target, size)
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ def start_reference(
     flush_bytes: int,
     limits: Limits,
 ) -> RunningReference:
-    """Start a reference: load the problem's Model, compile it if `name` says so, and call it.
+    """Start a reference: load the problem's Model, compile it if `name` is in COMPILED, and call it.
 
     Raises ProblemError.
     """
@@ -143,7 +143,7 @@ def start_reference(
     except ChildFailed as failure:
         child.close()
         raise ProblemError(
-            f"{program.problem.name}: the {name} reference does not run in its own process: "
+            f"{program.problem.name}: the {name} reference failed when run in a separate process: "
             f"{failure.error}"
         ) from failure
     return RunningReference(child, shared)

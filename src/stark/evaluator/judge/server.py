@@ -1,7 +1,7 @@
-"""Answers the requests for one device: builds run concurrently, everything else one at a time.
+"""Answers the requests for one device. Builds run concurrently; all else runs one at a time.
 
-A fault of the judge ends its process; the executor then starts another judge and repeats the
-request.
+A fault of the judge ends its process. The executor, which sends the requests, then starts another
+judge and repeats the request.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
 SHAPES_TRIED = 2
-"""Number of other shapes that a candidate is verified at, at effort `promote`."""
+"""Number of other shapes at which effort `promote` verifies a candidate."""
 
 
 class Judge:
@@ -112,8 +112,8 @@ class Judge:
     def _work(self, request: AnyRequest) -> None:
         """Answer one request.
 
-        An exception that is neither the candidate's nor the problem's fault ends this judge. A
-        device that this process can no longer use ends it too, after the answer.
+        An exception that is neither the candidate's nor the problem's fault ends this judge. The
+        judge also exits, after answering, if its process can no longer use the device.
         """
         answered, lost_before = False, self._device_lost
         try:
@@ -186,7 +186,7 @@ class Judge:
         return evaluation
 
     def _building(self) -> AbstractContextManager[object]:
-        """Return what limits builds: build slots on a GPU, the device lock on a CPU.
+        """Return what a build must hold: one of the build slots on a GPU, the device lock on a CPU.
 
         Timing on a CPU needs all cores, so nothing may be built meanwhile.
         """
@@ -231,12 +231,12 @@ class Judge:
         if not found:
             return ()
         return (
-            f"on the judge's machine model-written code can {', '.join(found)}; "
-            "run `stark doctor` there to fix this",
+            f"on the judge's machine, model-written code can {', '.join(found)}; "
+            "run `stark doctor` there to see how to fix this",
         )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
-        """Return the prepared problem, preparing it if needed. The caller holds the device."""
+        """Return the prepared problem; prepare it if needed. The caller must hold the device lock."""
         if not device_works(self.device):
             raise RuntimeError("an earlier problem made the device unusable for this process")
         return self._shelf.take(
@@ -247,7 +247,7 @@ class Judge:
     def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
         """On an idle GPU, start to prepare the problem while its candidate is built.
 
-        On a CPU, the build needs all cores.
+        On a CPU nothing is prepared ahead, because the build needs all cores.
         """
         if self.device.type == "cpu" or self._shelf.has(request.problem):
             return None
@@ -287,7 +287,7 @@ class Judge:
 
 
 def _use_device(device: torch.device) -> None:
-    """Make a GPU's context current in this thread, because direct driver calls need one."""
+    """Make a GPU's context current in this thread, because direct driver calls need a current context."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         # Setting a device that is already set makes no context current; synchronizing does.
@@ -297,7 +297,7 @@ def _use_device(device: torch.device) -> None:
 def device_works(device: torch.device) -> bool:
     """Whether this process can still use the device.
 
-    After a failed assertion in a kernel, every call fails.
+    After a failed assertion in a GPU kernel, every later CUDA call of the process fails.
     """
     try:
         synchronize(device)
@@ -312,7 +312,7 @@ def _encodable(text: str) -> str:
 
 
 def _identity(device: torch.device) -> str:
-    """Return a name for the hardware that does not depend on its index in this process."""
+    """Return a name of the device that does not depend on the device's index in this process."""
     if device.type == "cpu":
         return "cpu"
     return str(torch.cuda.get_device_properties(device).uuid)

@@ -1,8 +1,8 @@
-"""Memory that the judge shares with one child: inputs, weights, outputs, and their description.
+"""Memory that the judge shares with one child process: inputs, weights, outputs, and their description.
 
-Inputs and outputs exist several times, in slots, so that every call of a timed block has its own
-inputs and no call can reuse another's result. The judge writes inputs and weights before a call and
-reads outputs after it; it trusts nothing else from the child.
+The memory has several slots, each with one set of inputs and outputs. Every call of a timed block
+(several calls in a row) uses its own slot, so no call can reuse another call's result. The judge writes
+inputs and weights before a call and reads outputs after it; it trusts nothing else from the child.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class Attachable(Protocol):
 
 
 class SharedSet:
-    """An arena for inputs, weights and outputs, and the setup file that describes it to a child."""
+    """One shared allocation (the arena), and the setup file that describes it to a child.
+
+    The arena holds inputs, weights and outputs.
+    """
 
     def __init__(
         self,
@@ -89,12 +92,12 @@ class SharedSet:
         self.poison(slot)
 
     def results(self, slot: int) -> list[torch.Tensor]:
-        """Return a call's results: the slot's outputs, then inputs that the reference changes."""
+        """Return a call's results: the slot's outputs, then the inputs that the reference changes."""
         changed = [self.inputs[slot][index] for index in self.program.changes]
         return [*self.outputs[slot], *changed]
 
     def poison(self, slot: int) -> None:
-        """Fill a slot's outputs with NaN or an integer type's maximum; negate booleans."""
+        """Fill a slot's outputs with NaN, or with the type's maximum for integers; negate booleans."""
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -104,7 +107,7 @@ class SharedSet:
                 output.fill_(torch.iinfo(output.dtype).max)
 
     def changed_input(self, drawn: Drawn, slot: int) -> int | None:
-        """Return the index of an input that only the candidate's call changed, or None."""
+        """Return the index of an input that the call changed but the reference does not, or None."""
         for index, (place, value) in enumerate(zip(self.inputs[slot], drawn.tensors, strict=True)):
             if index not in self.program.changes and not same_values(place, value):
                 return index
@@ -126,8 +129,8 @@ class SharedSet:
             child.ask(request, limit_s)
         except ChildFailed as failure:
             raise AttachFailed(
-                "a child could not open the device, map the judge's memory or enter its sandbox "
-                f"({failure.kind.replace('_', ' ')}; {WITHOUT} disables sandbox layers): "
+                "a child process could not open the device, map the judge's memory or enter its sandbox "
+                f"({failure.kind.replace('_', ' ')}; set {WITHOUT} to disable sandbox layers): "
                 f"{failure.error}"
             ) from failure
 

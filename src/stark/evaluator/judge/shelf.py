@@ -29,7 +29,7 @@ class Keepable(Protocol):
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether a lack of memory reduced how the problem is judged."""
+        """Whether checks are omitted because memory was short."""
 
     def close(self) -> None:
         """Free all resources."""
@@ -39,7 +39,7 @@ Kept = TypeVar("Kept", bound=Keepable)
 
 
 class Shelf(Generic[Kept]):
-    """LRU cache of prepared problems. The caller must hold the device (except for `has`)."""
+    """LRU cache of prepared problems. For all methods but `has`, the caller must hold the device."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -53,7 +53,7 @@ class Shelf(Generic[Kept]):
     def take(self, problem: Problem, prepare: Callable[[], Kept]) -> Kept:
         """Return the prepared problem, calling `prepare` if needed.
 
-        Evict others if memory is short. Raises what `prepare` raises.
+        Evict other problems if all together hold too much. Raises what `prepare` raises.
         """
         ready = self._kept.pop(problem.digest, None)
         if ready is None:

@@ -1,7 +1,7 @@
 """Defines the trials that candidates are verified on: secret inputs and their expected outputs.
 
-Expected outputs are kept between candidates if memory allows, and otherwise computed again for
-each.
+Expected outputs are kept between candidates if memory allows. Otherwise they are computed again for
+each candidate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from stark.evaluator.judge.verify.oracle import (
 )
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
-"""Extra draws at effort `promote`, and calls on each; a race condition fails only some calls."""
+"""Number of extra draws at effort `promote`, and of calls on each of them.
+
+Several calls are made because a race condition makes only some calls fail.
+"""
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
@@ -46,7 +49,7 @@ NO_ROOM = (
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs to verify on: a secret seed, and the regime that transforms its draw."""
+    """Inputs to verify on: a secret seed, and the regime that transforms the inputs drawn from it."""
 
     seed: int
     regime: str | None = None
@@ -54,7 +57,7 @@ class Trial:
 
     calls: int = 1
     kept: bool = True
-    """Whether later candidates use this trial too, so that its expected outputs are kept."""
+    """Whether later candidates use this trial too. If so, its expected outputs are kept if they fit."""
 
     @classmethod
     def fresh(cls, regime: str | None = None, calls: int = 1, kept: bool = True) -> Trial:
@@ -93,13 +96,16 @@ class Trials:
         self.warnings: tuple[str, ...] = ()
         self._kept: dict[Trial, Expected] = {}
         self._errors: dict[Trial, list[ExpectedErrors]] = {}
-        """Reference errors of kept trials; kept even when the outputs are too large to keep."""
+        """The reference's errors on kept trials. They are stored even if the outputs are too large for that."""
 
         self._slices: dict[str | None, int] = {}
-        """Number of slices of the last oracle by regime (None: the problem's own inputs)."""
+        """Number of slices in which each regime's last oracle was computed.
+
+        The key None stands for the problem's own inputs.
+        """
 
     def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
-        """Try to compute a float64 oracle; without one, the reference's own outputs replace it."""
+        """Try to compute a float64 oracle. If that fails, the reference's own outputs replace it."""
         if self._twin(drawn, outputs).outputs is None:
             self._without_oracle(NO_ROOM if self.short_of_memory else NO_FLOAT64)
 
@@ -115,14 +121,14 @@ class Trials:
             self._without_oracle(NO_ROOM)
 
     def add_regimes(self, regimes: Sequence[str]) -> None:
-        """Verify every candidate in these regimes too, if the reference is accurate there."""
+        """Also verify every candidate in those of these regimes where the reference is accurate."""
         self.always += self._usable(regimes)
         self.warnings += self._degenerate()
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
         """Yield the trials for one candidate.
 
-        `promote` adds fresh draws with repeated calls, and every regime.
+        Effort `promote` adds new draws with repeated calls, and all remaining regimes.
         """
         yield from self.always
         if effort == "promote":
@@ -133,7 +139,7 @@ class Trials:
             yield from self._usable(others, kept=False)
 
     def fresh_inputs(self) -> Iterator[Drawn]:
-        """Yield inputs for timing, never twice, so that no candidate can leak them to the next."""
+        """Yield new inputs for timing every time, so that no candidate can leak them to a later one."""
         while True:
             yield self.drawn(Trial.fresh())
 
@@ -148,8 +154,8 @@ class Trials:
     def expected(self, trial: Trial, drawn: Drawn | None = None) -> Expected:
         """Return a trial's inputs and expected outputs.
 
-        They are kept between candidates if they fit. `drawn` holds the trial's inputs if the caller
-        has them. Raises torch.OutOfMemoryError.
+        They are kept between candidates if they fit. `drawn` is the trial's inputs, if the caller has
+        drawn them already. Raises torch.OutOfMemoryError.
         """
         if trial in self._kept:
             return self._kept[trial]
@@ -170,7 +176,7 @@ class Trials:
     ) -> list[ExpectedTensor]:
         """Compute the expected outputs for these inputs.
 
-        `known` holds reference errors measured before. Raises torch.OutOfMemoryError if memory does
+        `known` holds the reference's errors if they were measured before. Raises torch.OutOfMemoryError if memory does
         not suffice for the oracle.
         """
         eager = self._program.run(drawn)
@@ -182,9 +188,10 @@ class Trials:
         return [expect(*each) for each in zip(twin.outputs or eager, eager, errors, strict=True)]
 
     def error_budgets(self) -> tuple[float | None, ...]:
-        """The error budget of each output on the problem's own inputs; None for an output that must be equal.
+        """Return the error budget of each output: the smallest over the nominal trials.
 
-        Of several trials the smallest counts. Empty before `expect_nominal`.
+        It is None for an output that must equal the reference's exactly. The tuple is empty before
+        `expect_nominal`.
         """
         measured = [self._errors[trial] for trial in self.nominal if trial in self._errors]
         if not measured:
@@ -244,7 +251,7 @@ class Trials:
         self._errors.pop(trial, None)
 
     def _degenerate(self) -> tuple[str, ...]:
-        """Return a warning if a null solver passes every trial."""
+        """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
         first, *rest = self.always
         left = self._passing(first, None)
         for trial in rest:
@@ -252,7 +259,7 @@ class Trials:
                 left = self._passing(trial, left)
         if not left:
             return ()
-        return (f"the problem is degenerate: {' and '.join(left)} would pass as its answer",)
+        return (f"the problem is degenerate: {' and '.join(left)} would pass as a correct output",)
 
     def _passing(
         self, trial: Trial, solvers: dict[str, NullSolver] | None
@@ -265,7 +272,7 @@ class Trials:
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the oracle is finite and the reference's own output close to it."""
+    """Whether the oracle is finite and the reference's own output is close to it."""
     if not output.oracle.is_floating_point():
         return True
     return (

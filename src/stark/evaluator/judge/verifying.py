@@ -57,7 +57,7 @@ def _verify_on(
 ) -> list[Comparison]:
     """Verify the calls of one trial.
 
-    Its tensors are freed at the end, because they may fill half a device.
+    The trial's tensors are freed on return, because they may fill half of a device's memory.
     """
     drawn = prepared.trials.drawn(trial)
     expected = None if prepared.expects_meanwhile else prepared.trials.expected(trial, drawn)
@@ -91,8 +91,8 @@ def check_results(
 ) -> list[Comparison]:
     """Compare the results in the judge's own buffers with the oracle.
 
-    Raises Verdict if they are wrong. `odd` describes results of the wrong form; `when` is a prefix
-    of the message.
+    Raises Verdict if they are wrong. `odd` lists the forms of the results if they are not as
+    expected, else None. `when` is a prefix of the message.
     """
     shared = prepared.shared
     if odd is not None:
@@ -115,15 +115,15 @@ def check_results(
     if changed is not None:
         raise Verdict(
             Incorrect(
-                error=f"{when}forward changed its input {changed} in place; the reference does "
-                "not: write to a new tensor"
+                error=f"{when}forward changed its input {changed} in place, which the "
+                "reference does not do; write to a new tensor"
             )
         )
     return comparisons
 
 
 def _others(expected: Expected, results: list[str], name: str) -> dict[str, torch.Tensor]:
-    """Return tensors that may have been returned by mistake in place of a result, by name."""
+    """Return, by name, tensors that forward may have returned by mistake instead of a result."""
     inputs = {
         f"input {index} as it was passed": tensor
         for index, tensor in enumerate(expected.drawn.tensors)

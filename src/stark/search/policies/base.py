@@ -1,4 +1,4 @@
-"""The interface of a search policy: given the tree of attempts, where does the next one start?"""
+"""The interface of a search policy, which chooses the node of the tree that the next attempt starts from."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from stark.search.tree import Tree
 
 
 class Policy(Protocol):
-    """Chooses from a tree.
+    """Chooses a node of a tree.
 
     The choice depends on the tree and the random generator alone: a policy keeps no state between
-    calls and does not change the tree. The tree knows what is in flight (`tree.pending`) and the
-    number that the attempt will get (`tree.next_attempt`).
+    calls and does not change the tree. The tree knows which attempts are in flight (`tree.pending`)
+    and which number the next attempt will get (`tree.next_attempt`).
     """
 
     @property
     def name(self) -> str:
-        """Its name in the registry and in messages."""
+        """The policy's name in the registry and in messages."""
         ...
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """The node that the next attempt starts from; None: wait until an attempt in flight has finished."""
+        """The node that the next attempt starts from, or None to wait until an attempt in flight has finished."""
         ...
 
 
 class RegisteredPolicy(Policy, Protocol):
-    """A policy that users choose by name: a frozen dataclass whose fields are its numeric parameters, all with defaults."""
+    """A policy that users choose by name: a frozen dataclass whose fields are numeric parameters with defaults."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -40,10 +40,10 @@ def expand(tree: Tree, id: int) -> Selection:
 
 
 def drafts_from_root(tree: Tree) -> int:
-    """How many attempts of the team started from the root, finished or in flight.
+    """How many attempts by the team started from the root, finished or in flight.
 
-    The compiler's start (`--start compiler`) is a child of the root too, but not the team's, so it does not
-    count. The tree knows that only once it has finished; until then it counts.
+    With `--start compiler`, one child of the root is the code that `torch.compile` generates. It is not counted once it
+    is finished. While it is in flight it is counted, because the tree does not know the role of a pending attempt.
     """
     finished = sum(child.role != COMPILER for child in tree.children(ROOT))
     return finished + tree.pending_children(ROOT)

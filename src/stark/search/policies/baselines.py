@@ -13,7 +13,7 @@ from stark.search.tree import Tree
 
 @dataclass(frozen=True)
 class AlwaysRoot:
-    """For `sampling` and `team-only`: never waits, since no attempt depends on another."""
+    """For the strategies `sampling` and `team-only`: never waits, since no attempt depends on another."""
 
     name: ClassVar[str] = "always-root"
 
@@ -24,7 +24,7 @@ class AlwaysRoot:
 
 @dataclass(frozen=True)
 class Latest:
-    """For `reflexion`: one attempt at a time, whatever the parallelism, since each needs the previous outcome."""
+    """For the strategy `reflexion`: one attempt at a time, whatever `parallel` is, as each needs the last outcome."""
 
     name: ClassVar[str] = "latest"
 

@@ -3,16 +3,17 @@
 The first rule that applies decides:
 
 1. **Repair** the newest failing leaf, until `repairs` repairs in a row have failed.
-2. **Draft**: start from the root until `drafts` attempts have. The compiler's start does not count.
-3. **Fresh start**: with probability `fresh`, start from the root anyway.
+2. **Draft**: start from the root, until `drafts` attempts have started there. The attempt that `--start compiler` adds
+   does not count.
+3. **Fresh start**: with probability `fresh`, start from the root once more.
 4. **Improve** the fastest node that has fewer than `width` children and none in flight.
 
-If no node is left for rule 4, another draft starts, so this policy never waits. The drafts keep a mediocre
-first design from using the whole budget. The quota does the same for a leader that is exhausted or was
-lucky in its measurement, and lets the search continue past a first step that made things slower.
+If rule 4 finds no node, another draft starts, so this policy never waits. The drafts keep a mediocre first design from
+using the whole budget. The quota `width` keeps the fastest node from doing so when it cannot be improved further or
+when its measurement was lucky. It also lets the search build on a first step that made things slower.
 
-Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts; drafts first and
-bounded repairs are AIDE's (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/notes/search.md).
+Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts. Starting with drafts and
+limiting repairs come from AIDE (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/notes/search.md).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class BestFirst:
     name: ClassVar[str] = "best-first"
 
     drafts: int = 3
-    """More find better designs in 30 attempts, but leave too few of 10 to improve them."""
+    """More drafts find better designs in runs of 30 attempts. In runs of 10, they leave too few attempts for
+    improvements."""
 
     repairs: int = 1
     """A second repair pays off only if nearly every failure can be repaired."""

@@ -4,11 +4,11 @@
   the root counted as exactly 1x; too-noisy nodes rank last (`Tree.fastest_first`).
 - **Explore** with probability epsilon: any expandable leaf, chosen uniformly, including failed leaves,
   even if a correct node exists.
-- **Root throttling**: the root is not expandable once it has `n_root` children, unusable ones and those
-  in flight included.
+- **Root throttling**: the root is not expandable once it has `n_root` children, including unusable
+  replies and attempts in flight.
 - **Dead branches**: a node is dead, so not expandable, once at least `n_child` of its children have
-  finished and all have failed, unusable ones included. Only the node itself is dead: its failing children
-  can still be debugged, and repaired ones improved.
+  finished and every finished child has failed. Unusable replies count as failed children. Only the node
+  itself is dead: its failing children can still be debugged, and their repairs improved.
 
 Where the summaries say nothing, these rules are ours:
 
@@ -17,8 +17,8 @@ Where the summaries say nothing, these rules are ours:
   context and repeat the first. The root is exempt: at the start it is the only node, so parallel attempts
   must all begin there, and `n_root` limits them.
 - The root is never dead; throttling already limits it.
-- The compiler's start (`--start compiler`) does not take one of the `n_root` slots.
-- If exploiting finds no node, it explores, and the reverse.
+- The attempt that `--start compiler` adds does not count as one of the `n_root` children.
+- If there is no node to exploit, the policy explores, and vice versa.
 - If nothing is expandable and nothing is in flight, the root is expanded beyond `n_root`: a fresh start is
   better than stopping with budget left.
 """

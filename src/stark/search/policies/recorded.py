@@ -1,6 +1,6 @@
 """Replays the selections of a recorded run.
 
-The recorded action is kept even if the parent ends differently now (another device, another verdict),
+The recorded action is kept even if the parent's evaluation differs now, for example on another device,
 because the recorded replies answer that action.
 """
 
@@ -23,7 +23,7 @@ class Recorded:
     name: ClassVar[str] = "recorded"
 
     selections: Mapping[int, Selection]
-    """By attempt number."""
+    """The recorded selections, by attempt number."""
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
         """The recorded selection of the next attempt, or None while its parent is in flight.
@@ -34,7 +34,7 @@ class Recorded:
         selection = self.selections.get(attempt)
         if selection is None:
             raise RecordingError(
-                f"the recording has no attempt {attempt}; lower the budget to the attempts that it has"
+                f"the recording has no attempt {attempt}; lower the budget to the number of recorded attempts"
             )
         if selection.parent in tree.pending:
             return None

@@ -91,7 +91,7 @@ def test_a_process_that_someone_else_continued_is_found_out() -> None:
         standing = stop(pid)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
-        with pytest.raises(NotStopped, match="ran while it was stopped"):
+        with pytest.raises(NotStopped, match="ran after the judge had stopped it"):
             continue_tree(standing)
 
 

@@ -54,8 +54,8 @@ def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: li
     assert (COUNTED,) == found.profile.counters
     assert found.seconds["tools"] >= 0
     said = explain(found)
-    assert "compute-sanitizer found nothing: memcheck, racecheck, synccheck" in said
-    assert "counters of mine (100%): memory is busy 90% of its time; DRAM 90%" in said
+    assert "compute-sanitizer found no errors: memcheck, racecheck, synccheck" in said
+    assert "counters of mine (100%): memory is busy 90% of the time; DRAM 90%" in said
 
 
 def test_nothing_runs_that_was_not_asked_for_and_the_sanitizer_at_promote_alone(

@@ -88,11 +88,11 @@ WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
         (128, 64),
         lambda o: torch.where(o > 0, 5 + o.square(), o),
     ),
-    "where the expected value is large, 2.": (
+    "where the expected value has a magnitude of 2.": (
         (128, 64),
         lambda o: torch.where(o.abs() > 2, 5 + o.square(), o),
     ),
-    "where the expected value is small, 0.": (
+    "where the expected value has a magnitude of 0.": (
         (128, 64),
         lambda o: torch.where(o.abs() < 0.5, 5 + o.square(), o),
     ),
@@ -146,7 +146,7 @@ WHAT: dict[str, tuple[tuple[int, ...], Change]] = {
     ),
     "in another order (a permutation)": ((64, 32), lambda o: o.flatten().flip(0).view(64, 32)),
     "every value is exactly a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
-    "of the size that rounding to bfloat16 causes": (
+    "its size is typical of rounding to bfloat16": (
         (64, 32),
         lambda o: o * (1 + 2.9e-3 * normal(65, 32)[1:]),
     ),
@@ -179,7 +179,7 @@ def test_rounding_noise_is_not_a_permutation(oracle: torch.Tensor) -> None:
     text = "\n".join(describe(result.float(), oracle, Rule(scale, CAP), {}))
 
     assert "permutation" not in text
-    assert "of the size that rounding to TF32 or float16, or operands of long sums" in text
+    assert "typical of rounding to TF32 or float16, or of rounding operands of long sums" in text
 
 
 @pytest.mark.parametrize("draw", [lambda seed: normal(seed * 300, 300)[-300:], uniform])
@@ -224,12 +224,13 @@ def test_what_holds_in_a_part_is_found_there() -> None:
         ),
         (
             lambda o: (o * (1 + 1.2e-4 * torch.sign(normal(65, 32)[1:]))).float(),
-            "the error is spread out and of the size that rounding to TF32 or float16, or operands of "
-            "long sums to bfloat16, causes",
+            "the error is spread out, and its size is typical of rounding to TF32 or float16, or of "
+            "rounding operands of long sums to bfloat16",
         ),
         (
             lambda o: (o * (1 + 4e-5 * torch.sign(normal(65, 32)[1:]))).float(),
-            "the error is spread out and small, as fast approximations or another summation order cause",
+            "the error is spread out and small, which is typical of fast approximations or another "
+            "summation order",
         ),
     ],
 )

@@ -38,7 +38,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def release() -> tuple[int, int]:
-    """The kernel's version, such as (6, 18)."""
+    """The version of Linux, such as (6, 18)."""
     major, minor = os.uname().release.split(".")[:2]
     digits = "".join(character for character in minor if character.isdigit())
     return int(major), int(digits or 0)
@@ -53,7 +53,7 @@ def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char
 
 
 def unshare(flags: int) -> None:
-    """Move this process into new namespaces. Process namespaces apply to its next children.
+    """Move this process into new namespaces. A process namespace applies only to its later children.
 
     Raises OSError.
     """
@@ -87,7 +87,7 @@ def set_read_only(path: Path, read_only: bool, recursive: bool = False) -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends. Raises OSError."""
+    """Have Linux kill this process when its parent ends. Raises OSError."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -97,7 +97,7 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Set no_new_privs: programs started from here gain no rights from their file. Raises OSError.
+    """Set no_new_privs: an executed file, such as a setuid program, grants no privileges. Raises OSError.
 
     Landlock and seccomp require it.
     """

@@ -1,9 +1,9 @@
 """Landlock: restricts which files may be accessed and which processes may be signalled.
 
-Rules only grant access, so a path is hidden by not naming it. A restriction is permanent. It
-applies to every thread where the kernel supports that, otherwise to the calling thread, and to
-whatever it starts. It needs no privilege. Landlock does not restrict changes of file modes and
-owners; the read-only mounts in `namespaces` do.
+Rules only grant access: a path that no rule covers is inaccessible. A restriction is permanent and
+needs no privilege. It applies to all threads of the process if Linux supports that, otherwise only to
+the calling thread. Processes and threads that are started later inherit it. Landlock does not restrict
+changes of file modes and owners; the read-only mounts in `namespaces` do.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from stark.evaluator.candidate.sandbox import kernel
 
 MIN_VERSION = 2
-"""The first usable version. Earlier ones forbid moving files between folders, as compilers do."""
+"""The first usable version. Version 1 forbids moving files between folders, which compilers need to do."""
 
 SCOPES_SIGNALS = 6
-"""From this version on, signals and abstract sockets of outside processes are out of reach."""
+"""From this version on, Landlock blocks signals to outside processes and connections to their abstract sockets."""
 
 KNOWS_TRUNCATE = 3
 """Before this version, truncate(2) is not restricted."""
@@ -43,7 +43,7 @@ _FOR_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
 
 
 def version() -> int:
-    """The version of the kernel's Landlock. Raises OSError if it is missing or disabled."""
+    """The Landlock version that Linux offers. Raises OSError if Landlock is missing or disabled."""
     return kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, None, 0, _ONLY_VERSION)
 
 

@@ -1,6 +1,6 @@
-"""The sandbox's layers, and which of them this machine offers, found by trying each.
+"""The sandbox's layers, and a test of which of them this machine offers.
 
-A layer that is offered and then fails is the judge's fault. One that is not offered is reported.
+If an offered layer later fails, the judge is at fault. Layers that the machine lacks are reported.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ WITHOUT = "STARK_SANDBOX_WITHOUT"
 """Environment variable: comma-separated layers to leave out, if one causes trouble on a machine."""
 
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
-"""From this kernel on, RLIMIT_NPROC counts per user namespace; before, all processes of a user."""
+"""From this version of Linux on, RLIMIT_NPROC counts a user's processes separately in each user namespace."""
 
 NOT_ON_A_DEVICE: frozenset[Layer] = frozenset({"processes", "proc"})
-"""Layers that a child on a GPU goes without: CUDA IPC works only within one process namespace."""
+"""Layers that are not applied to a child on a GPU: CUDA IPC works only within one process namespace."""
 
 _NEEDS: tuple[tuple[Layer, Layer], ...] = (
     ("processes", "network"),
     ("proc", "processes"),
     ("mounts", "network"),
 )
-"""Pairs of a layer and the layer that it needs: namespaces are nested."""
+"""Pairs of a layer and another layer that it requires, because namespaces are nested."""
 
 
 def offered() -> dict[Layer, str | None]:
-    """Maps every layer to None if it works here, or to the reason why not.
+    """Maps every layer to None if it works on this machine, or to the reason why it does not.
 
     Tries each layer in a forked process, which takes a few milliseconds altogether. Raises
     ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
@@ -65,7 +65,7 @@ def offered() -> dict[Layer, str | None]:
     found |= dict.fromkeys(left_out(), f"left out by {WITHOUT}")
     for layer, needed in _NEEDS:
         if found[layer] is None and found[needed] is not None:
-            found[layer] = f"needs {needed}"
+            found[layer] = f"needs the layer {needed}"
     if "tasks" not in found:
         found["tasks"] = _why_tasks_are_unlimited(found)
     return {layer: found[layer] for layer in LAYERS}
@@ -84,7 +84,7 @@ def left_out() -> set[Layer]:
 
 
 def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[Layer]:
-    """The layers of one child, from those offered."""
+    """The offered layers that are applied to a child. `on_device`: whether it uses a GPU."""
     active = {layer for layer, why_not in offered.items() if why_not is None}
     if on_device:
         active -= NOT_ON_A_DEVICE
@@ -94,16 +94,16 @@ def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[La
 
 
 def gaps(active: Collection[str]) -> list[str]:
-    """What model-written code could still do within these layers, each as the end of a sentence."""
+    """What model-written code can still do inside these layers, as phrases that follow `can`."""
     found = []
     if not {"network", "seccomp"} & set(active):
         found.append("reach the network")
     if not {"mounts", "landlock"} & set(active):
         found.append("modify any file that you can modify")
     elif "mounts" not in active:
-        found.append("change modes and times of your files")
+        found.append("change the modes and times of your files")
     if "landlock" not in active:
-        found.append("read your files and what other candidates left")
+        found.append("read your files and those that other candidates left")
     if not {"processes", "seccomp"} & set(active):
         found.append("stop other processes")
     return found
@@ -115,7 +115,7 @@ def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
 
 
 def _limited_per_user(active: set[Layer]) -> bool:
-    """Whether RLIMIT_NPROC limits the child alone. The kernel does not apply it to root."""
+    """Whether RLIMIT_NPROC counts only the child's processes. Linux does not apply it to root."""
     counted = kernel.release() >= COUNTED_PER_NAMESPACE_SINCE and os.getuid() != 0
     return counted and "network" in active
 
@@ -126,8 +126,8 @@ def _why_tasks_are_unlimited(found: dict[Layer, str | None]) -> str | None:
     if by_namespace or _limited_per_user(active):
         return None
     if os.getuid() == 0:
-        return "for root it needs proc and Linux 6.14"
-    return "needs network and Linux 5.14"
+        return "as root, needs the layer proc and Linux 6.14 or later"
+    return "needs the layer network and Linux 5.14 or later"
 
 
 def _network() -> None:
@@ -152,7 +152,7 @@ def _mounts(folder: Path) -> None:
 
 def _landlock() -> None:
     if landlock.version() < landlock.MIN_VERSION:
-        raise OSError("the kernel's Landlock is version 1; version 2 comes with Linux 5.19")
+        raise OSError("Linux offers Landlock version 1, but version 2 (Linux 5.19) is needed")
     kernel.forbid_new_privileges()
     landlock.restrict([Path("/usr")], [])
 

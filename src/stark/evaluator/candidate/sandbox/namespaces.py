@@ -1,8 +1,8 @@
 """Linux namespaces: no network interfaces, no view of other processes, and a read-only file system.
 
-All are created inside a user namespace, which needs no privilege if the machine allows it. When the
-first process of a process namespace ends, the kernel kills the rest, so nothing that a candidate
-starts outlives it.
+All are created inside a user namespace, which needs no privilege, but some machines forbid it. When
+the first process of a process namespace ends, Linux kills the rest, so no process that a candidate
+starts outlives the candidate.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import NoReturn
 from stark.evaluator.candidate.sandbox import kernel
 
 PID_LIMIT_SINCE = (6, 14)
-"""From this kernel on, each process namespace has its own `pid_max`. Before, all share one."""
+"""From this version of Linux on, each process namespace has its own `pid_max`. Before, all share one."""
 
 RESERVED_PIDS = 300
-"""Process numbers that a namespace never reuses, so they do not count against the limit."""
+"""Number of process ids that a namespace never reuses, so they do not count against the limit."""
 
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
@@ -33,8 +33,8 @@ SIGNALLED = 128
 def enter(processes: bool) -> None:
     """Move to a network namespace without interfaces and, with `processes`, a process namespace.
 
-    The process namespace applies to children. The user's id stays the same. Raises OSError if the
-    machine forbids it.
+    The process namespace applies only to later children. The user's id stays the same. Raises OSError
+    if the machine forbids namespaces.
     """
     user, group = os.geteuid(), os.getegid()
     kernel.unshare(
@@ -49,7 +49,7 @@ def enter(processes: bool) -> None:
 def fork_under_reaper() -> None:
     """Fork; only the child returns. The parent reaps all orphans below it and ends with the child.
 
-    In a process namespace the parent is the first process, so the whole namespace ends with it.
+    If the parent is the first process of a process namespace, the namespace ends with it.
     """
     kernel.adopt_orphans()
     runner = os.fork()
@@ -59,7 +59,7 @@ def fork_under_reaper() -> None:
 
 
 def _reap_until_exit(runner: int) -> NoReturn:
-    """Close all files, reap, and exit with the runner's code, or `SIGNALLED` plus its signal."""
+    """Close all files, reap children, and exit with the runner's code, or `SIGNALLED` plus the signal that ended it."""
     os.closerange(0, 1 << 16)
     while True:
         ended, status = os.wait()
@@ -77,14 +77,14 @@ def mount_own_proc() -> None:
 
 
 def limit_processes(count: int) -> None:
-    """Limit a namespace's processes and threads. Needs its own /proc and `PID_LIMIT_SINCE`."""
+    """Limit this namespace's processes and threads. Needs the namespace's own /proc and Linux `PID_LIMIT_SINCE`."""
     Path("/proc/sys/kernel/pid_max").write_text(str(RESERVED_PIDS + count))
 
 
 def make_read_only(writable: Iterable[Path]) -> None:
-    """Remount every file system read-only except these folders, with a private /dev/shm.
+    """Make every file system read-only except these folders, and mount a private /dev/shm.
 
-    Enter the working directory again afterwards: it still refers to the old mount. Raises OSError.
+    Afterwards, change to the working directory again: it still refers to the old mount. Raises OSError.
     """
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()

@@ -1,8 +1,8 @@
-"""seccomp: refuses system calls that no candidate, compiler or PyTorch program needs, with EPERM.
+"""seccomp: refuses, with EPERM, system calls that no candidate, compiler or PyTorch program needs.
 
-New sockets are refused: the child already has its channel to the judge; connected socketpairs stay
-allowed. Where other processes are visible, because there is no process namespace, calls that stop, slow
-or read them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
+New sockets are refused, because the child already has its channel to the judge; connected socketpairs
+stay allowed. If other processes are visible, because there is no process namespace, calls that stop or
+slow them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OutsideProcesses = Literal["unreachable", "unsignalled", "reachable"]
 """What other layers do about outside processes: hide them, block signals to them, or neither."""
 
 Instruction = tuple[int, int, int, int]
-"""Opcode, jump distances if true and if false, and a constant."""
+"""A BPF instruction: opcode, jump distance if true, jump distance if false, and a constant."""
 
 _LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 _NUMBER, _ARCHITECTURE = 0, 4
@@ -31,7 +31,7 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 _X32 = 0x40000000
-"""Bit of system call numbers in the x32 ABI of x86-64, which would bypass the filter's numbers."""
+"""Bit that marks the call numbers of x86-64's x32 ABI, which the filter's rules would not match."""
 
 NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW… flags of clone(2)."""
@@ -45,7 +45,7 @@ class Architecture:
     column: int
     seccomp: int
     second_abi: int | None = None
-    """Bit of the numbers of a second ABI; calls of that ABI are refused."""
+    """Bit that marks the call numbers of a second ABI, all of which are refused; None without a second ABI."""
 
 
 _ARCHITECTURES = {
@@ -127,7 +127,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None),
     "ioperm": (173, None),
     "modify_ldt": (154, None),
-    # parts of the kernel with the most known vulnerabilities
+    # parts of Linux with the most known vulnerabilities
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
@@ -165,7 +165,7 @@ _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
 _SOCKETPAIR = (53, 199)
 
 _SETTING_OWNERS = (8, 10, 15)
-"""F_SETOWN, F_SETSIG and F_SETOWN_EX, which make the kernel send signals for the caller."""
+"""F_SETOWN, F_SETSIG and F_SETOWN_EX, with which a process makes Linux send signals on its behalf."""
 
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""

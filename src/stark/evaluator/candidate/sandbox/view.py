@@ -1,7 +1,7 @@
 """The files that a program may read and the devices that it may use, besides its own folder.
 
 These are system folders, this Python with its packages, and the tools that the environment names.
-The user's home, other candidates and the judge's files are not among them.
+They do not include the user's home, other candidates' files and the judge's files.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SETTINGS = (
     "nsswitch.conf hosts host.conf mime.types os-release lsb-release debian_version terminfo ssl/openssl.cnf "
     "pki/tls/openssl.cnf crypto-policies OpenCL nvidia nvidia-container-runtime"
 ).split()
-"""Readable entries of /etc, which also contains passwords and keys."""
+"""The entries of /etc that a program may read. Others contain passwords and keys."""
 
 DEVICES = "null zero full random urandom nvidia* nvidia-caps dri kfd dxg".split()
 """Names of usable files in /dev."""
 
 THREAD_NAMES = Path("/proc/self/task")
-"""Where a program names its threads, which NVIDIA's driver requires."""
+"""Folder of the files that set thread names. NVIDIA's driver has to write them."""
 
 
 def readable(environment: Mapping[str, str], folder: Path) -> Iterator[Path]:
@@ -55,7 +55,7 @@ def of_machine() -> tuple[Path, ...]:
 
 
 def devices() -> Iterator[Path]:
-    """Device files that may be read and written. A driver may create its own on first use."""
+    """Device files that may be read and written. A driver may create some of them only on first use."""
     for name in os.listdir("/dev"):  # noqa: PTH208  (a hundred times faster than Path.iterdir)
         if any(fnmatch(name, pattern) for pattern in DEVICES):
             yield Path("/dev") / name
@@ -75,14 +75,14 @@ def _tools(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _would_reveal(path: Path, *hidden: Path | None) -> bool:
-    """Whether one of the hidden places lies below `path`, so that naming it would reveal them."""
+    """Whether a hidden place lies at or below `path`, so that access to `path` would reveal it."""
     resolved = path.resolve()
     return any(place is not None and place.is_relative_to(resolved) for place in hidden)
 
 
 @cache
 def _home() -> Path | None:
-    """The user's home by the password database, because HOME may name the candidate's folder."""
+    """The user's home according to the password database, because HOME may name the candidate's folder."""
     with suppress(KeyError):
         return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
     return None

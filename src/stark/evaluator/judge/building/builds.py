@@ -1,8 +1,8 @@
-"""Builds candidates, each in a child without a device, in a folder named by a digest of its inputs.
+"""Builds each candidate in a child process without a device, in a folder named by a digest.
 
-Different candidates build in parallel; each one is built once. The digest covers the source, the
-toolchain, the device and the Python environment, so a later judge finds the finished build unless
-it was evicted. The build's files are kept apart, and every run works on a copy of them.
+Different candidates build in parallel; the same candidate is built only once. The digest covers the
+source, the toolchain, the device and the Python environment, so a later judge finds the finished
+build unless it was evicted. Every run works on a copy of the build's files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
 
 BUILD_MEMORY_GB = 32.0
-"""Memory limit of a build."""
+"""Memory limit of a build in gigabytes."""
 
 
 _kernels = TypeAdapter(tuple[KernelResources, ...])
@@ -58,7 +58,7 @@ class Built:
 
     @property
     def work(self) -> Path:
-        """The candidate's home, temporary folder and caches, during the build and each run."""
+        """The candidate's home and temporary folder, with its caches, during the build and each run."""
         return self.folder / "work"
 
     @property
@@ -88,7 +88,7 @@ class Builds:
         return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
 
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
-        """Protects a build from eviction. Hold it from before the build until after its use."""
+        """Protects a build from eviction. Enter it before the build, and leave it after the last use."""
         return self._cache.in_use(self._key(candidate))
 
     def build(self, candidate: Candidate, limits: Limits) -> Built:
@@ -135,7 +135,7 @@ class Builds:
                 folders.remove(built.work)
 
     def _key(self, candidate: Candidate) -> str:
-        # Builds contain the paths of included files, so each Python environment has its own.
+        # Builds contain the paths of included files, so each Python environment has its own builds.
         toolchain = language(candidate.language).toolchain()
         return digest(candidate.source, toolchain, self._target, sys.prefix)
 
@@ -175,7 +175,7 @@ class Builds:
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
-    """The compiler's first errors, from the exception or else from the output, without paths."""
+    """The first errors in the exception or, if it has none, in the output, without the build's paths."""
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
     for path in (built.work, built.folder):
         text = text.replace(f"{path}/", "")
@@ -183,16 +183,16 @@ def complaint(built: Built, raised: str, printed: str, source: str) -> str:
 
 
 def processor_s(limit_s: float) -> int:
-    """Seconds of processor time that one process can use within a deadline, with every core.
+    """Seconds of processor time that one process on all cores can use within a deadline.
 
-    The kernel enforces this limit in case the judge's own deadline fails.
+    The operating system enforces this limit, in case the judge's own deadline fails.
     """
     return int(limit_s * (os.cpu_count() or 1)) + 1
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between threads and processes. It is released when a process ends."""
+    """Hold an exclusive lock between threads and processes. It is released if its process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,8 +1,9 @@
-"""The folder of finished builds: its size, and which builds to evict when it is too large.
+"""Manages the folder of finished builds, and evicts builds when it is too large.
 
-Each build is a folder named by its key. Beside it are KEY.built with its size in bytes, KEY.lock
-for the process that writes it, and KEY.use. Evaluations hold KEY.use shared while they need the
-build; eviction holds it exclusively. Several judges may share the folder.
+Each build is a folder named by its key. Beside it are three files. KEY.built contains the size of a
+finished build in bytes. KEY.lock is locked by the process that writes the build. Evaluations hold a
+shared lock on KEY.use while they need the build; eviction holds an exclusive lock on it. Several
+judges may share the folder.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FOLDER, GIGABYTES = "STARK_CACHE", "STARK_CACHE_GB"
 DEFAULT_GB = 20.0
 
 KEPT_SHARE = 0.8
-"""Share of the limit that remains after an eviction, so that not every build causes one."""
+"""An eviction leaves this share of the limit, so that not every new build causes an eviction."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,17 @@ class _Entry:
 
 
 def cache_folder() -> Path:
-    """The folder for builds and locks, unless a judge is given another one."""
+    """The default folder for builds and locks."""
     return Path(os.environ.get(FOLDER) or Path.home() / ".cache" / "stark")
 
 
 def builds_below(cache: Path) -> Path:
-    """The subfolder of builds."""
+    """The subfolder for builds."""
     return cache / "builds"
 
 
 def locks_below(cache: Path) -> Path:
-    """The subfolder of the locks between the judges of a machine."""
+    """The subfolder for locks that the judges of a machine share."""
     return cache / "locks"
 
 
@@ -62,7 +63,7 @@ def make_folder(cache: Path) -> None:
 
 
 def most_gb() -> float:
-    """Gigabytes of builds to keep. Raises UsageError if the environment variable is not a size."""
+    """Gigabytes of builds to keep. Raises UsageError if the environment variable is invalid."""
     said = os.environ.get(GIGABYTES) or str(DEFAULT_GB)
     try:
         found = float(said)
@@ -74,7 +75,7 @@ def most_gb() -> float:
 
 
 class BuildCache:
-    """Builds below `root`. The most recently used ones are kept, up to `most_bytes`."""
+    """The builds below `root`. Keeps the most recently used builds, up to `most_bytes` in total."""
 
     def __init__(self, root: Path, most_bytes: float) -> None:
         self.root = root
@@ -82,7 +83,7 @@ class BuildCache:
 
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
-        """Protect the build from eviction and mark it as just used. May be held several times.
+        """Protect the build from eviction and mark it as just used. Several callers may do so at once.
 
         Afterwards the build is removed if it failed.
         """
@@ -100,7 +101,7 @@ class BuildCache:
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """Remove a build's files, as it failed or is to be rebuilt. The caller holds its lock."""
+        """Remove a build's files. The caller must hold KEY.lock or, exclusively, KEY.use."""
         self._path(key, "built").unlink(missing_ok=True)
         folders.remove(self.root / key)
 
@@ -114,7 +115,7 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """Evict the least recently used builds and the remains of interrupted ones.
+        """If the cache is too large, evict the least recently used builds and remains of interrupted ones.
 
         Builds in use stay.
         """

@@ -1,8 +1,8 @@
-"""Recognizes compilers' errors among exceptions: some programs compile only when they are called.
+"""Recognizes compilers' errors among the exceptions that running programs raise.
 
-Those are Triton kernels and inline builds in forward. Compilers are recognized by the types that
-they raise or, for a plain RuntimeError, by the first words of the message. A program may forge the
-type, but it gains only the status `build_failed`.
+Triton kernels and inline builds in forward compile only when they are called. A compiler's error is
+recognized by its type or, if it is a plain RuntimeError, by the first words of its message. A
+program may forge the type, but this only gives it the status `build_failed`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ TYPES = (
     "torch._inductor.exc.InductorError",
     "torch._inductor.exc.CppCompileError",
 )
-"""Types of compilers' exceptions, of their bases or of their causes."""
+"""An exception is a compiler's if it, one of its bases or one of its causes has such a type."""
 
 PASSES_FAILED = "PassManager::run failed"
-"""All that the exception of Triton's later stages says; the actual error is printed."""
+"""The entire message of exceptions from Triton's later stages, which print the actual error."""
 
 MESSAGES = (
     PASSES_FAILED,
@@ -30,7 +30,7 @@ MESSAGES = (
 
 
 def is_compile_error(types: Iterable[str], text: str) -> bool:
-    """Whether an exception is a compiler's, by its types (with bases and causes) and its text."""
+    """Whether an exception is a compiler's. `types` are those of itself, its bases and its causes."""
     return any(name in TYPES for name in types) or any(
         f"RuntimeError: {message}" in text for message in MESSAGES
     )

@@ -1,4 +1,4 @@
-"""Extracts the first real errors from a compiler's or interpreter's output, with their lines.
+"""Extracts the first real errors from a compiler's or interpreter's output, with source lines.
 
 Parses the formats of gcc, clang, nvcc, ptxas, linkers, Triton and Python. Leaves out command lines,
 chains of includes and template instantiations, and lists of overload candidates.
@@ -13,19 +13,19 @@ from pathlib import PurePath
 from typing import Literal
 
 ERRORS = 3
-"""Errors to show in full. Later ones usually follow from them."""
+"""Maximum number of errors to show. Later errors usually follow from the first ones."""
 
 SNIPPET_LINES = 4
-"""Source lines per error."""
+"""Maximum number of source lines per error."""
 
 LINE_LENGTH = 300
-"""Characters per line."""
+"""Maximum number of characters per line."""
 
 TEXT_LINES = 40
-"""Lines of an exception's text."""
+"""Maximum number of lines of an exception's text."""
 
 BLOCK_LINES = 8
-"""Lines of a Triton function to show before the one at fault."""
+"""Lines of a Triton function to show, ending with the line at fault."""
 
 _LOCATED = re.compile(r"^(?P<file>[^\s:()]+)(?P<line>:\d+(?::\d+)?|\(\d+\)): *(?P<says>.*)$")
 _ERROR = re.compile(r"^(fatal |catastrophic )?error\b")
@@ -56,7 +56,7 @@ class _Diagnostic:
 
 
 def first_errors(text: str, source: str = "") -> str:
-    """The first errors in the output of a build or run, with line numbers of `source` if known."""
+    """The first errors in the output of a build or run, with their line numbers in `source` if known."""
     diagnostics = list(_diagnostics(text))
     if any(diagnostic.kind == "error" for diagnostic in diagnostics):
         return "\n".join(_compiled(diagnostics, source))
@@ -138,7 +138,7 @@ def _shown(diagnostic: _Diagnostic, source: str) -> Iterator[str]:
 
 
 def _interpreted(text: str, source: str) -> list[str]:
-    """An exception with its frames, without debugging advice, with Triton's functions shortened."""
+    """The lines of an exception and its frames, without debugging advice. Shortens Triton's listings."""
     lines: list[str] = []
     block: int | None = None
     for line in text.splitlines():
@@ -160,7 +160,7 @@ def _interpreted(text: str, source: str) -> list[str]:
 
 
 def _line_of(shown: str, source: str) -> int | None:
-    """The number of the only source line with this text, or None."""
+    """The number of the source line with this text, or None if not exactly one line has it."""
     wanted = shown.strip()
     found = [n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted]
     return found[0] if wanted and len(found) == 1 else None

@@ -1,7 +1,7 @@
 """Reads the resource usage that nvcc reports for kernels: registers, spills, shared memory.
 
-Parses what ptxas prints with `--resource-usage`. The candidate's own code may have printed the same
-format, so the figures are informative only.
+Parses what ptxas prints with `--resource-usage`. The candidate's own code can print the same
+format, so the figures are only informative.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class KernelResources(Frozen):
 
 
 def kernel_resources(output: str) -> tuple[KernelResources, ...]:
-    """The kernels in a build's output, in their order."""
+    """The kernels in a build's output, in the order of the output."""
     found: list[KernelResources] = []
     symbol, spilled = "", 0
     for line in output.splitlines():
@@ -61,9 +61,10 @@ def kernel_resources(output: str) -> tuple[KernelResources, ...]:
 def spilled_bytes(
     kernels: tuple[KernelResources, ...], shown_name: str, registers: int
 ) -> int | None:
-    """Bytes spilled by the kernel with this name in a profiler and this number of registers.
+    """Bytes that each thread of a kernel spills, by its name in a profiler and its registers.
 
-    Returns None if the kernel is not listed. If several match, the maximum counts.
+    Ignores the number of registers if no kernel with this name has it. If several kernels match,
+    returns their maximum; if none does, returns None.
     """
     name = _without_arguments(shown_name)
     alike = [kernel for kernel in kernels if kernel.name == name]

@@ -1,6 +1,6 @@
 """Has `torch.compile` generate a candidate for a problem.
 
-The compiler runs in a child that runs the reference. The candidate is not judged here.
+The compiler runs in a child process, as the reference does. The candidate is not judged here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from stark.evaluator.protocol import Compile
 from stark.languages import language
 
 NAME = "generated"
-"""Name of that child and its folder, beside those of the references."""
+"""Name of the child that runs the compiler, and of its folder. No reference has this name."""
 
 
 def compiled_candidate(request: Compile, prepared: PreparedReference) -> Candidate:
-    """The generated candidate. The caller holds the device.
+    """Generate a candidate. The caller must hold the device's lock.
 
-    Raises NotGenerated if none can be generated, and ProblemError if the problem does not run.
+    Raises NotGenerated if that is impossible, and ProblemError if the problem does not run.
     """
     try:
         source = candidate_source(request.problem.source, _generated(request, prepared))
@@ -39,7 +39,7 @@ def compiled_candidate(request: Compile, prepared: PreparedReference) -> Candida
 
 
 def _generated(request: Compile, prepared: PreparedReference) -> Generated:
-    """The generated code. It is passed in a file, because it may exceed the size of a message."""
+    """The generated code. The child writes it to a file, because it may be too long for a message."""
     running = prepared.started(NAME, request.limits)
     path = running.shared.folder / "generated.json"
     try:
@@ -49,7 +49,7 @@ def _generated(request: Compile, prepared: PreparedReference) -> Generated:
         return Generated(**json.loads(path.read_text("utf-8")))
     except ChildFailed as failure:
         raise NotGenerated(
-            f"the compiler {failure.kind.replace('_', ' ')}: {failure.error}"
+            f"the compiler's process failed ({failure.kind.replace('_', ' ')}): {failure.error}"
         ) from None
     finally:
         running.close()

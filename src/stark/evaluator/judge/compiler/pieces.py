@@ -1,8 +1,8 @@
-"""Selects the top-level statements of a Python file that given names need.
+"""Selects the top-level statements of a Python file that the definitions of given names need.
 
-A candidate made from what `torch.compile` generates contains only the statements that it needs of
-the generated file (`inductor_file`) and of the problem's file (`transplant`). Works on the text and
-its syntax tree. Nothing is executed.
+A candidate made from code that `torch.compile` generates contains only the statements that it needs
+from the generated file (`inductor_file`) and from the problem's file (`transplant`). Works on the
+text and its syntax tree. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Piece:
 
 
 def split(source: str) -> list[Piece]:
-    """The file's statements, each with the comments directly above it, and imports split by name.
+    """The file's statements, each with the comments directly above it. Each imported name is a piece.
 
     Raises SyntaxError.
     """
@@ -65,9 +65,9 @@ def split(source: str) -> list[Piece]:
 
 
 def needed(pieces: Iterable[Piece], names: Iterable[str]) -> list[Piece]:
-    """The pieces that these names need, directly or not, and all that define no name, in order.
+    """The pieces that these names need, directly or indirectly, and all pieces that define no name.
 
-    Duplicate pieces are returned once.
+    Keeps their order. Drops duplicates.
     """
     there = list({piece.text: piece for piece in pieces}.values())
     wanted, kept = set(names), [not piece.binds for piece in there]
@@ -92,7 +92,7 @@ def _imports(statement: ast.Import | ast.ImportFrom) -> Iterator[Piece]:
 def _read(tree: ast.AST) -> set[str]:
     """The names that a part of the file reads and does not bind itself.
 
-    Functions bind their parameters and variables.
+    A function binds its parameters and local variables.
     """
     if isinstance(tree, ast.Name):
         return set() if isinstance(tree.ctx, ast.Store) else {tree.id}
@@ -110,7 +110,7 @@ def _read(tree: ast.AST) -> set[str]:
 
 
 def _bound(node: ast.AST) -> Iterator[str]:
-    """The names that a part binds where it is. Imports from `__future__` bind none."""
+    """The names that a node binds in its own scope. Imports from `__future__` are ignored."""
     if isinstance(node, ast.ImportFrom) and node.module == "__future__":
         return
     yield from (name for name, _ in bindings(node))

@@ -1,4 +1,4 @@
-"""Inserts generated code into the problem's own module, which yields a self-contained candidate.
+"""Makes a self-contained candidate by inserting generated code into the problem's own module.
 
 The class keeps its `__init__`, so that its weights have the reference's names. Its forward calls
 the generated code. Works on the text; nothing is executed.
@@ -14,7 +14,7 @@ from stark.evaluator.judge.compiler.inductor_file import read_generated, renamed
 from stark.evaluator.judge.compiler.pieces import Piece, needed, split
 
 WIDTH = 100
-"""Characters of a line with the call. A longer call has one argument per line."""
+"""Maximum length of a line that calls the generated function. A longer call has one line per argument."""
 
 ENTRIES = {"get_inputs", "get_init_inputs"}
 """Functions of the problem's file that only the judge calls."""
@@ -30,7 +30,7 @@ SECTIONS = (
 
 
 def candidate_source(problem: str, generated: Generated) -> str:
-    """The candidate's source. Raises NotGenerated if the module cannot be assembled from text."""
+    """The candidate's source. Raises NotGenerated if either file does not have the expected form."""
     module = _module(problem)
     forward = _forward_of(module)
     arguments = {
@@ -60,7 +60,7 @@ def _forward_of(module: ast.ClassDef) -> ast.FunctionDef:
 
 
 def _problem_pieces(problem: str, module: ast.ClassDef) -> list[Piece]:
-    """What the new module needs of the problem's file, with a placeholder as forward's body."""
+    """The pieces of the problem's file that the new module needs, with a placeholder as forward's body."""
     ours = _Renamed().visit(_without_body(module))
     text = ast.unparse(ours)
     pieces = []
@@ -76,7 +76,7 @@ def _problem_pieces(problem: str, module: ast.ClassDef) -> list[Piece]:
 
 
 def _without_body(module: ast.ClassDef) -> ast.ClassDef:
-    """The class without forward's body and without the methods that only it needed."""
+    """The class with a placeholder as forward's body, without the methods that are then unused."""
     body: list[ast.stmt] = []
     for part in module.body:
         if isinstance(part, ast.FunctionDef) and part.name == "forward":
@@ -146,7 +146,7 @@ def _file_text(kernels: list[Piece], own: list[Piece], body: list[str], call: st
 
 
 def _joined(pieces: Collection[Piece]) -> str:
-    """The pieces below each other, with blank lines around those of several lines."""
+    """The pieces one after the other, with blank lines around each piece of several lines."""
     text, apart = "", False
     for piece in pieces:
         long = "\n" in piece.text

@@ -1,6 +1,7 @@
-"""Checks whether a problem's arguments can lie in shared memory and reach another process.
+"""Checks whether a problem's arguments can be put into shared memory or sent to another process.
 
-Each reason completes a sentence that begins with the function at fault: "get_inputs returns ...".
+The reasons returned complete a sentence that begins with the function at fault: "get_inputs returns
+...".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def unsupported(tensor: torch.Tensor) -> str | None:
-    """Return the reason if a tensor cannot lie in shared memory, else None."""
+    """Return the reason why a tensor cannot be put into shared memory, or None if it can."""
     if tensor.is_nested:
         return "a nested tensor; return its parts or its padded form and nest them in forward"
     if tensor.layout is not torch.strided:
@@ -66,13 +67,13 @@ def serialized(value: object) -> bytes:
     except Exception as error:  # pickling a user's object may raise anything
         raise ValueError(
             f"something that cannot be sent to another process ({error}); return numbers, strings, "
-            "tensors and lists of them, or functions and classes defined at the top of the file"
+            "tensors and lists of them, or functions and classes defined at the file's top level"
         ) from error
     return buffer.getvalue()
 
 
 def variation(first: object, second: object) -> str | None:
-    """Return what differs between two draws of nested arguments, apart from tensors, or None."""
+    """Return the first difference between two draws' arguments, or None. Tensors are ignored."""
     (ours, form), (theirs, other) = pytree.tree_flatten(first), pytree.tree_flatten(second)
     if form != other:
         return (

@@ -1,8 +1,8 @@
 """Null solvers: trivial answers, such as zeros, that are tried on every problem.
 
-If one passes, the problem is degenerate: it cannot distinguish a kernel from no work. Examples are
-a KernelBench level 1 problem whose output is below its own tolerance, and results that are
-constant. Every evaluation of such a problem warns about it.
+If a null solver passes, the problem is degenerate: it cannot distinguish a correct kernel from one
+that computes nothing. Examples are a KernelBench level 1 problem whose outputs are smaller than its
+tolerance, and problems with constant results. Every evaluation on such a problem has a warning.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
 
 
 def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
-    """Zero the second half of each row, where a cumulative product, say, is almost zero."""
+    """Set the second half of each row to zero, which it almost is in a cumulative product."""
     answer = output.eager.clone()
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0

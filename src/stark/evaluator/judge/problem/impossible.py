@@ -1,8 +1,9 @@
 """Computes a hard lower bound on a call's time: the time to write its new values to memory.
 
 Unlike the roofline, this bound is certain. It counts only values that the call must have written:
-distinct values of a result that occur neither in the inputs and weights nor in the results of other
-inputs, so no view, table or earlier answer contains them. What caches may still hold is subtracted.
+distinct values of a result that occur neither in the inputs and weights nor in the results for other
+inputs, so they cannot come from a view, a lookup table or an earlier result. The bytes that may still
+be in caches are subtracted.
 Reads are not counted, because a program may not need all of its inputs.
 """
 
@@ -15,8 +16,8 @@ from stark.evaluator.judge.verify.oracle import as_real, pieces
 WRITE_MARGIN = 2.0
 """Largest possible write speed as a multiple of the measured bandwidth.
 
-The bandwidth is measured by a copy, which reads as much as it writes; on a CPU it may also read
-what it overwrites.
+The bandwidth is measured by a copy, which reads as much as it writes. On a CPU, a copy may also read
+the memory that it overwrites.
 """
 
 PART_BYTES = 1 << 29
@@ -28,7 +29,7 @@ _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def fresh_bytes(
     results: list[torch.Tensor], given: list[torch.Tensor], elsewhere: list[torch.Tensor]
 ) -> int:
-    """Return the least bytes that a call must write: one element per value that is new.
+    """Return the least number of bytes that a call must write: one element per new value.
 
     `results` are the call's results, `given` its inputs and weights, `elsewhere` the results of
     other inputs.
@@ -53,9 +54,10 @@ def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
 
 
 def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
-    """Return the distinct finite values of a type whose bits modulo `parts` are `part`.
+    """Return the distinct finite values of type `dtype` in part `part` of `parts`.
 
-    An odd number of parts also balances values whose lower bits are always zero.
+    A value belongs to the part given by its bits, read as an integer, modulo `parts`. If `parts` is
+    odd, the parts are balanced even if the lower bits of all values are zero.
     """
     found = [
         piece[piece.view(_BITS[dtype.itemsize]) % parts == part].unique()

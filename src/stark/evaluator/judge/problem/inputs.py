@@ -1,6 +1,6 @@
-"""Runs a problem's program in the judge: imports it, draws inputs, calls it, also in float64.
+"""Runs a problem's program: imports it, draws inputs, and calls it, in its own precision or in float64.
 
-The problem's file is the user's and is trusted, so it runs in the judge's process.
+The problem's file comes from the user and is trusted, so it runs in the judge's process.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.judge.problem.arguments import seeded, serialized, unsupported, without_overlap
 
 CONSTRUCTION_SEED = 42
-"""KernelBench constructs both models under this seed, so both draw the same random numbers.
+"""Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
 
-The weights are copied to a candidate in any case, because they are perturbed (`PERTURBATION`).
+A candidate also gets a copy of the reference's weights, because these are perturbed (`PERTURBATION`).
 """
 
 PERTURBATION = 0.1
@@ -44,7 +44,7 @@ NO_GRADIENTS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """One set of inputs: tensors on the device, and arguments with `TensorAt` in their places."""
+    """One set of inputs: tensors on the device, and arguments in which `TensorAt` marks their places."""
 
     tensors: list[torch.Tensor]
     arguments: list[Any]
@@ -58,7 +58,7 @@ class Drawn:
 
 
 class Program:
-    """A problem's module and reference model. Raises ProblemError that names the line at fault."""
+    """A problem's module and reference model. Raises ProblemError, with the line at fault if known."""
 
     def __init__(self, problem: Problem, folder: Path, device: torch.device) -> None:
         self.problem = problem
@@ -81,9 +81,9 @@ class Program:
         self._perturb_weights()
 
     def draw(self, seed: int) -> Drawn:
-        """Draw inputs from a seed, on the device: up to a hundred times faster than on the host.
+        """Draw inputs from a seed, on the device, which can be a hundred times faster than the host.
 
-        A tensor that occurs twice among the arguments occurs once in the result.
+        A tensor that occurs twice among the arguments occurs once in the result's `tensors`.
         """
         with seeded(seed), self._user_code("get_inputs"), self.device:
             arguments = self._call_for_list("get_inputs")
@@ -101,9 +101,9 @@ class Program:
         return Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
 
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
-        """Run the reference.
+        """Run the reference for the first time.
 
-        Also detect the inputs that it changes and if arguments need the module.
+        Also detect which inputs it changes and whether its arguments need the module.
         """
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
         trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)
@@ -177,11 +177,11 @@ class Program:
             raise self.refusal(function, f"returns {error}") from error
 
     def _perturb_weights(self) -> None:
-        """Change every parameter slightly, so that results from the initial values are wrong.
+        """Change every parameter slightly, so that results computed from the initial values are wrong.
 
         Parameters are scaled, which keeps their signs; zeros get an offset. Buffers keep their
-        values, because forward may depend on them, except the statistics of normalization layers:
-        at their initial 0 and 1, a candidate that ignores them would pass.
+        values, because forward may depend on these. Only the running statistics of normalization
+        layers are changed too: with their initial 0 and 1, a candidate that ignores them would pass.
         """
         torch.manual_seed(secrets.randbits(48))
         statistics = (
@@ -210,9 +210,9 @@ class Program:
 
 
 class _UserCode:
-    """Turns an exception of the user's code into a ProblemError with its line.
+    """Turns an exception of the user's code into a ProblemError that names the line.
 
-    A kernel's asynchronous error has no line.
+    An asynchronous error of a GPU kernel has no line.
     """
 
     def __init__(self, name: str, path: str, part: str, device: torch.device) -> None:
@@ -236,7 +236,7 @@ class _UserCode:
         ) from error
 
     def _kernel_error(self) -> RuntimeError | None:
-        """Synchronize, and return a kernel's asynchronous error, such as an index out of range."""
+        """Synchronize, and return a GPU kernel's asynchronous error, such as an index out of range."""
         try:
             if self._device.type == "cuda":
                 torch.cuda.synchronize(self._device)

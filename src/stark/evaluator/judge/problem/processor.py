@@ -1,4 +1,4 @@
-"""Reads what the device sheet says about a CPU: instruction sets, caches, threads and the BLAS library."""
+"""Reads the properties of this machine's CPU: instruction sets, caches and the BLAS library."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ FEATURES = {
     "sve": "SVE",
     "sve2": "SVE2",
 }
-"""Linux's names of the features that kernels profit from, and the usual ones."""
+"""CPU features that speed up kernels: the name that Linux uses for each, and its usual name."""
 
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def features() -> tuple[str, ...]:
-    """The instruction sets that this machine's kernels can use, in the order of `FEATURES`."""
+    """The usual names of those `FEATURES` that this machine's CPU has, in the same order."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
     flags = set(found[1].split()) if found else set()
     return tuple(name for flag, name in FEATURES.items() if flag in flags)
 
 
 def cache_kb(level: int) -> float | None:
-    """The size of one core's data cache of this level, or None if the system does not report it."""
+    """The size in KiB of a core's data cache at this level, or None if Linux does not report it."""
     for index in CACHES.glob("index*"):
         parts = [index / name for name in ("level", "type", "size")]
         if not all(part.exists() for part in parts):
@@ -51,7 +51,7 @@ def cache_kb(level: int) -> float | None:
 
 
 def blas() -> str | None:
-    """The libraries behind PyTorch's matrix products, or None if PyTorch was built without."""
+    """The libraries behind PyTorch's matrix products, or None if PyTorch was built without any."""
     built = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     names = {"mkl": "MKL", "open": "OpenBLAS", "accelerate": "Accelerate", "blis": "BLIS"}
     libraries = [names.get(built[1], built[1])] if built else []

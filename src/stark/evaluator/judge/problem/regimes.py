@@ -2,8 +2,8 @@
 
 Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal
 distribution hides a softmax that overflows. A regime transforms the floating-point inputs of a draw
-and leaves the others unchanged. The caller checks whether the reference is finite and accurate
-there.
+and leaves the others unchanged. The caller checks whether the reference is finite and accurate on
+the transformed inputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
 """Factors of the regimes.
 
-Inputs from [0, 1) overflow an exponential only with LARGE; float16 overflows sooner.
+In float32, inputs from [0, 1) overflow an exponential only with a factor like LARGE. Values in float16
+overflow with smaller factors.
 """
 
 PIECE = 1 << 22
@@ -27,7 +28,7 @@ PIECE = 1 << 22
 
 
 def mixed(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Keep, negate or zero each element at random, or make it large, or tiny and negated."""
+    """Multiply each element by a random choice of 1, -1, 0, -TINY and the factor of `large`."""
     factors = torch.tensor(
         [1.0, -1.0, _large(drawn), -TINY, 0.0], device=drawn.device, dtype=drawn.dtype
     )
@@ -89,7 +90,7 @@ REGIMES: dict[str, Change] = {
     "shifted": shifted,
     "heavy-tailed": heavy_tailed,
 }
-"""A problem too large for all regimes uses only the first."""
+"""The regimes by name. If the expected values of all do not fit into memory, effort `search` uses only the first."""
 
 
 def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:

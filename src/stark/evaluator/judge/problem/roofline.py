@@ -26,7 +26,7 @@ LAUNCHES = 500
 
 
 def measure_device(device: torch.device) -> Device:
-    """Measure the device: well under a second on a GPU, about a second on a CPU."""
+    """Measure the device, in well under a second for a GPU and about a second for a CPU."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     bandwidth = _bandwidth(device, COPY_BYTES[device.type])
     peaks = {"fp32": _matrix_rate(device, torch.float32, tf32=False)}
@@ -67,10 +67,11 @@ def measure_device(device: torch.device) -> Device:
 def roofline(
     program: Program, drawn: Drawn, outputs: list[torch.Tensor], device: Device
 ) -> Roofline:
-    """Count the reference's least bytes and its operations: inputs, weights and outputs move once.
+    """Compute the roofline from the reference's operations and the least bytes that it moves.
 
-    On a CPU, timed calls find warm caches, so the bandwidth is measured on as many bytes as the
-    problem moves. On a GPU the cache is cold, so the device's measured bandwidth applies.
+    The least bytes are inputs, weights and outputs, each once. On a CPU, timed calls find warm
+    caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
+    is cold, so the device's measured bandwidth applies.
     """
     counter = FlopCounterMode(display=False)
     with counter:
@@ -99,23 +100,23 @@ def roofline(
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
-    """Return a warning if a time is below the roofline and the reference's is not.
+    """Return a warning if a time is far below the roofline but the reference's time is not below it.
 
-    This is no verdict: a function that reads only part of its inputs needs less time than the
-    roofline says.
+    The candidate is not rejected, because a function that reads only part of its inputs needs less
+    time than the roofline.
     """
     if not (latency_ms < PLAUSIBLE_SHARE * limit.floor_ms <= eager_ms):
         return ()
     return (
         f"{latency_ms:.4g} ms is {limit.floor_ms / latency_ms:.1f} times faster than the roofline "
-        f"of {limit.floor_ms:.4g} ms: the kernel does less work than the roofline counts, uses "
-        f"faster arithmetic than {limit.arithmetic}, or the measurement is wrong; find out which "
-        "before relying on it",
+        f"of {limit.floor_ms:.4g} ms: either the kernel does less work than the roofline "
+        f"counts, or it uses faster arithmetic than {limit.arithmetic}, or the measurement is wrong; "
+        "find out which before you rely on this time",
     )
 
 
 def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
-    """Choose the peak for an operator by the output type and PyTorch's precision flags."""
+    """Choose an operator's arithmetic by the output type and PyTorch's precision flags."""
     if device.kind == "cpu":
         return "fp32"
     if dtype in (torch.bfloat16, torch.float16):
@@ -126,7 +127,7 @@ def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
 def _allows_tf32(convolving: bool) -> bool:
     """Read PyTorch's TF32 flag.
 
-    torch 2.9 added a newer flag; after a problem sets it, reading the older one raises.
+    torch 2.9 added a newer flag. After a problem sets it, reading the older flag raises an error.
     """
     newer = (
         getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul
@@ -152,7 +153,7 @@ def caches_bytes(device: Device) -> float:
 
 
 def _bandwidth(device: torch.device, copied_bytes: int) -> float:
-    """Measure bandwidth in GB/s, read plus written, by the faster of two streaming kernels."""
+    """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations."""
     source = torch.ones(max(copied_bytes // 4, 1), device=device)
     target = torch.empty_like(source)
     kernels: list[Callable[[], object]] = [
@@ -214,7 +215,7 @@ def _host_memory_gb() -> float:
 
 
 def _host_caches_mb() -> list[float]:
-    """Return the size in MiB of every cache of the machine, shared ones once."""
+    """Return the sizes in MiB of all caches of the machine. A shared cache is listed once."""
     found: dict[tuple[str, str, str], float] = {}
     for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
         parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]

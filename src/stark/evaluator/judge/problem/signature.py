@@ -1,4 +1,4 @@
-"""Records the structure, shapes and types of a problem's inputs and outputs, which are fixed."""
+"""Records the structure, shapes and types of inputs and outputs, which are fixed for a problem."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
 
     drawn: Drawn
-    """A draw with meta tensors in place of its tensors, and its other arguments."""
+    """A draw in which meta tensors replace the tensors; other arguments are unchanged."""
 
     returned: tuple[torch.Tensor, ...]
     """The reference's outputs as meta tensors, with their strides."""
@@ -44,11 +44,11 @@ class Signature:
         return sum(map(_bytes, self.outputs))
 
     def check(self, drawn: Drawn, program: Program) -> None:
-        """Raise ProblemError if a draw has other shapes, types or plain arguments."""
+        """Raise ProblemError if a draw's shapes, types or non-tensor arguments differ from these."""
         if _specs(drawn.tensors) != self.inputs:
             raise ProblemError(
-                f"{program.problem.name}: get_inputs returns tensors of other shapes or types on "
-                "every draw; make them fixed"
+                f"{program.problem.name}: get_inputs returns tensors whose shapes or types change "
+                "from draw to draw; make them fixed"
             )
         if (reason := variation(self.drawn.arguments, drawn.arguments)) is not None:
             raise program.refusal("get_inputs", f"returns {reason}")

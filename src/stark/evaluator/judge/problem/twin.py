@@ -1,7 +1,7 @@
 """Computes the oracle: the reference's outputs in float64, at once or in slices of the first axis.
 
-Slices are used only if the reference, in its own precision, returns the same for them as for the
-whole input.
+Slices are used only if the reference, in its own precision, returns the same values for the slices as
+for the whole inputs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Twin:
     """False if memory did not suffice."""
 
     slices: int = 1
-    """Number of slices that the inputs were cut into; 1 for the whole."""
+    """Number of slices that the inputs were cut into; 1 if they were not cut."""
 
 
 def run_twin(
@@ -41,9 +41,9 @@ def run_twin(
 ) -> Twin:
     """Compute the oracle for these inputs; `eager` holds the reference's own outputs.
 
-    The whole in float64 takes twice the memory of float32 inputs, outputs and intermediates, so
-    `save_memory` tries slices first. Cutting inputs of this kind into `verified` slices was found
-    to agree with the whole before and is not checked again.
+    Without slices, float64 takes twice the memory of float32 inputs, outputs and intermediates, so
+    `save_memory` tries slices first. For inputs of this kind, `verified` slices are known to give the
+    same values as the whole inputs, so this number of slices is not checked again.
     """
     fits = True
     for slices in (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES):

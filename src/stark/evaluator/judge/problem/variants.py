@@ -1,7 +1,7 @@
 """Generates variants of a problem at other shapes, by changing integer constants in its file.
 
-One constant is changed at a time. The caller must run the variant's reference to see whether it is
-valid.
+One constant is changed at a time. The caller must run the variant's reference to see whether the
+variant is valid.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stark.core.problem import Problem
 
 @dataclass(frozen=True)
 class Variant:
-    """A problem with one constant changed, and that change, such as `N = 33`."""
+    """A problem with one constant changed, and the change as text, such as `N = 33`."""
 
     problem: Problem
     change: str
@@ -24,7 +24,7 @@ class Variant:
 def variants(problem: Problem) -> Iterator[Variant]:
     """Yield a variant per top-level constant, in file order.
 
-    Constants become about half as large, which few tile sizes divide.
+    The constant becomes about half as large. Few tile sizes divide the new value.
     """
     tree = ast.parse(problem.source)
     for statement in tree.body:

@@ -1,1 +1,1 @@
-"""The processes that the judge runs: started, watched, stopped, read and killed."""
+"""Starts, watches, stops, reads and kills the child processes of the judge."""

@@ -1,4 +1,4 @@
-"""What a child may see and use, and the check that it does not use more."""
+"""Describes what a child process may see and use, and checks that it does not use more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stark.evaluator.judge.processes.unlinked import unlinked_bytes
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
 
 FOLDER_POLL_S = 1.0
-"""Seconds between two checks of its folders, which take longer than the other checks."""
+"""Seconds between two checks of a child's folders. They take longer than the other checks."""
 
 
 @dataclass(frozen=True)
@@ -25,32 +25,32 @@ class Allowance:
 
     environment: dict[str, str]
     memory_gb: float
-    """Memory of the child and its descendants, beyond what it starts with."""
+    """Maximum memory of the child and its descendants, in addition to what the child starts with."""
 
     output_kb: int
     """Kilobytes of its output to keep."""
 
     readable: tuple[Path, ...] = ()
-    """Files and folders that it may read beside its own and the system's."""
+    """Files and folders that it may read in addition to its own folder and the system's files."""
 
     watched: tuple[Path, ...] = ()
-    """Further folders that a process in it writes to, each with the same limits as its own."""
+    """Further folders that its processes write to, each with the same limits as `folder`."""
 
     bounds_address_space: bool = False
-    """Whether the kernel also limits each process's address space. Drivers do not tolerate that."""
+    """Whether each process's address space is limited too. GPU drivers do not tolerate such a limit."""
 
     cpu_s: int | None = None
     """Seconds of processor time for each of its processes; None for no limit."""
 
     attaches: bool = True
-    """Whether it maps the judge's memory before a program runs."""
+    """Whether it maps memory that the judge shares with it before it runs a program."""
 
     on_device: bool = False
-    """Whether the shared memory is on a GPU, which some sandbox layers would make inaccessible."""
+    """Whether the shared memory is on a GPU. Some sandbox layers would make it inaccessible there."""
 
 
 class Use:
-    """What a child and its descendants use, counted from now on."""
+    """What a child and its descendants use. Memory that is already in use now does not count."""
 
     def __init__(self, pid: int, allowed: Allowance) -> None:
         self._pid = pid
@@ -59,7 +59,7 @@ class Use:
         self._folder_due = time.monotonic() + FOLDER_POLL_S
 
     def check(self) -> None:
-        """Raises ChildFailed if they use more than allowed."""
+        """Raise ChildFailed if the child and its descendants use more than allowed."""
         used = use_of_tree(self._pid)
         if self._is_too_much(used.memory_bytes) and self._is_too_much(exact_memory_bytes(used)):
             raise ChildFailed(

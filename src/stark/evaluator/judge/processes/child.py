@@ -1,6 +1,6 @@
-"""One confined child process: send requests with deadlines, watch its resources, stop and kill it.
+"""Sends requests to one confined child process, watches its resource use, stops and kills it.
 
-Knows nothing of correctness. It reports only what the child answered or how it ended.
+Knows nothing about correctness. Reports only what the child answered or how it ended.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, c
 from stark.evaluator.judge.processes.watch import last_core, waits_s
 
 POLL_S = 0.05
-"""Seconds between two checks of what a child uses while the judge waits for it."""
+"""Seconds between two checks of a child's resource use while the judge waits for its answer."""
 
 START_S = 60.0
 """Seconds allowed for confinement, which normally takes milliseconds."""
 
 ENDING_S = 5.0
-"""Seconds that a killed child may take to exit. A process stuck in a driver takes longer."""
+"""Seconds to wait until a killed child has exited. A process stuck in a driver takes longer."""
 
 
 class Child:
@@ -46,7 +46,7 @@ class Child:
         allowed: Allowance,
     ) -> None:
         self.pid = pid
-        """The first process of its tree, which reaps the others."""
+        """The ID of the first process in the child's process tree, which reaps the others."""
 
         self.layers = layers
         """The sandbox layers around it."""
@@ -62,7 +62,7 @@ class Child:
         self._code: int | None = None
 
     def begin(self) -> None:
-        """Wait until it is confined. Otherwise close it and raise SandboxFailed."""
+        """Wait until the child is confined. If that fails, close it and raise SandboxFailed."""
         try:
             ready = self._channel.receive(START_S)
             error = None if ready.get("ok") is True else str(ready.get("error"))
@@ -72,7 +72,8 @@ class Child:
             said = self.close()
             raise SandboxFailed(
                 f"cannot confine a child process: {error}\n{said}\nRun `stark doctor` to see "
-                f"which sandbox layers work; set {WITHOUT} to leave layers out"
+                f"which sandbox layers work; set {WITHOUT} to the layers to leave out, "
+                "separated by commas"
             )
         self._use = Use(self.pid, self._allowed)
         self._runner_pid = innermost_process(self.pid)
@@ -118,7 +119,7 @@ class Child:
     def finish(self, limit_s: float) -> int:
         """Wait for the exit of a child that serves no requests, and return its exit code.
 
-        The code is negative for a signal. Raises ChildFailed after `limit_s` seconds.
+        The code is negative if a signal killed the child. Raises ChildFailed after `limit_s` seconds.
         """
         deadline = time.monotonic() + limit_s
         while (code := self._exit_code()) is None:
@@ -130,9 +131,10 @@ class Child:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Check its resource use in a background thread, while nothing waits for its answer.
+        """Check the child's resource use in a background thread while the `with` block runs.
 
-        A child that uses too much is killed, and the block ends with ChildFailed.
+        Otherwise its use is checked only while a method waits for it. A child that uses too much is
+        killed, and the block ends with ChildFailed.
         """
         done = threading.Event()
         failed: list[BaseException] = []
@@ -159,7 +161,7 @@ class Child:
     def pause(self) -> float:
         """Stop all its processes until `resume`, so that none runs while another program is timed.
 
-        Returns the time of the stop, on the clock of `time.perf_counter`.
+        Returns the time of the stop by `time.perf_counter`.
         """
         try:
             self._stopped = stop(self.pid, self._processes)
@@ -178,11 +180,17 @@ class Child:
             raise ChildFailed("restless", str(error)) from error
 
     def spread(self) -> None:
-        """Pin each of its threads to a core until `loosen`, since several may otherwise wake on one."""
+        """Pin each of its threads to one core until `loosen` is called.
+
+        Otherwise several threads may wake on the same core.
+        """
         self._placed = placing.spread(self._runner_pid)
 
     def settle(self) -> None:
-        """Keep pinned only the threads that have worked since `spread`, if each can have a core."""
+        """Pin each thread that has worked since `spread` to its own core, and unpin the others.
+
+        Unpins all threads if there are too few cores.
+        """
         if self._placed is not None:
             placing.settle(self._placed)
 
@@ -201,7 +209,7 @@ class Child:
         return last_core(self._runner_pid)
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from its memory to an address in this process. False if unreadable."""
+        """Copy `size` bytes of its memory to an address in this process. Returns whether that worked."""
         return copy_memory(self._runner_pid, source, target, size)
 
     def close(self) -> str:
@@ -228,13 +236,13 @@ class Child:
                 self._use.check()
 
     def _exit_code(self) -> int | None:
-        """How it ended, or None. The forkserver reports it only once, so it is cached."""
+        """Its exit code, or None if it runs. The forkserver reports a code only once, so it is cached."""
         if self._code is None:
             self._code = self._exit_code_of(self.pid)
         return self._code
 
     def _ended(self) -> ChildFailed:
-        """The failure behind a closed channel: an exit, a signal, or the candidate closed it."""
+        """The failure that closed the channel: an exit, a signal, or the process itself closed it."""
         for _ in range(100):
             code = self._exit_code()
             if code is not None:

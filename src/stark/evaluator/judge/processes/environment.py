@@ -11,8 +11,8 @@ INHERITED = (
     "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
     "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ).split()
-"""Variables that a child inherits. All others, such as API keys, stay out. Those that set a GPU's
-precision must be the same in the child as in the judge."""
+"""Variables that a child inherits. It gets no others, such as API keys. Variables that change the
+precision of a GPU's arithmetic are inherited, because it must be the same as in the judge."""
 
 
 def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
@@ -24,7 +24,7 @@ def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict
         "PATH": os.pathsep.join([tools, kept.get("PATH", os.defpath)]),
         "HOME": str(folder),
         "TMPDIR": str(folder),
-        # Triton expands HOME at its import, which happened in the forkserver. It reads this later.
+        # The forkserver imports Triton, which expands HOME then. Triton reads TRITON_HOME later.
         "TRITON_HOME": str(folder),
         "PYTHONDONTWRITEBYTECODE": "1",
         **(extra or {}),

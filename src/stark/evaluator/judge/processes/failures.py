@@ -22,8 +22,8 @@ class ChildFailed(Exception):
 
 
 class ForkserverDied(Exception):
-    """The forkserver is gone: the judge's own failure."""
+    """The forkserver has died, which is the judge's own failure."""
 
 
 class SandboxFailed(Exception):
-    """An offered layer could not be applied: the judge's own failure. No program ran."""
+    """A sandbox layer that this machine offers failed, a failure of the judge. No program ran."""

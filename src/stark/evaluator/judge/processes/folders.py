@@ -1,6 +1,6 @@
 """Measures, copies and removes folders that a candidate wrote.
 
-Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and links lead anywhere.
+Nothing in them is trusted: trees may be deep, unreadable or full of pipes, and links may lead anywhere.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 MAX_BYTES = 8 << 30
 MAX_FILES = 50_000
 MAX_DEPTH = 40
-"""Limits of bytes, files and nesting in a child's folder. Compilers stay far below."""
+"""Limits of bytes, files and nesting in a child's folder. Compilers stay far below these limits."""
 
 
 def excess(folder: Path, size: int = 0) -> str | None:
-    """Which limit a folder exceeds, in a few words, or None. Stops reading once one is exceeded.
+    """The first limit that a folder exceeds, in a few words; None if it exceeds none.
 
-    `size` is the number of bytes stored elsewhere that count too.
+    `size` is the number of bytes that are stored elsewhere and count too.
     """
     for files, (entry, depth) in enumerate(entries(folder), start=1):
         if depth > MAX_DEPTH:
@@ -37,7 +37,7 @@ def excess(folder: Path, size: int = 0) -> str | None:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a measured folder's files, folders and links with their times, and nothing else."""
+    """Copy the files (with their times), folders and links of a folder that is within the limits."""
     target.mkdir()
     for entry, _ in entries(source):
         place = target / Path(entry.path).relative_to(source)
@@ -60,7 +60,7 @@ def remove(folder: Path) -> None:
         for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
             subprocess.run([*command, str(folder)], capture_output=True, check=False)
     if folder.exists():
-        raise OSError(f"{folder} cannot be removed; remove it and start again")
+        raise OSError(f"the judge cannot remove {folder}; remove it by hand and start again")
 
 
 def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:

@@ -20,7 +20,7 @@ from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
-"""Seconds that the forkserver may take to answer. At first it imports torch."""
+"""Seconds that the forkserver may take to answer. It imports torch before its first answer."""
 
 FORKSERVER_ENVIRONMENT = {
     # Importing tvm_ffi must not initialize CUDA, which would break it in forked children.
@@ -46,7 +46,7 @@ class Forkserver:
         self._process = subprocess.Popen(
             [
                 sys.executable,
-                "-P",  # keeps the current directory out of sys.path, which candidates can read
+                "-P",  # candidates can read what is in sys.path, so keep the current directory out
                 "-m",
                 "stark.evaluator.candidate.forkserver",
                 str(descriptor),
@@ -68,16 +68,16 @@ class Forkserver:
         return layers
 
     def layers(self, on_device: bool) -> list[Layer]:
-        """The layers around a child."""
+        """The sandbox layers around a child."""
         return sorted(in_use(self.sandbox, on_device))
 
     def fork(
         self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
     ) -> Child:
-        """Fork a confined child. `arena` is the descriptor of its shared memory, if that is a file.
+        """Fork a confined child. `arena` is the descriptor of its shared memory, if this is a file.
 
-        With a `command` the child becomes that program and serves no requests (see `Child.finish`).
-        It is not locked, so what the command runs has to lock itself.
+        With a `command`, the child executes this command and serves no requests (`Child.finish`).
+        Its sandbox is not locked, so the program that the command runs must lock itself.
 
         Raises SandboxFailed and ForkserverDied.
         """
@@ -107,7 +107,7 @@ class Forkserver:
         return child
 
     def exit_code(self, pid: int) -> int | None:
-        """How a child ended (negative for a signal), or None if it runs. Raises ForkserverDied."""
+        """A child's exit code (negative for a signal); None while it runs. Raises ForkserverDied."""
         code = self._ask({"do": "wait", "pid": pid})["status"]
         return None if code is None else int(code)
 

@@ -1,4 +1,4 @@
-"""Reads the memory of a stopped process: what it contains now, whatever the process would report.
+"""Reads the memory of a stopped process, which cannot misreport what its memory contains.
 
 Linux only. Needs the right to trace the process, which the judge has for its own children.
 """
@@ -18,7 +18,7 @@ _libc.process_vm_readv.restype = ctypes.c_ssize_t
 
 
 def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
-    """Copy bytes from an address in a process to an address in this one. False if unreadable."""
+    """Copy bytes of another process to an address in this process. Returns whether that worked."""
     done = 0
     while done < size:
         ours = _Span(target + done, size - done)
@@ -33,7 +33,7 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
 
 
 def innermost_process(pid: int) -> int:
-    """The last process of a chain in which each has one child: the runner below its reapers."""
+    """The last process of a chain in which each has one child: it runs the program, the others reap."""
     while True:
         children = [
             int(child)

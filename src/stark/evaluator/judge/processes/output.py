@@ -11,7 +11,7 @@ _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\
 
 
 def printable(text: str) -> str:
-    """Text without control characters other than tabs and newlines: they could deceive a reader."""
+    """The text without control characters, which could deceive a reader. Tabs and newlines remain."""
     plain = _SEQUENCE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return "".join(
         c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in plain
@@ -22,9 +22,9 @@ class Output:
     """Reads everything that a child prints and keeps the beginning and the end."""
 
     def __init__(self, descriptor: int, keep_kb: int) -> None:
-        """Read from `descriptor` until its other end is closed, and close it.
+        """Read from `descriptor` until its other end is closed, then close `descriptor`.
 
-        Keeps half of `keep_kb` kilobytes from each end.
+        Of the output, keeps the first and the last `keep_kb` / 2 kilobytes.
         """
         self._half = keep_kb * 512
         self._head = b""
@@ -35,7 +35,7 @@ class Output:
         self._thread.start()
 
     def close(self) -> str:
-        """What was kept. Call it after the child has ended."""
+        """The kept output. Call this method after the child has ended."""
         self._thread.join(1.0)
         middle = f"\n… {self._dropped:,} bytes left out …\n".encode() if self._dropped else b""
         return (self._head + middle + self._tail).decode(errors="replace")

@@ -1,8 +1,9 @@
 """Pins the threads of a process to separate cores while it is timed.
 
-The kernel may wake several threads on one core and leave them there for tens of milliseconds while
-another core is idle. In virtual machines this is common, because an idle core looks like one that
-was taken away. A program whose two threads meet at a barrier then takes up to twenty times as long.
+Linux may wake several threads on one core and leave them there for tens of milliseconds while
+another core is idle. In virtual machines this is common, because an idle core looks like a core
+that the host has taken away. A program with two threads that wait for each other at a barrier then
+takes up to twenty times as long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from stark.evaluator.judge.processes.standstill import processor_ns
 
 WORKING_SHARE = 0.1
-"""A thread counts as working from this share of the busiest thread's processor time on."""
+"""A thread counts as working if it uses at least this share of the busiest thread's processor time."""
 
 
 @dataclass
@@ -25,13 +26,13 @@ class Placed:
 
     pid: int
     allowed: dict[int, set[int]] = field(default_factory=dict)
-    """The cores that each thread may use otherwise: only one for a thread that pinned itself."""
+    """The cores that each thread could use before: only one core for a thread that pinned itself."""
 
     ran_ns: dict[int, int] = field(default_factory=dict)
     """Processor time of each thread when it was pinned."""
 
     ended_ns: int = 0
-    """Processor time of ended threads at that moment."""
+    """Processor time of all threads that had ended when the others were pinned."""
 
 
 def spread(pid: int) -> Placed:
@@ -47,10 +48,10 @@ def spread(pid: int) -> Placed:
 
 
 def settle(placed: Placed) -> None:
-    """Keep pinned only the threads that have worked since `spread`, if there is a core for each.
+    """Pin each thread that has worked since `spread` to its own core, and unpin the others.
 
-    Unpins all threads if others were started and ended meanwhile, because further ones would
-    inherit their creator's core.
+    Unpins all threads if there are too few cores, or if the program has started threads that ended
+    meanwhile. It may start such threads again, and they would inherit their creator's core.
     """
     ran_ns, ended_ns = _ran_ns(placed.pid)
     worked_ns = {thread: ran_ns.get(thread, 0) - before for thread, before in placed.ran_ns.items()}
@@ -67,7 +68,7 @@ def settle(placed: Placed) -> None:
 
 
 def loosen(placed: Placed) -> None:
-    """Give all threads their former cores, also those that inherited their creator's core."""
+    """Let all threads use their former cores, and unpin threads that inherited their creator's core."""
     anywhere = set().union(*placed.allowed.values())
     for thread in _threads(placed.pid):
         with suppress(OSError):
@@ -83,7 +84,7 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
-    """Processor time of each thread and of all ended ones; empty if the kernel reports none."""
+    """Processor time of each thread and of all ended threads; no threads if Linux reports none."""
     ran: dict[int, int] = {}
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):

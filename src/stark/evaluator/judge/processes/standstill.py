@@ -1,8 +1,9 @@
-"""Stops a process tree, and proves that nothing in it ran until it was continued.
+"""Stops a process tree, and proves that none of its processes ran until the tree was continued.
 
-A signal alone guarantees nothing: a timer, a thread or another process can continue a process, and
-one that keeps forking is never found completely. So every thread must be seen stopped, and the
-processor time that the kernel has counted by then must be unchanged when the tree is continued.
+Stop signals alone guarantee nothing: a timer, a thread or another process can continue a process,
+and a process that keeps forking has new descendants before all of them are found. So every thread
+must be seen stopped, and the processor time that Linux has counted up to then must be unchanged
+when the tree is continued.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ from pathlib import Path
 from stark.evaluator.judge.processes.watch import use_of_tree
 
 PATIENCE_S = 2.0
-"""Seconds that a tree may take to stop. It takes a fraction of a millisecond, except in the middle
-of a long system call."""
+"""Seconds that a tree may take to stop. Stopping takes a fraction of a millisecond, except in the
+middle of a long system call."""
 
 SETTLING_S = 50e-6
 """Seconds between two readings of the processor time, which must agree. A thread that is seen
 stopped leaves its core a moment later, and that moment counts as its time."""
 
 SLACK_NS = 50_000
-"""Processor time that a process may use afterwards: a thread that was preempted while stopping uses
-its last microseconds when it is scheduled again."""
+"""Nanoseconds of processor time that a stopped process may still use: a thread that was preempted
+while stopping uses its last microseconds when it is scheduled again."""
 
 STOPPED_STATES = frozenset("TtZXx")
-"""The kernel's letters for the states of a thread that is stopped or has ended."""
+"""Linux's letters for the states of a thread that is stopped or has ended."""
 
 _PROCESS_CLOCK = 2
-"""Selects the clock of the processor time of all threads of a process, including ended ones."""
+"""Selects the clock that counts a process's processor time, including that of ended threads."""
 
 
 class NotStopped(Exception):
@@ -48,8 +49,8 @@ class Standstill:
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """When the tree was stopped, as of `time.perf_counter`. If anything ran after the first signal,
-    the time of the last one."""
+    """The time of the stop by `time.perf_counter`: the time of the first signals or, if any process
+    ran after them, of the last signals."""
 
 
 def stop(root: int, known: Collection[int] = ()) -> Standstill:
@@ -79,9 +80,9 @@ def stop(root: int, known: Collection[int] = ()) -> Standstill:
 
 
 def continue_tree(standstill: Standstill) -> None:
-    """Continue a tree. Raises NotStopped if any of it ran meanwhile."""
+    """Continue a stopped tree. Raises NotStopped if any of its processes ran meanwhile."""
     if not _unchanged(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
-        raise NotStopped("it ran while it was stopped")
+        raise NotStopped("it ran after the judge had stopped it")
     _signal(standstill.used_ns, signal.SIGCONT)
 
 

@@ -1,4 +1,4 @@
-"""Finds deleted files that processes keep open or mapped, which use disk space unseen."""
+"""Finds deleted files that still use disk space, because processes keep them open or mapped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ looks similar and is excluded, because it counts as memory."""
 
 
 def unlinked_bytes(processes: Iterable[int]) -> int:
-    """Bytes of all deleted files that the processes keep, each counted once."""
+    """Total bytes of the deleted files that the processes keep. Each file counts once."""
     sizes: dict[int, int] = {}
     for pid in processes:
         with suppress(OSError):
@@ -38,7 +38,7 @@ def _open(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _mapped(pid: int) -> Iterator[tuple[int, int]]:
-    """The inode of each deleted file that a process has mapped, and where the mapping ends."""
+    """The inode of each deleted file that a process has mapped, and the mapping's end in the file."""
     maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     for begin, end, offset, number in _MAPPED.findall(maps):
         yield int(number), int(offset, 16) + int(end, 16) - int(begin, 16)

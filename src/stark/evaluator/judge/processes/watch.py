@@ -1,6 +1,6 @@
 """Reads from /proc what a process tree uses: memory, processes and threads.
 
-On a kernel that does not list children, only the root process is seen.
+If the Linux kernel does not list the children of processes, only the root process is read.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
 _PROCESSOR = 36
-"""Index of the last core among the fields of `/proc/PID/stat` after the name."""
+"""Index of the field with the last used core, among the fields of `/proc/PID/stat` after the name."""
 
 MAX_PROCESSES = 4096
-"""Processes read per tree at most, in case it grows faster than it is read."""
+"""Maximum number of processes to read, in case a tree grows faster than it is read."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Use:
 
     processes: frozenset[int]
     memory_bytes: int
-    """Resident memory without file mappings. Counts what forks share with their parents
-    repeatedly."""
+    """Resident memory without file mappings. Memory that processes share after a fork counts once
+    for each of them."""
 
     tasks: int
     """Processes and threads."""
@@ -50,7 +50,7 @@ def use_of_tree(root: int) -> Use:
 
 
 def waits_s(pid: int) -> dict[str, float]:
-    """Seconds that each thread of a process waited for a core; empty if the kernel reports none."""
+    """Seconds that each thread of a process has waited for a core; empty if Linux reports none."""
     waits = {}
     for task in Path(f"/proc/{pid}/task").glob("*"):
         waited_s = _waited_s(task)
@@ -66,7 +66,7 @@ def _waited_s(task: Path) -> float | None:
 
 
 def last_core(pid: int) -> int | None:
-    """The core that a process's main thread ran on last; None if the kernel does not report it."""
+    """The core that a process's main thread ran on last; None if Linux does not report it."""
     with suppress(OSError, ValueError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
         return int(fields[_PROCESSOR])
@@ -74,7 +74,11 @@ def last_core(pid: int) -> int | None:
 
 
 def exact_memory_bytes(use: Use) -> int:
-    """The same memory with shared pages divided among their users. Slower; used near a limit."""
+    """Resident memory without file mappings, with shared pages divided among their processes.
+
+    Slower than `Use.memory_bytes`, so it is used only near a limit. Returns `Use.memory_bytes` if
+    it may not read the details.
+    """
     total = 0
     for pid in use.processes:
         try:
@@ -85,7 +89,7 @@ def exact_memory_bytes(use: Use) -> int:
 
 
 def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int:
-    """The sum of these fields for a process, or for any of its threads if the main one has ended.
+    """The sum of these fields for a process, or for one of its threads if the main thread has ended.
 
     Raises PermissionError.
     """

@@ -1,6 +1,9 @@
-"""Requests timed blocks from one program's process and records what they took.
+"""Requests blocks of timed calls from one program's process and records their times.
 
-Knows neither the other programs nor how results are computed from the times.
+A slot is a set of inputs and outputs in memory that the program shares with the judge. A block is a
+series of calls, each on its own slot, that the judge requests and times together. A single call is
+requested by itself. This file knows neither the other programs nor how results are computed from
+the times.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
-"""Target duration of a block in milliseconds, to make the cost of a request negligible."""
+"""Target duration of a block in milliseconds. It makes the cost of requesting the block negligible."""
 
 WARMUP_BLOCKS = 3
 """Blocks that warm up a program after its first three calls."""
@@ -27,16 +30,17 @@ LONG_MS = 500.0
 """Milliseconds. A program whose call takes longer gets no warm-up blocks."""
 
 DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
-"""Share of a block that a thread may wait for a core before the round is discarded. A longer wait
-means that something else ran on the machine, or that two threads shared a core. If it hit a
-reference, any candidate would look faster. A GPU gets its work ahead of time, and the median of the
-block's calls counts, so there half the block is tolerated: builds continue meanwhile."""
+"""Share of a block's time that a thread may wait for a core. After a longer wait, the round does not
+count. Such a wait means that something else ran on the machine, or that two threads shared a core.
+A wait in a reference would make every candidate look faster. On a GPU the share is larger, because
+builds run on the CPU during the timing. They matter less there: work is queued ahead of time, and
+the median of a block's calls counts."""
 
 HEAD_START_CYCLES, HEAD_START_CYCLES_ALONE = 200_000, 1_000_000
-"""Cycles for which the device is kept busy before a timed call (about 0.1 and 0.5 ms), so that the
-host is ahead of the device and gaps between a call's first launches are not timed. A call whose
-launches take longer is launch-bound, and its time shows it. A single call needs more, because the
-host has just been asleep."""
+"""Cycles for which the device is kept busy before a timed call: about 0.1 ms in a block and 0.5 ms
+before a single call. Meanwhile the host queues the call's first kernels, so that gaps between their
+launches are not timed. If the launches take longer, the call is launch-bound, and its time includes
+the gaps. A single call needs more cycles, because the host has just been asleep."""
 
 
 class TimedProcess(Protocol):
@@ -46,16 +50,19 @@ class TimedProcess(Protocol):
         """Send a request and return its answer."""
 
     def pause(self) -> float:
-        """Stop the process while another is timed. Returns when, as of `time.perf_counter`."""
+        """Stop the process while another is timed. Returns the time of the stop by `time.perf_counter`."""
 
     def resume(self) -> None:
         """Continue a stopped process."""
 
     def spread(self) -> None:
-        """Pin each of its threads to a core until `loosen`."""
+        """Pin each of its threads to one core until `loosen` is called."""
 
     def settle(self) -> None:
-        """Keep only the threads pinned that have worked since `spread`, if each can have a core."""
+        """Pin each thread that has worked since `spread` to its own core, and unpin the others.
+
+        Unpins all threads if there are too few cores.
+        """
 
     def loosen(self) -> None:
         """Undo the pinning."""
@@ -75,7 +82,7 @@ class Timed:
     device_kind: str
     limit_s: float
     slots: int
-    """Sets of inputs and outputs that it shares with the judge."""
+    """Number of sets of inputs and outputs that the program shares with the judge."""
 
     warmups: int = 0
     """Calls that preceded the timing."""
@@ -84,34 +91,34 @@ class Timed:
     """Approximate milliseconds of a warm call."""
 
     block_ms: list[float] = field(default_factory=list)
-    """The judge's wall clock around each block."""
+    """The time of each block by the judge's wall clock."""
 
     outside_ms: list[float] = field(default_factory=list)
-    """The time around each block in which the process ran with its inputs ready, without being
-    timed. On a CPU most of it is an untimed call. On a GPU it includes the wait for results to
-    reach the judge's memory."""
+    """Per block, the untimed milliseconds before and after it in which the process ran and its
+    inputs were ready. On a CPU most of this time is an untimed call. On a GPU it includes the wait
+    until the results reach the judge's memory."""
 
     single_ms: list[float] = field(default_factory=list)
-    """The time of a call that is requested by itself, per round; empty if there are none. On a GPU
-    by device events, on a CPU by the judge's clock."""
+    """Per round, the time of a single call: on a GPU of one call, by device events; on a CPU the
+    median of several calls, by the judge's clock. Empty if no single calls are made."""
 
     dense_ms: dict[int, list[float]] = field(default_factory=dict)
-    """On a GPU, the time per call of each dense block (calls without anything between them), by the
-    number of calls. By the judge's clock, from resuming the process until the judge has the
-    results."""
+    """On a GPU, the time per call of each dense block, keyed by the number of calls in the block.
+    In a dense block no preparation precedes or separates the calls. The judge's clock runs from
+    the moment the process resumes until the judge has the results."""
 
     empty_ms: dict[int, list[float]] = field(default_factory=dict)
-    """As `dense_ms`, but for blocks that copy results without making calls."""
+    """Like `dense_ms`, for dense blocks that make no calls and copy as much memory as results need."""
 
     disturbed: list[bool] = field(default_factory=list)
-    """Whether a thread waited too long for a core, per block."""
+    """Per block, whether one of the program's threads waited too long for a core."""
 
     event_ms: list[float] = field(default_factory=list)
-    """On a GPU, the median of each block's calls by device events."""
+    """On a GPU, the median time of each block's calls by device events."""
 
     @property
     def max_calls(self) -> int:
-        """Most calls in a block. On a CPU the last slot is reserved for the calls before it."""
+        """Maximum number of calls in a block. On a CPU the last slot is reserved for calls outside blocks."""
         return self.slots - 1 if self.device_kind == "cpu" else self.slots
 
     def warm_up(self) -> float:
@@ -128,11 +135,11 @@ class Timed:
         return estimate
 
     def calls_for(self, call_ms: float) -> int:
-        """The number of calls that makes a block of the target duration."""
+        """The number of calls, each of `call_ms` milliseconds, in a block of the target duration."""
         return max(1, min(self.max_calls, round(BLOCK_MS[self.device_kind] / call_ms)))
 
     def single_call(self, write: Callable[[], None]) -> Block:
-        """Make one call on a GPU, on inputs that `write` puts into the last slot, and time it."""
+        """On a GPU, time one call on the inputs that `write` puts into the last slot."""
         write()
         self.child.resume()
         try:
@@ -143,7 +150,7 @@ class Timed:
         return block
 
     def dense(self, slots: list[int], wait: Callable[[], float], empty: bool = False) -> Block:
-        """Run a dense block on a GPU, or with `empty` one that makes no calls, and record its time.
+        """Run a dense block on a GPU and record its time. With `empty`, the block makes no calls.
 
         `wait` returns the milliseconds until the results have reached the judge's memory.
         """
@@ -159,10 +166,11 @@ class Timed:
         return block
 
     def single_calls(self, calls: int, write: Callable[[int], None]) -> Block:
-        """Make one untimed call on a CPU, then `calls` timed ones, each requested by itself.
+        """On a CPU, make one untimed call, then `calls` timed calls, each requested by itself.
 
-        `write` is called before each with its number, 0 for the untimed one, and puts new inputs
-        into the last slot. Records the calls' median. Returns the last call's block.
+        Before each call, `write` puts new inputs into the last slot. Its argument is the number of
+        the call; the untimed call has number 0. Records the median time of the timed calls. Returns
+        the last call's block.
         """
         taken = []
         write(0)
@@ -190,12 +198,13 @@ class Timed:
         return block
 
     def run_block(self, slots: list[int]) -> tuple[Block, Block | None]:
-        """Resume the program for one block. Returns it and, on a CPU, the untimed call before it.
+        """Resume the program and time one block. Returns the block and, on a CPU, its untimed call.
 
-        The program could work from the moment it resumes, because its inputs are ready. So all time
-        outside the block is recorded, including the time to inspect its threads. Their waits are
-        read right before and right after the block, because resuming and stopping need a core for
-        each thread too, and the last of many threads waits long for it.
+        The program's inputs are ready when it resumes, so it could work before the block starts.
+        Therefore all time outside the block is recorded, from resuming the program to stopping it,
+        including the time to inspect its threads. The threads' waits for a core are read right
+        before and right after the block. Each thread also waits for a core in order to resume and
+        to stop, and the last of many threads waits long, but these waits must not count.
         """
         self._pin()
         begin = time.perf_counter()
@@ -222,9 +231,9 @@ class Timed:
             self.child.spread()
 
     def _warm(self) -> Block | None:
-        """Make one untimed call on a CPU, because the program that ran before left cold caches.
+        """On a CPU, make one untimed call, because another program has just used the caches.
 
-        Afterwards only the threads that worked in it stay pinned.
+        Afterwards only the threads that worked during this call stay pinned.
         """
         if self.device_kind == "cuda":
             return None
@@ -233,7 +242,7 @@ class Timed:
         return block
 
     def request_ms(self, calls: int) -> float:
-        """Milliseconds that a block costs the judge without the calls in it, on its wall clock."""
+        """Milliseconds by the judge's wall clock that a block would take if its calls took no time."""
         slots = list(range(calls))
         self._time(slots)
         taken = []
@@ -245,7 +254,7 @@ class Timed:
         return median(taken)
 
     def _on_its_core(self) -> AbstractContextManager[None]:
-        """Move this thread to the core of the program's main thread, on a CPU."""
+        """On a CPU, move the judge's thread to the core of the program's main thread."""
         return on_core(self.child.core() if self.device_kind == "cpu" else None)
 
     def _call_ms(self, slots: list[int]) -> float:
@@ -267,7 +276,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Block:
-    """What a program was just timed on. Only `slots` is the judge's own information."""
+    """The calls that a program has just made. Only `slots` comes from the judge itself."""
 
     slots: list[int]
     """The slots in the order of the calls."""
@@ -276,15 +285,15 @@ class Block:
     """On a CPU, the addresses of each call's results, as the program reports them."""
 
     odd: object
-    """The form of results that do not have the expected form, as the program reports it."""
+    """The form of the first results that do not have the expected form, as the program reports it."""
 
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
-    """Run this thread on the core of the thread that waits for it.
+    """Run the judge's thread on `core`, where the program's main thread waits for it.
 
-    On any other core it would displace one of the program's threads, which would then share the
-    main thread's core for a whole block.
+    On any other core it would displace one of the program's threads. The displaced thread would
+    then share the main thread's core for a whole block.
     """
     allowed = os.sched_getaffinity(0)
     if core not in allowed:
@@ -298,7 +307,7 @@ def on_core(core: int | None) -> Iterator[None]:
 
 
 def _times(answer: object, wanted: int) -> list[float]:
-    """The times that a child reports, if they are valid. Raises ChildFailed."""
+    """The times that a child reports. Raises ChildFailed if they are invalid."""
     claimed = answer if isinstance(answer, list) else [None]
     times = [
         float(t) for t in claimed if isinstance(t, int | float) and math.isfinite(t) and t >= 0

@@ -1,17 +1,20 @@
-"""Times programs in turns, in random order, with checks on the clocks that a candidate could forge.
+"""Times programs in turns, in random order, and checks the clocks that a candidate could forge.
 
-Every call of a timed block has its own inputs. They are written while the candidate is stopped, as
-it always is when it is not being timed. Time outside the timed calls counts too: on a CPU, the
-excess of the untimed call before a block over a timed call; on a GPU, the judge's wait for results.
+In a round, each program runs one block: a series of calls that the judge requests and times
+together. Every call has its own slot, a set of inputs and outputs in memory that the program shares
+with the judge. The inputs are written while the candidate is stopped, as it always is when it is
+not being timed. Work outside the timed calls counts too. It shows on a CPU if the untimed call
+before a block takes longer than a timed call, and on a GPU if the judge waits longer for results.
 The result of the untimed call is checked. On a CPU, results are read from the memory of the stopped
 process.
 
-On a CPU the judge's wall clock is used. On a GPU device events in the running process time each
-call. Hostile code could forge them, so the judge's wall clock around each block bounds them. The
-preparation before each timed call is measured by neither clock, so work could be hidden in it. So
-dense blocks, which have no preparation, precede each round and are timed by the judge's clock
-alone. Some calls are also requested one at a time, each on inputs that arrive after the previous
-call has ended. A program that batches a block's calls is slower there.
+On a CPU, the judge's wall clock times each block. On a GPU, device events in the program's process
+time each call. Hostile code could forge the events, so the judge's wall clock around each block
+bounds them. Before each timed call on a GPU, the L2 cache is flushed and the device is kept busy.
+Neither clock counts this preparation, so work could be hidden in it. Therefore each round starts
+with dense blocks, whose calls have no preparation and are timed by the judge's clock alone. Some
+calls are also requested one at a time, each on inputs that arrive after the previous call has
+ended. Such a single call is slower than a call in a block if the program batches a block's calls.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ MAX_ROUNDS = 100
 """Maximum number of counted rounds."""
 
 SPIN_S = 0.002
-"""Seconds. OpenMP threads of the previous process spin this long before they sleep, on cores that
-the next process needs."""
+"""Seconds to wait between programs on a CPU. OpenMP threads of the previous process spin this long,
+on cores that the next process needs, before they sleep."""
 
 SINGLE_CALLS = 8
-"""Mean number of single calls in a round on a CPU. It is lower if a block has fewer than six times as
-many calls, so that the single calls take less time than the block."""
+"""Maximum of the mean number of single calls per round on a CPU. The mean is at most a sixth of the
+calls in a block (but at least 1), so that the single calls take less time than the block."""
 
 HIDEABLE_MS = 2.0
-"""Milliseconds. Longer calls would gain little from work hidden in the preparation of a call."""
+"""Milliseconds. A longer call would gain little from work hidden in its preparation."""
 
 OVERTIME_FACTOR = 3
 """Factor by which rounds and seconds may exceed their limits if some rounds do not count."""
@@ -49,32 +52,35 @@ Round = Sequence[Block]
 
 
 class Contents(Protocol):
-    """The inputs and outputs of timed calls. `place` 0 is the candidate; the references follow."""
+    """The inputs and outputs of timed calls. `place` numbers the programs; 0 is the candidate."""
 
     def turn(self, last: Round | None) -> None:
-        """Called before every round. May check the last round's results. Chooses new inputs."""
+        """Called before every round. May check results of `last`, the previous round. Chooses inputs."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each single call, and with `number` 0 for an untimed one. Writes inputs."""
+        """Called before each single call. Writes its inputs.
+
+        `number` counts a program's single calls in a round from 0. On a CPU, call 0 is untimed.
+        """
 
     def take(self, place: int, block: Block) -> None:
-        """Called with the block of the last single call, and of the untimed call before a block.
+        """Called after a program's single calls, and after a block that an untimed call preceded.
 
-        The block says where the results are.
+        `block` is the last single call or the untimed call. It contains where the results are.
         """
 
     def write(self, place: int, slots: list[int]) -> None:
         """Called before a program's block. Writes its inputs and, on a CPU, the untimed call's."""
 
     def wait(self, place: int, slots: list[int]) -> float:
-        """Called after a program's block. Returns the milliseconds until its results arrived."""
+        """Called after a program's block. Returns the milliseconds until the block's results arrive."""
 
     def end(self, last: Round) -> None:
         """Called after the last round."""
 
 
 def time_alone(program: Timed, budget_s: float) -> tuple[Measurement, bool]:
-    """Time one program by itself, on what its slots contain, for about `budget_s` seconds.
+    """Time one program by itself, on the inputs in its slots, for about `budget_s` seconds.
 
     Returns the measurement, and whether enough rounds count.
     """
@@ -99,11 +105,12 @@ def time_together(
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
-    A round in progress is finished. Timing continues to 3 times `budget_s` while fewer than
-    `MIN_ROUNDS` rounds count, and beyond until `MIN_ROUNDS_WHEN_SLOW` rounds were taken.
+    A round in progress is finished. While fewer than `MIN_ROUNDS` rounds count, timing continues
+    until at least 3 * `budget_s` seconds have passed and `MIN_ROUNDS_WHEN_SLOW` rounds are done.
 
-    Returns the candidate's measurement, the references' by name, and warnings. Raises whatever
-    `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the method.
+    Returns the candidate's measurement, the references' measurements by name, and warnings. Raises
+    whatever `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the
+    method.
     """
     window = _window(candidate, references, contents)
     try:
@@ -122,7 +129,7 @@ def _rounds(
     chance: random.Random,
     contents: Contents,
 ) -> Round:
-    """Run rounds until there are enough. Returns the last one."""
+    """Run rounds until there are enough. Returns the last round."""
     last: Round | None = None
     dense = _dense_calls(everyone[1])
     begin = time.monotonic()
@@ -169,7 +176,7 @@ def _round(
 
 
 def _dense_calls(reference: Timed) -> list[int]:
-    """The numbers of calls in dense blocks; empty for none. Depends only on the reference."""
+    """The number of calls in each dense block of a round. Depends only on the reference."""
     if reference.device_kind == "cpu":
         return []
     calls = reference.calls_for(reference.call_ms)
@@ -179,7 +186,7 @@ def _dense_calls(reference: Timed) -> list[int]:
 def _dense_round(
     candidate: Timed, reference: Timed, calls: int, chance: random.Random, contents: Contents
 ) -> Round:
-    """One dense block of the candidate and of the reference, and an empty one of the reference."""
+    """Run a dense block of the candidate, one of the reference, and an empty one of the reference."""
     everyone = (candidate, reference)
     slots = chance.sample(range(candidate.max_calls), calls)
     blocks: dict[int, Block] = {}
@@ -195,7 +202,7 @@ def _single_calls(reference: Timed, calls: int, chance: random.Random) -> int:
     """The number of single calls in a round whose blocks have `calls` calls."""
     if reference.device_kind == "cuda":
         return 1 if calls > 1 else 0
-    # A random number, so that a candidate cannot know which call is last; only that result is checked.
+    # A random number, so that a candidate cannot know the last call, the only one that is checked.
     return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(SINGLE_CALLS, calls // 6)) - 1)
 
 

@@ -1,7 +1,9 @@
 """Computes results from raw times: chooses the clock, the rounds that count and the uncertainty.
 
-Uses only what the judge's clock measured around each block and what device events report. The
-method is described in `docs/measuring.md`.
+Uses only what the judge's clock measured around each block and what device events report. In a
+round, each program runs one block: a series of calls that the judge requests and times together. A
+single call is requested by itself. Before each of these calls on a GPU, the device is kept busy for
+a moment; in a dense block it is not. `docs/measuring.md` describes the method.
 """
 
 from __future__ import annotations
@@ -18,38 +20,40 @@ MIN_ROUNDS = 8
 """Rounds that must count before sampling may end."""
 
 MIN_ROUNDS_WHEN_SLOW = 3
-"""Rounds that suffice for programs so slow that these alone take three times the budget. If more
-rounds were taken and do not count, they do not suffice: a few samples neither bound a time nor
-reveal work outside the clock."""
+"""Rounds that must count if programs are so slow that `MIN_ROUNDS` rounds take over three times the
+budget. If fewer than half of all rounds count, `MIN_ROUNDS` of them must count nevertheless: a few
+samples neither bound a time nor reveal work that the clock does not measure."""
 
 TARGET_HALF_WIDTH = 0.004
-"""Relative half-width of the confidence interval below which sampling ends."""
+"""Sampling ends when the relative half-width of each speedup's confidence interval is below this."""
 
 SHORT_MS = 0.1
 """Milliseconds below which a call is short."""
 
 RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
 RESOLUTION_SHARE = {"cuda": 0.0025, "cpu": 0.2}
-"""Two processes that run the same program can differ steadily per call, by an absolute number of
-milliseconds (for short and for longer calls) plus a share of the call, depending on where their
-memory lies. Measured in `docs/measuring.md`."""
+"""Depending on where their memory lies, two processes that run the same program can differ steadily
+in their time per call. The difference is up to a constant in milliseconds (one for short calls, one
+for longer calls) plus a share of the time per call. `docs/measuring.md` has the measurements."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.01
-"""How far the wall clock may exceed the device events, as a factor and in milliseconds beyond its
-own noise, before it replaces them."""
+"""The wall clock replaces the device events if it exceeds this factor times the events' time by more
+than these milliseconds, in addition to the noise of the wall clock."""
 
 UNMEASURABLE_FACTOR = 1000.0
-"""Uncertainty of a latency of which too few rounds count, as a multiple of that latency."""
+"""The uncertainty of a latency, as a multiple of that latency, if too few rounds count."""
 
 LATE_SHARE = 0.1
-"""Share of a block by which results may be late, beyond noise, before that counts as time."""
+"""Work outside the blocks counts as time if it exceeds both the noise and this share of a block."""
 
 BATCHING_SHARE = 0.5
-"""Share of a call by which it may be slower by itself than in its block without a warning."""
+"""A warning is given if a call may take longer by itself, or in a dense block, than measured, by more
+than this share of its latency."""
 
 SURROUNDINGS_MS = 0.2
-"""Milliseconds by which the medians of a dense block's surroundings differ. Blocks of several calls
-do not need it: there the variation is small per call, and measured."""
+"""Milliseconds by which the median overheads of dense blocks of one call can differ. Blocks of
+several calls need no such allowance: their overhead is divided among the calls, and its variation
+is measured."""
 
 
 class Times(Protocol):
@@ -77,10 +81,10 @@ class Window:
     """Milliseconds that a request costs, measured on a reference, not on the candidate."""
 
     def counted(self) -> list[int]:
-        """The rounds in which no program was disturbed.
+        """The rounds in which no program was disturbed, that is, waited too long for a core.
 
-        A candidate that was disturbed in most rounds disturbs itself, by having more threads than
-        there are cores, so its own disturbances are ignored.
+        A candidate that was disturbed in most rounds probably disturbs itself, by having more
+        threads than there are cores. Its disturbances are ignored; those of references count.
         """
         flags = [reference.disturbed for reference in self.references.values()]
         if 2 * sum(self.candidate.disturbed) <= len(self.candidate.disturbed):
@@ -92,14 +96,14 @@ class Window:
         return self._reported()[1]
 
     def _reported(self) -> tuple[Sequence[int], bool]:
-        """The rounds to report, and whether enough rounds count. If not, these are all rounds."""
+        """The rounds to report, and whether enough rounds count. If too few count, returns all rounds."""
         counted, every = self.counted(), range(len(self.candidate.block_ms))
         most = 2 * len(counted) >= len(every)
         wanted = MIN_ROUNDS_WHEN_SLOW if most else MIN_ROUNDS
         return (counted, True) if len(counted) >= min(wanted, len(every)) else (every, False)
 
     def narrow(self) -> bool:
-        """Whether further rounds would hardly narrow the intervals."""
+        """Whether the intervals are narrow enough to end sampling."""
         candidate = _exact(self.measurement(self.candidate, by_wall=False))
         ratios = [
             speedup(name, _exact(self.measurement(reference, by_wall=False)), candidate)
@@ -110,7 +114,7 @@ class Window:
         return all(_half_width(ratio) < TARGET_HALF_WIDTH for ratio in ratios)
 
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
-        """The candidate's measurement, the references' by name, and warnings.
+        """The candidate's measurement, the references' measurements by name, and warnings.
 
         All times are by the clock that can be trusted.
         """
@@ -121,7 +125,7 @@ class Window:
         if disturbed > len(self.candidate.block_ms) / 2:
             warnings.append(
                 f"the machine was busy: in {disturbed} of {len(self.candidate.block_ms)} samples "
-                "a program waited for a core; time again when nothing else runs"
+                "a program waited for a core; repeat the timing when nothing else is running"
             )
         late_ms = self._late_ms()
         if late_ms:
@@ -135,15 +139,16 @@ class Window:
         if batching > BATCHING_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
                 f"by itself a call takes up to {batching:.3g} ms longer than in a block of "
-                f"{self.calls}, whose calls may share work; its interval is widened accordingly"
+                f"{self.calls} calls, which may share work; the candidate's interval is widened "
+                "accordingly"
             )
         latency_ms = self.measurement(self.candidate, by_wall).latency_ms
         hidden_ms = self._hidden_ms(latency_ms)
         if hidden_ms > BATCHING_SHARE * latency_ms:
             warnings.append(
                 f"without a pause before it, a call takes up to {hidden_ms:.3g} ms longer than "
-                "measured: time to launch it, or work done before the clock started; its interval "
-                "is widened accordingly"
+                "measured, because it is slow to launch or because work was done before the clock "
+                "started; the candidate's interval is widened accordingly"
             )
         return (
             self.measurement(self.candidate, by_wall),
@@ -184,7 +189,7 @@ class Window:
         )
 
     def _net_ms(self, program: Times) -> list[float]:
-        """The time per call by the judge's clock, in each round."""
+        """The time per call in each round by the judge's clock, without the clock's overhead."""
         overhead_ms = self._overhead_ms()
         more_ms = 0.0
         if program is self.candidate:
@@ -195,7 +200,8 @@ class Window:
     def _overhead_ms(self) -> float:
         """Milliseconds per call that the judge's clock measures in addition to the call itself.
 
-        On a GPU that is flushing the cache and copying results, on a CPU a share of the request.
+        On a GPU this is the time to flush the cache and to copy results. On a CPU it is a share of
+        the cost of the request.
         """
         first = next(iter(self.references.values()))
         if not first.event_ms:
@@ -208,11 +214,12 @@ class Window:
         return self._lateness()[0]
 
     def _lateness(self) -> tuple[float, float]:
-        """Milliseconds that the candidate worked outside its blocks beyond the first reference.
+        """Milliseconds that the candidate worked outside its blocks, minus those of the first reference.
 
-        Returns what is certain and what is possible, over the rounds that count, because a
-        candidate could choose which of its rounds do not. The candidate's own variation excuses
-        lateness only as far as its blocks vary too, which widens its interval.
+        Returns a number that is certain and a number that is possible; at least one of them is 0.
+        Uses only the rounds to report. Otherwise a candidate could be late in these rounds and
+        punctual in rounds that it makes not count. Its own variation excuses lateness only as far
+        as its blocks vary as much, which widens its interval.
         """
         first = next(iter(self.references.values()))
         if not self.candidate.outside_ms:
@@ -234,11 +241,12 @@ class Window:
         return (late_ms, 0.0) if sure else (0.0, max(late_ms, 0.0))
 
     def _cpu_batching_ms(self) -> tuple[float, float]:
-        """Milliseconds that a call of the candidate takes longer alone than in its block, on a CPU.
+        """On a CPU, the milliseconds that a call of the candidate takes longer alone than in a block.
 
-        What the first reference's calls take longer is subtracted. Returns the difference with the
-        reference's noise added, and an upper bound: single calls differ steadily between processes
-        that run the same program. The candidate's own variation excuses nothing.
+        The same number for the first reference is subtracted. Returns the difference plus the
+        reference's noise, and an upper bound. The bound allows for steady differences of single
+        calls between processes that run the same program. The candidate's own variation excuses
+        nothing.
         """
         if not self.candidate.single_ms or self.candidate.event_ms:
             return 0.0, 0.0
@@ -255,7 +263,7 @@ class Window:
         return max(0.0, seen), max(0.0, at_most)
 
     def _may_be_noise(self, latency_ms: float) -> bool:
-        """Whether noise, which more rounds reduce, may widen a candidate's interval on a GPU."""
+        """On a GPU, whether the candidate's interval may be wide because of noise, which more rounds reduce."""
         possible_ms = self._hidden_ms(latency_ms) + self._gpu_batching_ms()
         if possible_ms < TARGET_HALF_WIDTH * latency_ms:
             return False
@@ -263,9 +271,9 @@ class Window:
         return bool(dense_ms) and possible_ms < 3 * _error(dense_ms[max(dense_ms)])
 
     def _gpu_batching_ms(self) -> float:
-        """Milliseconds that a call of the candidate takes longer alone than in its block, on a GPU.
+        """On a GPU, the milliseconds that a call of the candidate takes longer alone than in a block.
 
-        What the first reference's calls take longer is subtracted.
+        The same number for the first reference, plus its standard error, is subtracted.
         """
         if not self.candidate.single_ms or not self.candidate.event_ms:
             return 0.0
@@ -281,17 +289,17 @@ class Window:
     def _hidden_ms(self, latency_ms: float) -> float:
         """Milliseconds by which a call may take longer than measured, according to dense blocks.
 
-        In dense blocks there is no time to work before the clock starts. Slow launches count in
-        them, but they do in the reference's blocks too. Let t be the time of a dense block less
-        that of an empty one. Then the candidate's latency is at least t(candidate) / t(reference)
-        times the reference's latency.
+        In dense blocks there is no time to work before the clock starts. They include the time of
+        slow launches, but so do the reference's dense blocks. Let t be the time of a dense block
+        minus the time of an empty one. Then the candidate's latency is at least
+        t(candidate) / t(reference) times the reference's latency.
         """
         known_ms = median(next(iter(self.references.values())).event_ms or [0.0])
         seen = [self._densely_ms(calls, known_ms) for calls in self.candidate.dense_ms]
         return max(0.0, max(seen, default=0.0) - latency_ms)
 
     def _densely_ms(self, calls: int, known_ms: float) -> float:
-        """A lower bound of the candidate's call in milliseconds, by dense blocks of `calls` calls.
+        """A lower bound of the candidate's latency in milliseconds, from dense blocks of `calls` calls.
 
         `known_ms` is the reference's measured latency.
         """
@@ -306,7 +314,7 @@ class Window:
         return (ours - excused) * known_ms / max(theirs, known_ms / 2)
 
     def _unexplained_ms(self) -> float:
-        """Milliseconds per call that the judge's clock certainly measured beyond device events.
+        """Milliseconds per call, beyond noise, by which the judge's clock exceeds the device events.
 
         The noise of the judge's clock is taken from a reference, because a candidate could idle
         between its calls to add noise of its own.
@@ -344,7 +352,7 @@ def _resolution_ms(kind: str, latency_ms: float) -> float:
 
 
 def _exact(measurement: Measurement) -> Measurement:
-    """Without the part of the interval that more samples do not narrow."""
+    """The measurement without the part of its uncertainty that more samples do not reduce."""
     return measurement.model_copy(update={"resolution_ms": 0.0})
 
 
@@ -353,7 +361,7 @@ def _half_width(ratio: Speedup) -> float:
 
 
 def _deviation(values: list[float]) -> float:
-    """The standard deviation, estimated by the median absolute deviation."""
+    """The standard deviation, estimated from the median absolute deviation."""
     middle = median(values)
     return 1.5 * median(abs(value - middle) for value in values)
 

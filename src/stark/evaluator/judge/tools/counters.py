@@ -22,7 +22,7 @@ MAX_LAUNCHES = 32
 """Kernel launches to profile. Each is replayed once for every few counters."""
 
 MAX_KERNELS, MAX_NAME_CHARS = 4, 300
-"""Kernels to report, and characters of their names."""
+"""Maximum numbers of kernels to report and of characters of a kernel's name."""
 
 _PERCENT = "pct_of_peak_sustained_elapsed"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -53,7 +53,7 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
     """The counters in Nsight Compute's output. Raises NotRun if there are none."""
     if "ERR_NVGPUCTRPERM" in ran.log + ran.printed:
         raise NotRun(
-            "this user may not read the GPU's performance counters; as root, put "
+            "this user has no permission to read the GPU's performance counters; as root, put "
             "`options nvidia NVreg_RestrictProfilingToAdminUsers=0` into a file in "
             "/etc/modprobe.d and reload the driver"
         )
@@ -78,7 +78,7 @@ def _command(log: Path) -> Sequence[str]:
         found("ncu"),
         *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
         *("--metrics", ",".join(metrics)),
-        *("--config-file", "off"),  # a configuration file in a folder may name code to load
+        *("--config-file", "off"),  # a configuration file may name code to load
         *("--profile-from-start", "off"),
         *("--launch-count", str(MAX_LAUNCHES)),
         *("--clock-control", "none"),  # leave the machine's clocks as they are
@@ -87,7 +87,7 @@ def _command(log: Path) -> Sequence[str]:
 
 
 def _rows(log: str) -> Iterator[tuple[str, Row]]:
-    """The name and numbers of each launch. Skips the table's second line, which has units."""
+    """The kernel's name and the counters of each launch. Skips the table's line of units."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     for values in _table(lines[begin:]):

@@ -1,7 +1,8 @@
-"""Runs the requested tools on a correct candidate: adds counters, or makes it incorrect.
+"""Runs the requested NVIDIA tools on a candidate that was found correct.
 
-A tool that cannot run changes no verdict and causes a warning. After a tool that had to be killed,
-no further one is started.
+Nsight Compute adds counters to the profile. Errors that compute-sanitizer finds make the candidate
+incorrect. A tool that cannot run causes a warning and does not change the verdict. After a tool had
+to be killed, no further tool is started.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an
 
 
 def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
-    """The evaluation after the tools. Counters run at any effort, the sanitizer at `promote`."""
+    """The evaluation after the tools. The sanitizer runs only in final checks (effort `promote`)."""
     sanitizing = tools.sanitizer and correct.effort == "promote"
     if not (tools.counters or sanitizing):
         return correct
@@ -52,7 +53,7 @@ def _counted(correct: Correct, target: Target) -> Correct:
 
 
 def _sanitized(correct: Correct, target: Target) -> Evaluation:
-    """Incorrect if a check finds something. The first such check decides."""
+    """The evaluation after the sanitizer's checks: Incorrect as soon as one of them finds errors."""
     clean: list[str] = []
     for check in sanitizer.checks(target.language):
         try:

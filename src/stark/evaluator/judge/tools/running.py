@@ -1,10 +1,10 @@
-"""Runs a candidate by itself under a tool, in a sandbox.
+"""Runs a candidate by itself under one of NVIDIA's tools, in a sandbox.
 
-The tool itself is only cut off from the network and limited in resources, because it opens many
-files and talks to its program through sockets. So it works in a new folder in which no candidate
-ever wrote: files in a working directory, home or temporary folder decide what tools and
-interpreters load. The program locks its sandbox before any of the candidate's code runs
-(`candidate/under_tool.py`), and only then enters the candidate's own folder and environment.
+The tool opens many files and talks to its program through sockets. So it is only cut off from the
+network and limited in resources. It works in a new folder to which no candidate ever wrote, because
+files in the working, home and temporary folders decide what tools and interpreters load. The tool
+starts `candidate/under_tool.py`, which locks its sandbox before any of the candidate's code runs.
+Only then does it enter the candidate's own folder and environment.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from stark.languages import language
 from stark.languages.tools import of_cuda
 
 TOOL_GB = 24.0
-"""Gigabytes of host memory for a tool beside its program. A checker has notes on every byte."""
+"""Gigabytes of host memory for a tool itself. A memory checker keeps a state for every byte."""
 
 MAX_REASON_CHARS = 300
-"""Characters of a reason."""
+"""Maximum length, in characters, of the reason why a tool failed."""
 
 MAX_LOG_CHARS = 4 << 20
-"""Characters of a log that are read. Usual logs have some ten thousand."""
+"""Maximum number of characters read from a log. A usual log has some ten thousand."""
 
 
 class NotRun(Exception):
-    """A tool failed or was inconclusive. The message is the end of a sentence."""
+    """A tool failed or gave no clear result. The message is a clause that ends a longer sentence."""
 
     def __init__(self, reason: str, ended: bool = False) -> None:
         super().__init__(reason)
         self.ended = ended
-        """Whether the tool had to be killed. The next one would probably have to be, too."""
+        """Whether the tool had to be killed. If so, the next tool would probably have to be killed too."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Ran:
     code: int
 
     def why(self) -> str:
-        """Why the tool failed, as far as known: the program's last error or the tool's first."""
+        """Why the tool failed: the program's last error, else the tool's first error, if any."""
         stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
         lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]
@@ -96,9 +96,9 @@ def run_under(
     limit_s: float,
     variables: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run a candidate under the tool's command line, which `command` returns for a log file.
+    """Run a candidate under a tool. `command` returns the tool's command line for a given log file.
 
-    `warm` calls precede the profiled one. Raises NotRun, also if it takes over `limit_s` seconds.
+    `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds.
     """
     server = target.prepared.forkserver
     desk = Path(tempfile.mkdtemp(dir=server.folder))
@@ -128,7 +128,7 @@ def _read(log: Path, built: Built) -> str:
 
 
 def _without_paths(text: str, built: Built) -> str:
-    """The text without the paths of the build, which mean nothing to readers."""
+    """The text without the path of the build's folder, which means nothing to readers."""
     return text.replace(f"{built.work}/", "").replace(f"{built.folder}/", "")
 
 

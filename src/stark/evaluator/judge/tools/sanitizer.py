@@ -20,18 +20,19 @@ from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_
 
 CHECKS = {"triton": ("memcheck",)}
 ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
-"""The checks, in their order, by language. Triton manages shared memory and barriers itself, and
-its correct kernels are known to be reported by the other checks. `initcheck` is never run, because
-PyTorch's own kernels read uninitialized memory."""
+"""The checks to run, in this order: `CHECKS` for the languages that it contains, `ALL_CHECKS` for all
+others. Triton manages shared memory and barriers itself, and the checks other than `memcheck` are
+known to report errors in correct Triton kernels. `initcheck` is never run, because PyTorch's own
+kernels read uninitialized memory."""
 
 LIMIT_S = 180.0
-"""Seconds for each check. Kernels run up to a hundred times slower."""
+"""Seconds that each check may take. A check makes kernels up to a hundred times slower."""
 
 SHOWN, LONGEST, PRINTED = 3, 400, 50
-"""Findings to report, characters of each, and errors that the tool prints at most."""
+"""Maximum numbers of findings to report, of characters per finding, and of errors that the tool prints."""
 
 LONGEST_RECORD = 4_000
-"""Characters of one record that are parsed."""
+"""Maximum number of characters to parse of one record in the log."""
 
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Makes every tensor a separate allocation with a known end, instead of a part of a larger one."""
@@ -39,13 +40,13 @@ VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: .*?(\d+) errors?\b", re.MULTILINE)
 _AT = re.compile(r"\bat (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<place>\S+:\d+))?")
 _AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel>.+)")
-"""The format of versions before 12.3."""
+"""The same location in the format of compute-sanitizer before version 12.3."""
 
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
 
 
 class Finding(NamedTuple):
-    """One record that names a kernel."""
+    """An error in a kernel: one record of the tool's log."""
 
     what: str
     kernel: str
@@ -53,7 +54,7 @@ class Finding(NamedTuple):
     detail: str
 
     def in_own(self, source: str) -> bool:
-        """Whether the kernel is the candidate's own, by its name, file or presence in `source`."""
+        """Whether the kernel is the candidate's own, judged by its name, its file and `source`."""
         name = re.split(r"\W+", kernel_name(self.kernel))[-1]
         lies_there = self.place is not None and self.place.startswith("candidate.py")
         return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
@@ -68,13 +69,13 @@ def checks(language: str) -> tuple[str, ...]:
 
 
 def findings(target: Target, check: str) -> list[str]:
-    """What one check found in the candidate's own kernels, most frequent first. Raises NotRun."""
+    """The errors that one check finds in the candidate's own kernels, most frequent first. Raises NotRun."""
     ran = run_under(partial(_command, check), target, warm=0, limit_s=LIMIT_S, variables=VARIABLES)
     return found_in(ran, target.built.source.read_text())
 
 
 def found_in(ran: Ran, source: str) -> list[str]:
-    """The findings in the tool's output for this program. Raises NotRun if it is inconclusive."""
+    """The findings in the tool's output for `source`. Raises NotRun if the output is inconclusive."""
     counted = _SUMMARY.search(ran.log)
     if counted is None:
         raise NotRun(ran.why())
@@ -117,7 +118,7 @@ def _command(check: str, log: Path) -> Sequence[str]:
 
 
 def _findings(log: str) -> Iterator[Finding]:
-    """The parsed records. Each is a line followed by lines about the location."""
+    """The log's records that name a kernel. Each is an error's line, then lines about its location."""
     for record in re.split(r"\n(?==+ \S)", log):
         lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
         text = " ".join(lines)

@@ -1,7 +1,7 @@
-"""Describes a wrong output: which elements are wrong, what they contain, the first and the worst.
+"""Describes a wrong output: which elements are wrong, what they contain, and two examples.
 
-It runs only on outputs that failed, and works box by box, so that an output of gigabytes needs no
-second copy. It decides nothing: the caller's `Rule` defines what counts as wrong.
+This runs only on outputs that failed. It works on boxes of elements, one at a time, so that no second
+copy of an output of gigabytes is needed. The caller's `Rule` defines which elements are wrong.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ MAX_ROUNDING_ERROR = 0.05
 """If every element's error is below this, a lower precision may explain it."""
 
 FEW = 8
-"""What fewer elements than this have in common may be chance."""
+"""A pattern in fewer elements than this may be chance."""
 
 SMALLEST_ERROR = 1e-300
-"""The error of integers whose difference float64 cannot represent."""
+"""The error of integers that differ but are equal in float64."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Defines wrong elements: their error relative to their size plus `scale` exceeds `cap`.
+    """Defines wrong elements: their error, relative to their magnitude plus `scale`, exceeds `cap`.
 
     Without a cap, any difference is wrong.
     """
@@ -42,7 +42,7 @@ class Rule:
     cap: float | None = None
 
     def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-        """Return each element's error: 0 if equal or both NaN, infinite for other non-finite pairs."""
+        """Return each element's error: 0 for equal values or two NaNs, infinite for other non-finite pairs."""
         same = (ours == theirs) | (ours.isnan() & theirs.isnan())
         theirs = theirs.double()
         apart = (ours.double() - theirs).abs_().div_(theirs.abs().add_(self.scale))
@@ -136,7 +136,7 @@ def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
 def _boxes(shape: tuple[int, ...]) -> Iterator[tuple[Index, slice]]:
     """Cut a tensor into boxes of at most CHUNK elements, in row-major order.
 
-    Each box is leading indices and a slice.
+    Each box is given by indices of the first axes and a slice of the next axis.
     """
     axis = next(a for a in range(len(shape)) if math.prod(shape[a + 1 :]) <= CHUNK)
     step = max(CHUNK // max(math.prod(shape[axis + 1 :]), 1), 1)
@@ -158,7 +158,7 @@ def _count(survey: Survey, lead: Index, span: slice, wrong: torch.Tensor, found:
 
 
 def _note_places(survey: Survey, error: torch.Tensor, wrong: torch.Tensor, begin: int) -> None:
-    """Record the first, last and worst wrong element; sample the first few and an even spread."""
+    """Record the first, last and worst wrong element; add the first few and an even spread to the sample."""
     places = wrong.flatten().nonzero().flatten()
     if survey.first < 0:
         survey.first = begin + int(places[0])
@@ -220,16 +220,16 @@ def _location(survey: Survey) -> str:
 
 
 def _value_condition(survey: Survey) -> str | None:
-    """Say which expected values are wrong, if their sign or size decides it."""
+    """Say which expected values have wrong results, if their sign or magnitude decides it."""
     if survey.wrong < FEW or survey.count - survey.wrong < FEW:
         return None
     for sign, (wrong, total) in survey.signs.items():
         if wrong == survey.wrong and wrong >= 0.9 * total and total < survey.count:
             return f"where the expected value is {sign}"
     if survey.wrong_sizes[0] > survey.right_sizes[1]:
-        return f"where the expected value is large, {survey.wrong_sizes[0]:.4g} or more"
+        return f"where the expected value has a magnitude of {survey.wrong_sizes[0]:.4g} or more"
     if survey.wrong_sizes[1] < survey.right_sizes[0]:
-        return f"where the expected value is small, {survey.wrong_sizes[1]:.4g} or less"
+        return f"where the expected value has a magnitude of {survey.wrong_sizes[1]:.4g} or less"
     return None
 
 

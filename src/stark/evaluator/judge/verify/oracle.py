@@ -1,14 +1,15 @@
 """Compares an output with the float64 oracle and decides whether its error is acceptable.
 
-Let e(x) be the relative RMS error of x against the oracle. An output passes if
+Let e(x) be the relative RMS error of an output x against the oracle, and let `eager` be the reference's
+own output. Then x passes if
 
-- e is at most its budget, max(k * e(eager), the floor of its type);
-- its largest error is at most max(k * eager's largest, 20 * budget);
-- where it or the oracle is not finite, no more elements differ than in eager's output.
+- e(x) is at most the budget, max(k * e(eager), the floor of x's type);
+- the largest error of an element of x is at most max(k * the largest in `eager`, 20 * the budget);
+- among the elements that are not finite in x or the oracle, no more differ than in `eager`.
 
-A candidate may therefore be up to k times as inexact as the reference, or inexact up to the floor. The
-rule follows TorchDynamo's `same()`; the cap on the largest error is added because an RMS hides a single
-wrong element.
+A candidate's error may therefore be up to k times the reference's, or up to the floor if that is larger.
+The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a
+single wrong element.
 """
 
 from __future__ import annotations
@@ -33,18 +34,22 @@ FLOORS = {
     torch.float16: 1e-3,
     torch.bfloat16: 4e-3,
 }
-"""Relative RMS errors that are always within the budget.
+"""Relative RMS error that is always allowed, by type.
 
-The RMS of one rounding is about 2.5e-8 in float32, 2e-4 in float16 and 1.7e-3 in bfloat16. So the floors
-are about 800 roundings for float32, 5 for float16 and 2 for bfloat16. Each is below one rounding of the
-next lower type, and below the error of one-byte weights with a scale per 128 values (6.8e-3).
+The RMS of one rounding is about 2.5e-8 in float32, 2e-4 in float16 and 1.7e-3 in bfloat16. The floors
+therefore equal about 800 roundings for float32, 5 for float16 and 2 for bfloat16. Each floor is below the error
+of one rounding to the next less precise type, and below the error of one-byte weights with a scale per
+128 values (6.8e-3).
 """
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
 
 CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
-"""Elements compared at a time, which avoids whole float64 copies; a piece fits in a CPU's cache."""
+"""Number of elements compared at a time.
+
+This avoids float64 copies of whole tensors. On a CPU, a chunk of this size fits into the cache.
+"""
 
 
 @dataclass(frozen=True)
@@ -59,9 +64,9 @@ class Errors:
     """
 
     nonfinite_mismatches: int
-    """Elements that differ where the output or the oracle is not finite.
+    """Number of elements that differ and are not finite in the output or the oracle.
 
-    For types that are compared exactly, all elements that differ.
+    For types that are compared exactly, the number of all elements that differ.
     """
 
 
@@ -69,7 +74,7 @@ class Errors:
 class ExpectedErrors:
     """Scale of an oracle and errors of the reference's own output.
 
-    Retained even when the tensors are not.
+    They are kept even if the tensors are freed.
     """
 
     scale: float
@@ -81,7 +86,7 @@ class ExpectedErrors:
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """What an output should be: the oracle, the reference's own output, and the errors of that."""
+    """What outputs are compared with: the oracle, and the reference's own output with its errors."""
 
     oracle: torch.Tensor
     eager: torch.Tensor
@@ -119,7 +124,7 @@ class Comparison:
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
     """Return a real tensor that supports arithmetic.
 
-    A complex tensor gets a last axis of two, its real and imaginary parts; one-byte floats become
+    A complex tensor gets a last axis of size 2 for real and imaginary parts. One-byte floats become
     float32.
     """
     if tensor.is_floating_point() and tensor.itemsize == 1:
@@ -161,7 +166,7 @@ def measure(
     """Measure the errors of an output in float64, chunk by chunk, on its device.
 
     If no element's error can exceed `bound_below`, `largest` is an upper bound instead of the exact
-    value, which takes half the time. Measuring stops once the RMS error certainly exceeds
+    value; this halves the time. Measuring stops once the RMS error certainly exceeds
     `stop_above`; the errors reported then leave out the remaining chunks.
     """
     count = max(result.numel(), 1)
@@ -188,7 +193,7 @@ def measure(
 
 
 def error_budget(dtype: torch.dtype, reference: Errors) -> float:
-    """The largest relative RMS error that passes for an output of this type, given the reference's own errors."""
+    """Return the largest relative RMS error that passes, given an output's type and the reference's errors."""
     floor = FLOORS.get(dtype, FLOORS[torch.float32])
     return max(REFERENCE_FACTOR * reference.relative_rms, floor)
 
@@ -265,7 +270,7 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
 
 
 def _largest(values: torch.Tensor) -> float:
-    """Return the largest absolute value, or NaN if there is one."""
+    """Return the largest absolute value, or NaN if any value is NaN."""
     least, most = values.aminmax()
     return max(float(most), -float(least))
 

@@ -23,16 +23,19 @@ MAX_SORTED = 1 << 22
 """Largest output, in elements, that is sorted to look for a permutation."""
 
 SORTED_FACTOR = 20.0
-"""After sorting, values must agree this many times more closely than single elements must."""
+"""Factor by which the tolerance for sorted values is smaller than that for single elements."""
 
 UNMOVED_SHARE = 0.1
-"""Values this much closer to their own expected value than to others have not moved."""
+"""Values have not moved if their error is below this share of the distance between expected values."""
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-"""The order matters: nearly every bfloat16 number of usual size is also a float16 number."""
+"""Narrower types, in the order in which they are tried.
+
+The order matters: nearly every bfloat16 number of usual magnitude is also a float16 number.
+"""
 
 ROUNDING = (
-    (7e-5, 8e-4, "TF32 or float16, or operands of long sums to bfloat16,"),
+    (7e-5, 8e-4, "TF32 or float16, or of rounding operands of long sums to bfloat16"),
     (8e-4, 6e-3, "bfloat16"),
 )
 """Ranges (low, high) of the relative RMS error that rounding to these types usually causes."""
@@ -49,7 +52,7 @@ class Sample:
 
     scale: float
     tolerance: float
-    """Largest difference at which two values match, relative to their size plus `scale`."""
+    """Largest difference at which two values match, relative to their magnitude plus `scale`."""
 
     @cached_property
     def got(self) -> torch.Tensor:
@@ -66,9 +69,9 @@ class Sample:
         return tensor[torch.unravel_index(places, tensor.shape)].double()
 
     def matches(self, other: torch.Tensor, among: torch.Tensor | None = None) -> bool:
-        """Whether nearly all sampled values, or those selected by `among`, match `other`.
+        """Whether nearly all sampled values match `other`; with `among`, only the selected values count.
 
-        A constant never matches.
+        If `other` has only a few distinct values, nothing matches.
         """
         near = (self.got - other).abs() <= self.tolerance * (other.abs() + self.scale)
         if among is not None:
@@ -96,7 +99,7 @@ def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | N
 
 
 def precision(sample: Sample) -> str | None:
-    """Name the narrower type that the values or the error's size suggest, or return None."""
+    """Say what rounding or other imprecision explains the error, or return None."""
     if sample.result.dtype in (torch.float32, torch.float64) and _varied(sample.got):
         for name, narrow in NARROW.items():
             if torch.equal(sample.got.to(narrow).double(), sample.got):
@@ -104,11 +107,11 @@ def precision(sample: Sample) -> str | None:
     error = float((sample.got - sample.expected).square().mean().sqrt()) / sample.scale
     for low, high, name in ROUNDING:
         if low <= error < high:
-            return f"the error is spread out and of the size that rounding to {name} causes"
+            return f"the error is spread out, and its size is typical of rounding to {name}"
     if error < ROUNDING[0][0]:
         return (
-            "the error is spread out and small, as fast approximations or another summation order "
-            "cause"
+            "the error is spread out and small, which is typical of fast approximations or another "
+            "summation order"
         )
     return None
 
@@ -220,7 +223,7 @@ def _permutation(sample: Sample) -> str | None:
 
 
 def _unmoved(sample: Sample) -> bool:
-    """Whether values are much closer to their own expected values than to unrelated ones."""
+    """Whether values are much closer to their expected values than unrelated expected values are."""
     unrelated = sample.expected[_shuffled(len(sample.expected), sample.expected.device)]
     apart = (sample.got - sample.expected).abs().median()
     return bool(apart < UNMOVED_SHARE * (unrelated - sample.expected).abs().median())
