@@ -341,7 +341,7 @@ async def test_a_text_that_a_reply_repeats_cannot_be_left_out(store: Store) -> N
 async def test_another_problem_is_not_put_back(store: Store) -> None:
     without = (await recorded(store)).without_problem()
 
-    with pytest.raises(RecordingError, match="is not that of the problem other"):
+    with pytest.raises(RecordingError, match="differs from the problem other"):
         without.with_problem(Problem(name="other", source="pass"))
 
 

@@ -31,7 +31,7 @@ def test_a_node_lacks_a_candidate_exactly_when_its_reply_was_unusable(status: st
     fitting, wrong = (None, CANDIDATE) if status == "unusable" else (CANDIDATE, None)
 
     assert status == node(evaluation=evaluation, candidate=fitting).evaluation.status
-    with pytest.raises(ValidationError, match="only a node whose status"):
+    with pytest.raises(ValidationError, match="no candidate if and only if"):
         node(evaluation=evaluation, candidate=wrong)
 
 

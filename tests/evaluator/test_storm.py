@@ -18,11 +18,11 @@ async def test_every_candidate_gets_its_own_status_and_nothing_grows() -> None:
     executor = open_executor("local:cpu", LIMITS)
     assert isinstance(executor, StdioExecutor)
 
-    found = await storm(executor, "cpp", 12, kills=2, in_flight=4, chance=random.Random(5))
+    found = await storm(executor, "cpp", 8, kills=2, in_flight=4, chance=random.Random(5))
     await executor.close()
 
     assert [] == found.wrong
-    assert 12 + 5 == sum(found.verdicts.values())
+    assert 8 + 5 == sum(found.verdicts.values())
     assert 2 == found.kills
     assert len(set(found.processes)) == 1
     assert found.resident_mb[-1] < found.resident_mb[0] + 100

@@ -124,7 +124,7 @@ def test_pending_is_read_only() -> None:
     [
         (2, ROOT, "already in the tree"),
         (6, ROOT, "already in flight"),
-        (7, 9, "later"),
+        (7, 9, "a parent has a lower number"),
         (9, 7, "is not finished"),
         (9, 6, "is not finished"),
         (9, 4, "unusable"),

@@ -55,7 +55,7 @@ def test_a_run_is_held_under_its_exact_id(store: Store) -> None:
 
 def test_a_run_id_is_taken_once(store: Store) -> None:
     store.create_run(samples.run())
-    with pytest.raises(StoreError, match=f"storing run {RUN} failed: the row already exists"):
+    with pytest.raises(StoreError, match=f"storing run {RUN} failed: the row exists already"):
         store.create_run(samples.run(source="another"))
 
 

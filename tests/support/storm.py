@@ -20,7 +20,7 @@ from stark.evaluator.executors.stdio import StdioExecutor
 from support.candidates import FAULTS, PROBLEM, as_candidate
 
 LIMITS = Limits(
-    build_s=3.0, load_s=20.0, verify_s=6.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.5
+    build_s=3.0, load_s=20.0, verify_s=6.0, time_s=20.0, timing_budget_s=0.1, memory_gb=1.0
 )
 """Short deadlines, so that candidates that never end take little time."""
 

@@ -39,7 +39,7 @@ def test_a_device_that_the_sandbox_is_in_the_way_of_says_so(
 
     monkeypatch.setattr(Event, "fault", RuntimeError("CUDA error: OS call failed"))
     with pytest.raises(
-        RuntimeError, match="before the sandbox closed and fails inside it: CUDA error"
+        RuntimeError, match="before the sandbox was locked, but fails inside it: CUDA error"
     ):
         runner._check_device(torch.device("cpu"))
 

@@ -139,7 +139,7 @@ async def test_what_waits_when_the_executor_is_closed_is_told_so() -> None:
 
     with pytest.raises(JudgeUnavailable):
         await waiting
-    with pytest.raises(JudgeUnavailable, match="was closed"):
+    with pytest.raises(JudgeUnavailable, match="is closed"):
         await executor.describe(PROBLEM)
 
 

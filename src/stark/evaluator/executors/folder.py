@@ -161,7 +161,7 @@ def require_requests(folder: Path) -> None:
     """Raise UsageError unless a run has created `folder/requests` and `folder` is writable."""
     if not (folder / "requests").is_dir():
         raise UsageError(
-            f"{folder} has no requests; start a run with `--executor folder:{folder}` first"
+            f"{folder} has no requests; start a run with the executor folder:{folder} first"
         )
     there = [place for name in PARTS if (place := folder / name).exists()]
     if not all(os.access(place, os.W_OK) for place in (folder, *there)):
