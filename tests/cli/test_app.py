@@ -45,7 +45,7 @@ def test_help_answers_at_once() -> None:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime - before.ru_utime
 
-    assert min(seconds() for _ in range(3)) < 0.5
+    assert min(seconds() for _ in range(3)) < 0.8  # 0.3 on a quiet machine
 
 
 COMMANDS = [
