@@ -100,7 +100,9 @@ def test_the_last_gain_is_counted_in_finished_attempts() -> None:
     assert 0 == last_gain(tree_of([None, None]))
     assert 3 == last_gain(tree_of([None, 0.6, 0.5, 0.55, None]))
     said = enough(tree_of([0.6, 0.5] + [None] * PATIENCE))
-    assert converged("no gain in the last 10 attempts; the best was reached after 2") == said
+    assert (
+        converged("no gain in the last 10 attempts; the last gain came within the first 2") == said
+    )
 
 
 def at_the_roofline(_: Candidate) -> Evaluation:

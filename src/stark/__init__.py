@@ -54,7 +54,7 @@ _HOMES = {
     "stark.ledger": "Ledger",
     "stark.results": "Kernel Result",
 }
-"""The modules, each with the public names that it defines."""
+"""For each module, the public names that it defines, separated by spaces."""
 
 _NAMES = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""`python -m stark` is the command `stark`, for environments where that script is not on PATH."""
+"""Makes `python -m stark` do the same as `stark`, for environments in which the script `stark` is not on PATH."""
 
 import sys
 

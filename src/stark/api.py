@@ -47,7 +47,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _waits_for(awaited: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Copy the signature of `awaited`, and append its docstring without the first paragraph."""
+    """Copy the signature of `awaited`, and append the docstring of `awaited` without its first paragraph."""
 
     def explain(function: Function) -> Function:
         _, _, explained = inspect.cleandoc(awaited.__doc__ or "").partition("\n\n")
@@ -76,11 +76,11 @@ async def aoptimize(
         store: A SQLAlchemy URL of the store that keeps the run, SQLite or PostgreSQL.
         within: A `stark.Ledger` whose budget several runs share. When that budget is used up, this run stops without a
             final check and can be resumed.
-        replay: The path of a recording. The run takes its selections and replies from it; builds, checks and timings
-            are live. `attempts` may be lower than the number recorded. Of the other options, only those that configure
-            the judge apply.
-        judge: An open executor that several runs share, instead of the option `executor`. The caller closes it. Set
-            `language` too if the judge's device is on another machine.
+        replay: The path of a recording. The run repeats the recorded selections and replies; builds, checks and timings
+            are live. `attempts` may be lower than the number of recorded attempts. Of the other options, only those
+            that configure the judge apply.
+        judge: An open executor, used instead of the option `executor`. Several runs may share it, and the caller closes
+            it. Set `language` too if the judge's device is on another machine.
         on_event: Called in the event loop with every `stark.events.Event`.
         options: See below.
 
@@ -181,7 +181,7 @@ async def aresume(
 
 @_waits_for(aresume)
 def resume(run_id: str = "last", **options: Any) -> Result:
-    """Finish a run that was interrupted, or spend a larger budget. Limits count from the beginning of the run.
+    """Finish an interrupted run, or continue a run with a larger budget. Limits count from the beginning of the run.
 
     ```python
     result = stark.resume("softmax-12ab", attempts=60)
@@ -202,15 +202,15 @@ async def aevaluate(
     Args:
         problem: As in `aoptimize`.
         candidates: Paths of files that define `ModelNew`, or kernels of earlier runs. A file that is not a
-            candidate gets the status `unusable`; the others are still judged.
+            candidate gets the status `unusable`; the other files are still judged.
         effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker
             checks that each attempt gets during a search.
         judge: As in `aoptimize`.
         options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `aoptimize`.
 
     Returns:
-        One entry per candidate, in the order given: `judged.evaluation.status`, and for a correct candidate
-        `judged.evaluation.latency_ms` and `judged.evaluation.speedup_vs("eager")` (or `"compile"`).
+        One entry per candidate, in the order given. Each entry has `evaluation.status` and, for a correct candidate,
+        `evaluation.latency_ms` and `evaluation.speedup_vs("eager")` (or `"compile"`).
 
     Raises:
         UsageError: An option or the problem cannot be used.
@@ -255,14 +255,14 @@ def runs(store: str = STORE) -> list[RunSummary]:
         print(run.id, run.problem, run.latency_ms, run.speedup)
     ```
 
-    A store that does not exist holds no runs. Raises StoreError if it cannot be read.
+    If the store does not exist, the list is empty. Raises StoreError if the store cannot be read.
     """
     with Store.open(store, create=False) as opened:
         return opened.summaries()
 
 
 def load_run(run_id: str | Path = "last", store: str = STORE) -> Result:
-    """Load a run: a stored one by its id, a unique prefix of an id, or `last`; a recorded one by the recording's path.
+    """Load a stored run by its id, a unique prefix of its id or `last`, or a recorded run by the recording's path.
 
     ```python
     stark.load_run("last").kernel.save("kernel.py")
@@ -288,7 +288,8 @@ def bench(
 ) -> Report:
     """Run every problem with every strategy and seed, and compare the strategies.
 
-    Repeating the same call continues the bench. Two benches in one store share the runs that they have in common.
+    Repeating the same call continues the bench. A run that belongs to two benches in one store is
+    made only once.
 
     ```python
     report = stark.bench(["problems/"], strategies=["stark", "sampling"], model="ollama:qwen3", attempts=10)

@@ -62,9 +62,10 @@ def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
 
 
 def replayed_run(recording: Recording, options: RunOptions, taken: Collection[str]) -> Run:
-    """A run that replays a recording, with its problem, language, strategy and seed; `options` configure the judge.
+    """A run that replays a recording; `options` configure its judge.
 
-    It has as many attempts as were recorded, or fewer if the options ask for fewer.
+    Its problem, language, strategy and seed are those of the recording. It has as many attempts as were
+    recorded, or fewer if the options ask for fewer.
     """
     original = recording.run
     attempts = next(n for n in count(1) if n not in recording.selections) - 1
@@ -87,7 +88,7 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
 
 
 def reconfigured(run: Run, changes: Mapping[str, Any]) -> Run:
-    """The run with `changes` applied, which map names of `RunOptions` to new values; other options stay as they are.
+    """The run with `changes` applied. `changes` maps names of options to new values; other options stay as they are.
 
     Raises UsageError for an option in FIXED, and for a model or a price in a replay.
     """
@@ -139,7 +140,10 @@ def _role_models(options: RunOptions, roles: Collection[str]) -> dict[str, RoleM
 def without_unused_models(
     options: Mapping[str, Any], strategies: Iterable[str], asked: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The options without the models of roles that no strategy here has; names in `asked` stay, to be refused later."""
+    """The options without models for roles that none of the strategies has.
+
+    Options named in `asked` stay, so that `configure` refuses them.
+    """
     roles = {role for name in strategies for role in team_of(strategy(name)).roles}
     unused = {name for name in ROLE_MODELS if name.removesuffix("_model") not in roles}
     return {name: value for name, value in options.items() if name not in unused or name in asked}
@@ -174,7 +178,7 @@ def device_kind(executor: str) -> DeviceKind:
 
 
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:
-    """The judge's limits and tools that the options set."""
+    """The judge's limits and tools, as the options set them."""
     return _part(Limits, options), _part(Tools, options)
 
 
@@ -193,7 +197,7 @@ def _changed_model(
 
 
 def _part(kind: type[Part], options: RunOptions) -> Part:
-    """A part of the configuration, such as Budget, from the options that have the names of its fields."""
+    """A part of the configuration, such as the Budget. Each field gets the value of the option of the same name."""
     shared = kind.model_fields.keys() & RunOptions.model_fields
     return kind.model_validate({name: getattr(options, name) for name in shared})
 

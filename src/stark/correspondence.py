@@ -1,7 +1,7 @@
-"""Asks the models and stores and charges each call, so that no reply is paid for twice.
+"""Asks the models, and stores and charges each call, so that no reply is paid for twice.
 
-A question is stored, with its reservation, before it is sent; a reply is stored and charged before it is used. A
-run that stops waits up to DRAIN_S for its calls in flight, since providers charge for them in any case.
+Before a question is sent, the call and its reserved cost are stored; before a reply is used, it is stored and charged.
+A run that stops waits up to DRAIN_S for its calls in flight, since providers charge for them in any case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stark.recording import RecordedReplies
 from stark.store import Store
 
 DRAIN_S = 300.0
-"""How long a stopping run waits for calls in flight: the duration of the longest reply observed."""
+"""How long a stopping run waits for calls in flight. The longest reply observed took this long."""
 
 MOST_REFUSED = 3
 """If a model refuses this many prompts before the run's first reply, the fault is taken to be the model's."""
@@ -46,7 +46,7 @@ class ModelPool:
         self._opened: dict[tuple[str, Price | None], Model] = {}
 
     def get(self, entry: RoleModel) -> Model:
-        """The model of a role. Raises what opening a model raises, such as ModelRefused for a missing key."""
+        """The model of a role. Raises the errors of opening a model, such as ModelRefused for a missing key."""
         key = (entry.model, entry.price)
         if key not in self._opened:
             self._opened[key] = self._open_one(*key)
@@ -89,7 +89,7 @@ class LiveReplies:
         return reply.model_copy(update={"text": plain(reply.text), "usage": usage})
 
     def price(self, role: str) -> Price | None:
-        """The price of the role's model, if it is known."""
+        """The price of the role's model; None if it is unknown."""
         return self._models[role][0].price
 
 
@@ -98,7 +98,7 @@ Replies = LiveReplies | RecordedReplies
 
 
 class Desk:
-    """What all attempts of a run need to ask their questions: its store, ledger, replies and event handler."""
+    """What a run's attempts need to ask their questions: the run's store, ledger, replies and event handler."""
 
     def __init__(
         self, run_id: str, store: Store, ledger: Ledger, replies: Replies, emit: OnEvent
@@ -108,7 +108,7 @@ class Desk:
         self._refused = 0
 
     def count_refused(self, refusal: PromptRefused) -> None:
-        """Count a refused prompt. Raises ModelRefused at MOST_REFUSED refusals if no model has replied yet."""
+        """Count a refused prompt. Raises ModelRefused if there are MOST_REFUSED and no model has replied yet."""
         self._refused += 1
         if self._refused >= MOST_REFUSED and not self.ledger.was_answered:
             raise ModelRefused(str(refusal)) from refusal
@@ -142,7 +142,7 @@ class Correspondence:
             return await self._drained(asyncio.create_task(calling))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
-        """The call's reply; if this task is cancelled, first wait until the reply is stored."""
+        """The call's reply. If this task is cancelled, it first waits until the reply is stored, for up to DRAIN_S."""
         try:
             return await asyncio.shield(calling)
         except asyncio.CancelledError:
@@ -158,8 +158,8 @@ class Correspondence:
         stored = self._stored[turn]
         if stored.role != role:
             raise StoreError(
-                f"attempt {self._attempt} of run {self._desk.run_id} was begun by another version of STARK: its "
-                f"reply {turn + 1} belongs to role {stored.role}, but role {role} is asking; start a new run"
+                f"attempt {self._attempt} of run {self._desk.run_id} was begun by another version of STARK: the "
+                f"attempt's reply {turn + 1} belongs to role {stored.role}, but role {role} is asking; start a new run"
             )
         return stored.reply
 
@@ -171,7 +171,7 @@ class Correspondence:
         more_output: bool,
         reservation: Reservation,
     ) -> Reply:
-        """Store the question, ask, store the reply, charge."""
+        """Store the call, ask the question, store the reply, and charge the cost."""
         desk, role = self._desk, reservation.role
         model, spent = desk.replies.model(role), Spent()
         asked: int | None = None
@@ -201,7 +201,7 @@ class Correspondence:
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
-    """The usage of a reply. A cost that is not reported is computed from the (reported or estimated) token counts."""
+    """The usage of a reply. If no cost is reported, it is computed from the token counts, reported or estimated."""
     usage = reply.usage
     if usage.dollars is not None or price is None:
         return usage

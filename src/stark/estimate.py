@@ -1,7 +1,8 @@
 """Estimates a run's cost and duration before it starts.
 
-The constants are means over the recorded runs in docs/results and examples: 277 calls and 167 attempts, at 3 bytes per
-token and without thinking tokens. They are a rough guide, since models, problems and devices differ.
+Most constants are means over 277 calls and 167 attempts: those of the recorded runs in docs/results and examples. The
+token counts assume 3 bytes per token and leave out thinking tokens. All constants are a rough guide, since models,
+problems and devices differ.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TOKENS_PER_S = 60.0
 """Assumed speed at which hosted models answer."""
 
 JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0}
-"""Mean time for which an attempt occupies the judge. The value for CUDA is a guess; nvcc takes most of that time."""
+"""Mean time for which an attempt occupies the judge, by language. The value for `cuda` is a guess, mostly for nvcc."""
 
 
 def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:

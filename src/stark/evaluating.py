@@ -19,11 +19,11 @@ class Written(Frozen):
     """A candidate's file as text."""
 
     file: str
-    """Its name in results; it need not exist on disk."""
+    """The file's name in results. No file of this name need exist on disk."""
 
     source: str = ""
     languages: tuple[str, ...] = ()
-    """The languages that it may be written in. It is judged in the first of them that the device can run."""
+    """The languages that the file may be written in. It is judged in the first of these that the device can run."""
 
     fault: str = ""
     """Why the file is not a candidate; empty if it may be one. A file with a fault is reported as unusable."""
@@ -67,8 +67,8 @@ async def evaluate_candidates(
 ) -> list[Judged]:
     """Judge all sources on the executor's device; results are in the order of `sources`.
 
-    A source that is not a candidate becomes `Unusable` and does not stop the others. `on_judged` is called
-    as each result arrives. Raises ProblemError and JudgeUnavailable.
+    A source that is not a candidate gets the evaluation `Unusable`; the other sources are still judged. `on_judged` is
+    called as each result arrives. Raises ProblemError and JudgeUnavailable.
     """
     runnable = [name for name, entry in LANGUAGES.items() if device.kind in entry.device_kinds]
 
@@ -92,7 +92,7 @@ async def evaluate_candidates(
 
 
 def shortfall(evaluation: Evaluation, least: float, against: str) -> str | None:
-    """How a correct candidate misses the required speedup, or None if it reaches it.
+    """Why a correct candidate misses the required speedup; None if it reaches that speedup or is not correct.
 
     The lower end of the 95 % interval counts, so a noisy measurement does not pass by luck.
     """

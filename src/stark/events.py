@@ -1,6 +1,6 @@
 """Everything that happens during a run, as one stream of events for screens, logs and benches.
 
-Results are stored before the event about them is sent. Handlers are called in the event loop, so they must be quick.
+Each result is stored before the event about it is sent. Handlers are called in the event loop, so they must be quick.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Started(Event):
     reference: Reference
     tree: Tree
     ledger: Ledger
-    """It is updated during the run."""
+    """The run's ledger, which is updated during the run."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,12 @@ class CheckFinished(Event):
 
 @dataclass(frozen=True)
 class Draining(Event):
-    """The run is stopping and waits for model calls in flight, which are paid for."""
+    """The run is stopping. It waits for model calls in flight, since they are paid for in any case."""
 
 
 @dataclass(frozen=True)
 class Notice(Event):
-    """Something that explains a delay, such as another judge using the device. An empty text ends it."""
+    """Explains a delay, such as another judge using the device. An empty text says that the delay is over."""
 
     text: str
 

@@ -23,17 +23,17 @@ MOST_CHECKED = 5
 """Maximum number of leaders checked per session, not counting the kernel that `torch.compile` generated."""
 
 MOST_PASSED = 2
-"""A session stops checking when this many leaders have passed, even if another might be faster."""
+"""A session stops checking when this many leaders have passed, even if an unchecked leader might be faster."""
 
 
 async def check_leaders(
     run_id: str, problem: Problem, tree: Tree, store: Store, executor: Executor, emit: OnEvent
 ) -> None:
-    """Check the leaders in ranking order and store each result, until one has passed and none of the rest seems faster.
+    """Check the leaders in ranking order, until one leader has passed and no unchecked leader seems faster.
 
     `MOST_PASSED` and `MOST_CHECKED` bound the number of checks, except for the kernel that `torch.compile` generated.
-    It comes last, and is skipped if a leader that passed is at least as fast. Leaders that an earlier session checked
-    are not checked again, so a resumed run continues down the ranking.
+    That kernel comes last, and is skipped if a leader that passed is at least as fast. Each result is stored. Leaders
+    that an earlier session checked are not checked again, so a resumed run continues down the ranking.
     """
     checks = store.promotions(run_id)
     session: list[Evaluation] = []
@@ -69,6 +69,6 @@ def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
 
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:
-    """Whether a candidate that passed is at least as fast as this one was in the search."""
+    """Whether a candidate that passed the final check is at least as fast as `node` was in the search."""
     best = best_node(tree.nodes, checks) if checks else None
     return best is not None and (best.speedup_vs_eager or 0.0) >= (node.speedup_vs_eager or 0.0)

@@ -1,12 +1,13 @@
 """What a run has spent, what its calls in flight are expected to cost, and whether another call may start.
 
-Every model call is admitted first: its expected cost is reserved, then replaced by the actual cost when the reply
-arrives. A call is admitted while the sum of charges, reservations and its own expected cost stays within the limit. If
-nothing is in flight, one more call may start as long as the limit is not reached. So a limit is exceeded by one call at
-most, provided no call costs more than expected.
+Every model call is admitted first: its expected cost is reserved. When the reply arrives, the actual cost replaces
+the reservation. A call is admitted if all charges and reservations, plus its own expected cost, stay within the limit.
+If no call is in flight, a call of any expected cost is admitted as long as the limit is not reached. So a limit is
+exceeded by one call at most, provided no call costs more than expected.
 
-A ledger may have a parent, as the runs of a bench do: a call must fit both budgets. Nothing here depends on a store or
-a model. A session is the work of one process on a run; a resumed run has several.
+A ledger may have a parent: the ledger of each run in a bench has the bench's ledger as its parent. A call must fit the
+budgets of both. Nothing here depends on a store or a model. A session is the work of one process on a run; a resumed
+run has several.
 """
 
 from __future__ import annotations
@@ -90,19 +91,19 @@ class Ledger:
         return any(ledger.budget.dollars is not None for ledger in self._line)
 
     def own_limit(self) -> Ended | None:
-        """The limit of this ledger's budget that is reached, if any."""
+        """The limit of this ledger's own budget that is reached, or None."""
         return reached(self.budget, self.attempts, self.spent.cost, self.elapsed_s / 60)
 
     def shared_limit(self) -> Ended | None:
-        """The limit of a parent that is reached, if any."""
+        """The limit of a parent's budget that is reached, or None."""
         return next(filter(None, (parent.own_limit() for parent in self._line[1:])), None)
 
     async def admit(self, role: str, at_most: Cost) -> Reservation:
         """Reserve the expected cost of a call; while it does not fit, wait for calls in flight to return.
 
-        The expected cost is the highest cost of this role's calls in this run. If there are none yet, it is the highest
-        in the runs that share a parent's budget; if there are none there either, it is `at_most`. Raises LimitReached
-        if a limit on tokens or dollars is reached.
+        The expected cost is the highest cost of this role's calls in this run. If there are no such calls yet, it is
+        the highest cost of the role's calls in the runs that share a parent's budget; if those runs have none either,
+        it is `at_most`. Raises LimitReached if a limit on tokens or dollars is reached.
         """
         while True:
             known = (ledger._largest[role] for ledger in self._line if role in ledger._largest)

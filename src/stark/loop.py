@@ -46,8 +46,8 @@ async def work_on(
 
     `shared` is the ledger of a budget that several runs share. If that budget stops the run, the run has not ended: it
     gets no final check and can be resumed. `policy` replaces the strategy's policy, for a replay. A new run is stored
-    only after all checks that can refuse it. Raises Held if another process is working on the run, and the errors of
-    the judge, the models and the store.
+    only after it has passed all checks that can refuse it. Raises Held if another process is working on the
+    run, and the errors of the judge, the models and the store.
     """
     check_compiler(run)
     _check_length(run)
@@ -74,7 +74,7 @@ async def work_on(
 
 
 def check_compiler(run: Run) -> None:
-    """Raise UsageError if the run starts from torch.compile's kernel, which cannot be generated in its language."""
+    """Raise UsageError if the run starts from torch.compile's kernel, in a language that torch.compile cannot write."""
     if run.config.start == "compiler" and not language(run.config.language).has_compiler:
         raise UsageError(
             f"torch.compile writes no {run.config.language} kernels; start from the reference, or choose the language "
@@ -127,7 +127,7 @@ class Session:
         self.desk, self.policy = desk, policy
         self.team = team_of(run.config.strategy)
         self._judged: dict[str, tuple[int, asyncio.Future[Evaluation]]] = {}
-        """By a candidate's digest: the first attempt that has this candidate, and its evaluation."""
+        """Maps a candidate's digest to the first attempt that has the candidate, and to the candidate's evaluation."""
 
         self._cut_off = False  # whether a shared limit stopped an attempt that had begun
         nodes = desk.store.nodes(run.id)
@@ -138,7 +138,7 @@ class Session:
         self.tree = Tree.replay(reference.eager.latency_ms, nodes)
 
     async def work(self) -> Ended:
-        """Keep `parallel` attempts in flight until none may start; returns why work stopped."""
+        """Keep up to `parallel` attempts in flight until no more may start; returns why the work stopped."""
         unfinished = self.desk.store.unfinished(self.run.id)
         for attempt, selection in unfinished.items():
             self.tree.begin(attempt, selection)
@@ -175,7 +175,7 @@ class Session:
     def _next(
         self, waiting: Iterator[tuple[int, Selection]], room: int
     ) -> Iterator[tuple[int, Selection]]:
-        """Yield attempts that an earlier session began, then those that the policy selects."""
+        """Yield up to `room` attempts: those that an earlier session began, then new ones that the policy selects."""
         for _ in range(room):
             if begun := next(waiting, None):
                 yield begun
@@ -247,7 +247,7 @@ class Session:
         return await self.team.write(work, Correspondence(self.desk, attempt).ask)
 
     async def _evaluated(self, attempt: int, candidate: Candidate) -> tuple[int | None, Evaluation]:
-        """The earlier attempt with the same source, or None, and the evaluation that both share.
+        """The earlier attempt with the same source (None if there is none) and the evaluation that both attempts share.
 
         Identical candidates are judged once.
         """

@@ -63,8 +63,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto`: also end when the best kernel is near the roofline, or when the latest half of all attempts (at "
-        "least 10) brought no improvement.",
+        "`auto`: also end when the best kernel is near the roofline, or when at least 10 attempts in a row, and "
+        "at least half of all attempts, brought no improvement.",
         BUDGET,
     )
     strategy: str = _option(
@@ -94,8 +94,8 @@ class RunOptions(Frozen):
     )
     sanitizer: bool = _option(
         False,
-        "On a GPU, also run the final check under NVIDIA's compute-sanitizer; a reported error makes a candidate "
-        "incorrect.",
+        "On a GPU, also run the final check under NVIDIA's compute-sanitizer; a candidate for which it reports an "
+        "error is incorrect.",
         JUDGE,
     )
     build_s: float = _option(180.0, "Time limit of a candidate's build in seconds.", JUDGE, gt=0)

@@ -43,11 +43,11 @@ class Recording(Frozen):
     """The evaluations of the final check, by attempt."""
 
     left_out: str | None = None
-    """The problem's digest if the recording leaves out its text, such as one that may not be published; else None."""
+    """The problem's digest if the recording leaves out the problem's text, which may not be publishable; else None."""
 
     @property
     def unusable(self) -> dict[int, str]:
-        """The attempts that produced no candidate, with the reason."""
+        """The attempts that produced no candidate, each with the reason."""
         evaluations = {node.id: node.evaluation for node in self.nodes}
         unfinished = set(self.selections) - set(evaluations)
         return dict.fromkeys(unfinished, "the recorded run did not finish this attempt") | {
@@ -78,7 +78,7 @@ class Recording(Frozen):
         return without
 
     def with_problem(self, problem: Problem) -> Recording:
-        """A copy with the problem's text put back. Raises RecordingError for another problem."""
+        """A copy with the problem's text put back. Raises RecordingError if another problem was recorded."""
         if self.left_out != problem.digest:
             raise RecordingError(
                 f"the recording is of {self.run.problem.name}, whose text differs from the problem {problem.name}; "
@@ -103,8 +103,8 @@ class Recording(Frozen):
 class RecordedReplies:
     """Answers questions with the replies of a recorded run; no model is asked.
 
-    A role always gets its last recorded reply of the attempt. Its earlier replies were rejected, and another version of
-    STARK may reject different replies.
+    A role is always given its last recorded reply in the attempt. Its earlier replies were rejected when the run was
+    recorded; they are skipped, since another version of STARK may accept them.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -125,7 +125,7 @@ class RecordedReplies:
     ) -> Reply:
         """The recorded reply, with its token counts and a cost of $0.
 
-        Without one, raises PromptRefused if the attempt produced no candidate, else RecordingError.
+        If there is no such reply, raises PromptRefused if the attempt produced no candidate, else RecordingError.
         """
         call = self._calls.get((attempt, role))
         if call is None and attempt in self._unusable:
@@ -149,7 +149,10 @@ class RecordedCompiler:
         self.close = executor.close
 
     async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """The kernel that `torch.compile` generated. Raises CompilerRefused if the recording has none that works."""
+        """The recorded kernel, or a newly generated one if the recording has no attempt by `torch.compile`.
+
+        Raises CompilerRefused if that attempt failed when it was recorded.
+        """
         if self._node is None:
             return await self._executor.compiled(problem, language)
         if self._node.candidate is None:
@@ -161,7 +164,7 @@ class RecordedCompiler:
 def record(store: Store, run: Run) -> Recording:
     """The recording of a stored run.
 
-    An unfinished attempt is recorded with the replies that it has; in a replay it is unusable.
+    An unfinished attempt is recorded with the replies that it has; in a replay, that attempt is unusable.
     Raises UsageError for a run without a finished attempt.
     """
     reference, nodes = store.reference(run.id), store.nodes(run.id)

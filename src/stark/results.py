@@ -23,13 +23,13 @@ class Kernel:
 
     language: str
     attempt: int
-    """The attempt that wrote it."""
+    """The number of the attempt that wrote the kernel."""
 
     evaluation: Correct
-    """Its verification and timing: from the final check if `confirmed`, else from the search."""
+    """The kernel's verification and timing: from the final check if `confirmed`, else from the search."""
 
     confirmed: bool
-    """Whether it passed the final check. If not, its speedup is only the search's estimate."""
+    """Whether the kernel passed the final check. If not, its speedup is only the search's estimate."""
 
     file: str
     """The text that `save` writes: the source, its origin, and a check against the reference."""
@@ -72,7 +72,10 @@ class Result(RunView):
 
     @cached_property
     def kernel(self) -> Kernel | None:
-        """The fastest kernel that passed the final check or, before that check, the fastest of the search; or None."""
+        """The fastest kernel that passed the final check or, before that check, the fastest of the search.
+
+        None if there is no such kernel.
+        """
         best = self.best
         if best is None:
             return None

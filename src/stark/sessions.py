@@ -80,7 +80,10 @@ def keeps_prices(changes: Mapping[str, Any]) -> bool:
 
 
 def recording_for(path: Path, problem: Problem | None) -> Recording:
-    """Read the recording to replay, with its problem's text. Raises RecordingError if it belongs to another problem."""
+    """Read the recording to replay, with its problem's text.
+
+    Raises RecordingError if another problem was recorded, or if the text is left out and `problem` is None.
+    """
     recording = read_recording(path)
     name = recording.run.problem.name
     if problem is None:
@@ -110,5 +113,5 @@ def refuse_less_than_used(store: Store, run: Run, changes: Mapping[str, Any]) ->
         if name in used and limit is not None and limit < used[name]:
             raise UsageError(
                 f"a limit of {limit:,} {name} is less than the {round(used[name], 6):,} that run {run.id} has used; limits "
-                "count from the beginning of the run, so give a larger one"
+                "count from the beginning of the run, so give a larger limit"
             )

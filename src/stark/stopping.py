@@ -1,9 +1,12 @@
-"""Two rules for stopping a run when more attempts are unlikely to pay off. They ignore models and costs.
+"""Two rules for stopping a run when more attempts are unlikely to pay off. The rules ignore models and costs.
 
-First rule: the fastest attempt takes at most 5 % longer than the roofline, the estimated least time (or than one kernel
-launch, if that takes longer). Second rule: since the last gain, at least as many attempts have finished as up to it,
-and at least 10. If attempts were independent draws, attempt m + 1 would beat the best of the first m with probability
-1 / (m + 1). So a further gain remains possible, but it is likely to need as many attempts again as all gains so far.
+First rule: the fastest attempt takes at most 5 % longer than the least possible time. That least time is the roofline,
+an estimate, or the time of one kernel launch if a launch takes longer.
+
+Second rule: the number of attempts finished since the last gain is at least 10, and at least the number finished up to
+that gain. If attempts were independent draws, attempt m + 1 would beat the best of the first m with probability
+1 / (m + 1). So a further gain remains possible, but it is likely to need as many attempts again as were made up to the
+last gain.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from stark.core.run import Ended
 from stark.search.tree import Tree
 
 PATIENCE = 10
-"""A run may always make this many attempts without a gain, since the first drafts and repairs need some."""
+"""A run may always make this many attempts without a gain, since the first drafts and their repairs need several."""
 
 GAIN = 0.01
 """Least relative improvement that counts as a gain; less is within the noise of measuring one program."""
@@ -33,13 +36,15 @@ def enough(tree: Tree) -> Ended | None:
     last, finished = last_gain(tree), len(tree.nodes)
     without = finished - last
     if without >= max(PATIENCE, last):
-        detail = f"no gain in the last {without} attempts; the best was reached after {last}"
+        detail = (
+            f"no gain in the last {without} attempts; the last gain came within the first {last}"
+        )
         return Ended(kind="converged", detail=detail)
     return None
 
 
 def last_gain(tree: Tree) -> int:
-    """How many attempts had finished when the best last improved; 0 while nothing works."""
+    """How many attempts had finished when the best speedup last improved; 0 while no attempt is correct."""
     best, last = 0.0, 0
     for count, node in enumerate(tree.nodes, start=1):
         speedup = node.speedup_vs_eager or 0.0

@@ -7,7 +7,8 @@ ablations. All run in the same loop, with the same evaluator and budget.
 Three ways to write a strategy:
 
 - `NAME`, such as `stark`
-- `NAME:POLICY`, the team of NAME with another policy; `stark:best-first` is this project's own (docs/search.md)
+- `NAME:POLICY`, the team of NAME with another policy, such as `stark:best-first` (this project's own policy, which
+  docs/search.md describes)
 - either form followed by parameters of the policy, such as `stark:epsilon-greedy(epsilon=0.2,n_root=8)`
 """
 
@@ -32,13 +33,13 @@ STRATEGIES: dict[str, Strategy] = {
         Strategy(name="team-only", policy="always-root", team="plan-code-debug", memory=False),
     )
 }
-"""The strategies by name, without parameters; the function `strategy` fills those in."""
+"""The strategies by name, without parameters; the function `strategy` fills in the parameters."""
 
 _NOTATION = re.compile(r"(?P<base>[^:()]*)(:(?P<policy>[^:()]*))?(\((?P<parameters>[^()]*)\))?")
 
 
 def strategy(name: str) -> Strategy:
-    """Resolve a strategy as the user wrote it, with every parameter of its policy.
+    """Resolve a strategy that a user wrote; the result has a value for every parameter of its policy.
 
     Raises UsageError for an unknown name, policy or parameter, and for a value that the policy refuses.
     """

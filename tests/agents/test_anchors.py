@@ -110,7 +110,7 @@ def test_an_anchor_that_splits_a_statement_is_widened(
         ),
         (
             [anchor("below", 22, 23), anchor("above", 21, 22)],
-            "Anchors above (lines 21-22) and below (lines 22-23) overlap; anchors cover whole "
+            "Anchors above (lines 21-22) and below (lines 22-23) overlap when widened to whole "
             "statements. Make them one anchor, or name spans that share no line.",
         ),
         (
@@ -121,7 +121,7 @@ def test_an_anchor_that_splits_a_statement_is_widened(
         ),
         (
             [anchor("first", 19, 21), anchor("second", 22, 23)],
-            "Anchors first (lines 19-23) and second (lines 22-23) overlap; anchors cover whole "
+            "Anchors first (lines 19-23) and second (lines 22-23) overlap when widened to whole "
             "statements. Make them one anchor, or name spans that share no line.",
         ),
         (

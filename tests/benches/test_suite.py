@@ -70,7 +70,7 @@ def test_a_problem_that_is_the_same_in_two_folders_is_refused(tmp_path: Path) ->
         (tmp_path / name / "relu.py").write_text(PROBLEM)
 
     with pytest.raises(
-        UsageError, match="relu is the same file in 2 folders; list only one of them"
+        UsageError, match="relu has the same content in 2 folders; list only one of these files"
     ):
         folders([tmp_path / "one", tmp_path / "two"])
 

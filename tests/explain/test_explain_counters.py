@@ -67,7 +67,7 @@ def test_facts_name_what_can_be_improved_and_leave_out_what_is_well() -> None:
         "DRAM 30%",
         "loads use 25% of the bytes that they move",
         "stores use 12% of the bytes that they move",
-        "50% of shared-memory accesses repeated because of bank conflicts",
+        "50% of shared-memory accesses were repeated because of bank conflicts",
         "cache hits L2 40%",
     ] == list(facts(ill))
 

@@ -73,7 +73,7 @@ def test_what_a_prompt_left_out_is_shown_with_its_call() -> None:
 
     said = text_of(node_text(view, ANCHORED))
 
-    assert 1 == said.count("cut to about 880 of 900 tokens; left out: the source of 1")
+    assert 1 == said.count("cut to about 880 tokens (limit 900); left out: the source of 1")
     assert "1. code  scripted: 11 characters sent, 5 received" in said
     assert "1 of 2 prompts were cut to fit 32,000 tokens" in text_of(run_text(view, 100))
 

@@ -55,7 +55,7 @@ def test_cuts_are_listed_by_how_much_was_kept() -> None:
     )
 
     assert (
-        "cut to about 7,900 of 8,000 tokens; left out: the source of 2, 5; all but one line of 6; all of 3"
+        "cut to about 7,900 tokens (limit 8,000); left out: the source of 2, 5; all but one line of 6; all of 3"
         == fit_line(Fit(limit_tokens=8000, tokens=7900, cuts=cuts))
     )
 
@@ -68,4 +68,4 @@ def test_one_that_is_too_long_says_so() -> None:
     over = fit_line(Fit(limit_tokens=8000, tokens=9000))
 
     assert over is not None
-    assert over.startswith("about 9,000 tokens, over its limit of 8,000 although nothing more")
+    assert over.startswith("about 9,000 tokens, over the limit of 8,000, and nothing more")

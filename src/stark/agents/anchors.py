@@ -17,15 +17,16 @@ from stark.core.plan import Anchor, Edit
 from stark.core.python import parse_python
 
 WIDENING_LINES = 3
-"""The most lines by which an end of an anchor is moved to cover whole statements. A plan that needs more is refused."""
+"""Either end of an anchor is moved by at most this many lines to cover whole statements. A plan that needs more is
+refused."""
 
 _COMMENT_WIDTH = 88
 
 
 def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
-    """The anchors, widened to whole statements of `source` where they split one.
+    """The anchors, widened to whole statements of `source` where they split a statement.
 
-    Each must lie inside the file, have a unique name and share no line with another after widening.
+    Each anchor must lie inside the file and have a unique name. After widening, no two anchors may share a line.
 
     Raises ReplyError with the reason and, if widening an anchor would add too many lines, the nearest valid span.
     """
@@ -47,7 +48,7 @@ def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
     for above, below in pairwise(_in_order(widened)):
         if below.first_line <= above.last_line:
             raise ReplyError(
-                f"Anchors {_described(above)} and {_described(below)} overlap; anchors cover whole "
+                f"Anchors {_described(above)} and {_described(below)} overlap when widened to whole "
                 "statements. Make them one anchor, or name spans that share no line."
             )
     return widened
@@ -56,8 +57,8 @@ def ground(source: str, anchors: Sequence[Anchor]) -> tuple[Anchor, ...]:
 def mark(source: str, anchors: Sequence[Anchor]) -> str:
     """The source with each anchor between `<<<IMPROVE BEGIN name>>>` and `<<<IMPROVE END name>>>`.
 
-    Markers, and the instruction that follows BEGIN, are comment lines with the span's indentation: `#` in Python,
-    `//` inside a multi-line string. `ground` has checked the anchors.
+    The instruction is in the lines right below BEGIN. Markers and instruction are comment lines with the span's
+    indentation: `#` in Python, `//` inside a multi-line string. `anchors` must come from `ground`.
     """
     lines = source.split("\n")
     layout = Layout(source)
@@ -75,7 +76,7 @@ def splice(
 
     `replacements` has the new lines of every anchor; an empty replacement deletes the anchor's lines. Trailing blank
     lines and copies of the anchor's own markers and instruction are dropped. A Python replacement that begins at
-    column 0 is indented like its anchor if the file parses with that indentation. `ground` has checked the anchors.
+    column 0 is indented like its anchor if the file parses with that indentation. `anchors` must come from `ground`.
 
     Raises ReplyError if nothing changes, if a replacement contains another anchor's markers, or if the result does
     not parse.
@@ -131,7 +132,7 @@ def _indentation(lines: Sequence[str]) -> str:
 
 
 def _comments(layout: Layout, anchor: Anchor) -> list[str]:
-    """The marker that begins the anchor, its instruction, and the marker that ends it, as comment lines."""
+    """The anchor's BEGIN marker, its instruction and its END marker, as comment lines."""
     leader = "//" if layout.is_embedded(anchor.first_line, anchor.last_line) else "#"
     wrapped = [
         row

@@ -1,6 +1,6 @@
 """Renders the parts of a prompt as text: the device, the reference, the selected node and other attempts.
 
-The templates that contain them are in `prompts/`.
+The templates of the whole prompts are in `prompts/`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OTHER_SOURCE_LINES = 220
 """The most lines that are shown of another attempt's source."""
 
 LINE_LENGTH = 200
-"""The most characters of an attempt's result when it is cut to one line."""
+"""An attempt's result that is cut to one line keeps at most this many characters."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Brief:
     """The prompt's limit in tokens, as `core.usage` estimates them."""
 
     cuts: Mapping[int, Kept] = field(default_factory=dict)
-    """Maps each attempt that was trimmed to fit the limit to what is still shown of it."""
+    """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
     @property
     def lessons(self) -> Lessons:
@@ -155,7 +155,7 @@ def plan_text(plan: Plan | None) -> str:
 
 
 def outcome_text(node: Node) -> str:
-    """The status and what decided it."""
+    """The node's status and the evidence that decided the status."""
     return _with_status(node, evidence(node.evaluation))
 
 
@@ -206,7 +206,8 @@ def _attempt_text(brief: Brief, node: Node, with_source: bool) -> str:
 def _quotes_plan(brief: Brief, node: Node) -> bool:
     """Whether to quote the attempt's plan here.
 
-    It is not quoted if its name is the whole plan, or if an earlier attempt in the prompt has the same plan.
+    A plan is not quoted if its strategy says no more than its name, or if an earlier attempt in the prompt has the same
+    plan.
     """
     if node.plan is None or node.plan.strategy.strip().removesuffix(".") == node.plan.name:
         return False
@@ -214,7 +215,7 @@ def _quotes_plan(brief: Brief, node: Node) -> bool:
 
 
 def _shown_first(brief: Brief, node: Node, key: Callable[[Node], object]) -> int:
-    """The id of the first attempt in the prompt that has the same key as `node`, starting with the selected attempt."""
+    """The id of the first attempt in the prompt whose key equals that of `node`. The selected attempt comes first."""
     window = brief.window
     shown = [*([window.node] if window.node else []), *window.leaderboard, *window.others, node]
     return next(each.id for each in shown if key(each) == key(node))

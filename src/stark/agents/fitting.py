@@ -6,9 +6,9 @@ soon as the prompt fits:
 1. Sources are left out: those of failures first, those of the run's fastest attempts last, and among equals the longest
    first.
 2. Attempts are cut to one line each: the oldest first, the run's fastest attempts last.
-3. Attempts are left out altogether, in the same order. This includes the attempts that led to the selected one.
+3. Attempts are left out altogether, in the same order. The attempts that led to the selected one can be left out too.
 
-A prompt that is still too long is sent anyway, since its length is only an estimate; its `Fit` records this.
+A prompt that is still too long is sent anyway, since its length is only an estimate. `Fit.over` is then true.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def fitted(brief: Brief, write: Write, instructions: str = "") -> tuple[str, Fit
 
 
 def cutting_order(window: ContextWindow) -> Iterator[Mapping[int, Kept]]:
-    """The trimming steps in order. Each maps the attempts that it trims to what is kept of them.
+    """The trimming steps in order. Each step trims some attempts and says, by attempt id, what is kept.
 
     A failed attempt and its repair are cut together, since one says little without the other.
     """
@@ -72,7 +72,7 @@ def least_tokens(problem: Problem, language: Language) -> int:
 
 
 def _source_rank(window: ContextWindow, node: Node) -> tuple[int, int, int]:
-    """Sort key: the attempts whose sources are left out first come first."""
+    """Sort key: the attempts in the order in which their sources are left out."""
     repairs = {id for pair in window.repaired_by.items() for id in pair}
     if node.id in {leader.id for leader in window.leaders}:
         value = 3

@@ -1,6 +1,7 @@
 """Parses the replies of the roles: a plan, a whole candidate, or one replacement per anchor.
 
-Every refusal is a ReplyError whose text is sent back to the model, so it names the rule, what was found and what to do.
+Every refusal is a ReplyError whose text is sent back to the model. Its text therefore names the rule, what was
+found and what to do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stark.core.plan import ANCHOR_NAME, Anchor, Plan, short_name, unquoted
 from stark.core.python import parse_python
 
 _DRIFT = 5
-"""How many lines LINES may be off when BEGINS and ENDS identify the span."""
+"""How many lines the field LINES may be off if the fields BEGINS and ENDS identify the span."""
 
 _LEAST_PREFIX = 10
 _KEYWORD = re.compile(
@@ -51,7 +52,7 @@ class _Block(NamedTuple):
 
 
 def parse_plan(reply: str, source: str | None) -> Plan:
-    """The plan in a reply of this form; its anchors name lines of `source`.
+    """The plan in a reply of the form below. The plan's anchors name lines of `source`.
 
         ACTION: edit            (or rewrite)
         TITLE: Fused tail       (may be missing)
@@ -66,8 +67,8 @@ def parse_plan(reply: str, source: str | None) -> Plan:
         ANCHOR: ...
 
     An edit has one or more anchors, each with all of its fields; a rewrite has none. BEGINS and ENDS quote the first
-    and the last line of the span. Blanks and quotation marks around them do not matter. A long line may be quoted as a
-    prefix of at least 10 characters, followed by `...`. If LINES is off by up to 5 lines and the quotes identify one
+    and the last line of the span. Blanks and quotation marks around a quote do not matter. A long line may be quoted as
+    a prefix of at least 10 characters, followed by `...`. If LINES is off by up to 5 lines and the quotes identify one
     span, that span is used. The case of keywords does not matter, nor does Markdown around them (bold, headings,
     bullets, a fence around the reply). Nothing may precede ACTION, except TITLE.
 
@@ -136,10 +137,12 @@ def parse_candidate(reply: str) -> str:
 
 
 def parse_replacements(reply: str, anchors: Sequence[Anchor]) -> dict[str, str]:
-    """The new text of each anchor. The reply gives it as a line `ANCHOR: name` and one fenced block; any order will do.
+    """The new text of each anchor, by the anchor's name.
 
-    Prose and the blocks' language tags are ignored. Raises ReplyError if an anchor is unknown or does not have
-    exactly one block.
+    For each anchor, the reply has a line `ANCHOR: name` and then one fenced block. The order of the anchors does not
+    matter. Prose and the blocks' language tags are ignored.
+
+    Raises ReplyError if an anchor is unknown or does not have exactly one block.
     """
     known = [anchor.name for anchor in anchors]
     found: dict[str, str] = {}
@@ -208,7 +211,7 @@ def _unfenced(reply: str) -> str:
 
 
 def _keyword(line: str) -> _Field | None:
-    """The keyword that a line begins with, and its value; None if there is none.
+    """The keyword that a line begins with, and the keyword's value; None if the line begins with no keyword.
 
     A keyword without a colon must be a heading or emphasized, and alone on its line.
     """
@@ -222,7 +225,10 @@ def _keyword(line: str) -> _Field | None:
 
 
 def _fields(text: str) -> list[_Field]:
-    """The plan's fields in order. A field of prose ends only at a new anchor or a keyword in capitals."""
+    """The plan's fields in order.
+
+    STRATEGY and INSTRUCTION hold prose. Their values end only at a new anchor or at a keyword in capitals.
+    """
     fields: list[_Field] = []
     for line in text.replace("\r\n", "\n").split("\n"):
         field = _keyword(line)
@@ -280,7 +286,7 @@ def _anchor(fields: list[_Field], source: str) -> Anchor:
 
 
 def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> Anchor:
-    """The anchor at the lines that it names if its quotes fit them, else at the only nearby span that they fit."""
+    """The anchor at the stated lines if the quotes fit there, else at the only nearby span that the quotes fit."""
     firsts = _quoted_near(begins, stated.first_line, lines)
     lasts = _quoted_near(ends, stated.last_line, lines)
     if stated.first_line in firsts and stated.last_line in lasts:
@@ -295,7 +301,7 @@ def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> An
 
 
 def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
-    """The numbers of the lines near `stated` that equal the quote, or begin with it if the quote ends in dots."""
+    """The numbers of the lines near `stated` that equal the quote. If the quote ends in dots, lines may go on."""
     quote = _bare(quote)
     prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
     is_cut = prefix != quote and len(prefix) >= _LEAST_PREFIX

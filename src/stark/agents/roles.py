@@ -38,7 +38,7 @@ class Ask(Protocol):
     async def __call__(
         self, role: str, messages: tuple[Message, ...], fit: Fit, *, more_output: bool
     ) -> Reply:
-        """The reply. `more_output` allows twice the usual output limit; `fit` says how the prompt was fitted."""
+        """The reply. `more_output` allows twice the usual output limit; `fit` says how the prompt was trimmed."""
         ...
 
 
@@ -168,8 +168,8 @@ async def _converse(
 
 
 _STABLE_END = re.compile(r"^<!-- .* -->\n+", re.MULTILINE)
-"""The line in a prompt file that ends its stable part: the text above is the same for all prompts of a role in a run.
-The parts above and below it become two messages, so that providers can cache the first."""
+"""Matches the line that ends the stable part of a prompt file. The text above this line is the same in all prompts of a
+role in a run. The texts above and below become two messages, so that providers can cache the first message."""
 
 
 def _parsed(reply: Reply, parse: Callable[[str], Parsed]) -> Parsed:

@@ -3,7 +3,7 @@
 Python is parsed with `ast`. C++ and CUDA kernels are in multi-line strings and are not parsed: only their brackets are
 matched, so templates and macros need no grammar.
 
-All line numbers are 1-based, inclusive, in the Python file.
+All line numbers count from 1 in the Python file. A span includes both its first and its last line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Span(NamedTuple):
 
 
 class Layout:
-    """The whole statements of one candidate file, which must parse."""
+    """The whole statements of one candidate file. The file must parse as Python."""
 
     def __init__(self, source: str) -> None:
         tree = parse_python(source)
@@ -128,7 +128,7 @@ def _python_blocks(tree: ast.Module, lines: list[str]) -> Iterator[list[Span]]:
 
 
 def _embedded(tree: ast.Module, source: str) -> Iterator[_Embedded]:
-    """The code in each triple-quoted string that spans lines."""
+    """The code in each triple-quoted string that spans several lines."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Constant, ast.JoinedStr)) and node.lineno != node.end_lineno:
             literal = ast.get_source_segment(source, node) or ""

@@ -70,7 +70,7 @@ class Team(Protocol):
 class PlanCodeDebug:
     """The paper's team: a failing node goes to debug, a working one to plan and then code.
 
-    With `memory` they see other attempts too, not only the selected node.
+    With `memory`, each role sees other attempts too, not only the selected node.
     """
 
     memory: bool

@@ -4,7 +4,7 @@
 |---|---|
 | plan, solo | its children, the leaderboard, and its history: the attempts that led to it |
 | code | its children and its cousins: the working children of its siblings |
-| debug | its siblings, each with its repair if one worked |
+| debug | its siblings, each with a working repair if there is one |
 
 The history takes one line per attempt and does not count towards the five. If more than five others qualify, a random
 subsample of them is shown; plan and solo always see the leaderboard. Plan and solo do not see attempts that produced
@@ -29,7 +29,7 @@ RoleName = Literal["plan", "code", "debug", "solo"]
 
 
 class Repair(Frozen):
-    """A failed sibling, and the working candidate that ends a chain of repairs of it."""
+    """A failed sibling, and the working candidate that ends a chain of the sibling's repairs."""
 
     broken: Node
     fixed: Node
@@ -38,8 +38,8 @@ class Repair(Frozen):
 class ContextWindow(Frozen):
     """The nodes that a role sees, grouped by their relation to the selected node.
 
-    A node is in one group only, except that a node of the history may be in another group too. Groups are in the order
-    in which their nodes finished, except the leaderboard, which begins with the fastest.
+    A node is in one group only, except that a node of the history may be in another group too. The nodes of a
+    group are in the order in which they finished; only the leaderboard is ordered by speed, fastest first.
     """
 
     node: Node | None = None
@@ -77,7 +77,7 @@ class ContextWindow(Frozen):
 
     @property
     def repaired_by(self) -> dict[int, int]:
-        """Maps each working repair to the failure it fixed: its parent, or a failure further up."""
+        """Maps each working repair to the failure that it fixed: the repair's parent, or a failure further up."""
         return {repair.fixed.id: repair.broken.id for repair in self.repairs}
 
 
@@ -127,7 +127,7 @@ def _for_coding(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
 
 
 def _for_debugging(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    """A repair shows two nodes, so both are drawn or neither."""
+    """A failure and its repair take two places of `LIMIT`. They are drawn together or not at all."""
     siblings = [sibling for sibling in tree.siblings(node_id) if sibling.candidate]
     room, shown = LIMIT, []
     fixes = {broken.id: working_repair(tree, broken.id) for broken in siblings if not broken.works}
@@ -153,5 +153,5 @@ def _selected(tree: Tree, node_id: int) -> Node | None:
 
 
 def _drawn(nodes: Sequence[Node], size: int, rng: random.Random) -> set[int]:
-    """The ids of a random subsample; of all nodes if they fit."""
+    """The ids of `size` random nodes, or of all nodes if there are no more than that."""
     return {node.id for node in rng.sample(nodes, min(size, len(nodes)))}

@@ -20,8 +20,8 @@ METRICS = ("success", "fast_1", "fast_2", "correct_share", "geomean")
 RESAMPLES = 2000
 
 MIN_PROBLEMS = 6
-"""The fewest problems for which an interval is given. With five problems, all five favor the same strategy by chance in
-over 5 % of cases."""
+"""The fewest problems for which an interval is given. With only five problems, all five favor the same strategy by
+chance in over 5 % of cases."""
 
 
 class Difference(Frozen):
@@ -41,11 +41,11 @@ class Difference(Frozen):
     value: float
     low: float | None
     high: float | None
-    """The interval; None with fewer than `MIN_PROBLEMS` problems."""
+    """The ends of the interval; both None with fewer than `MIN_PROBLEMS` problems."""
 
     @property
     def significant(self) -> bool:
-        """Whether the interval excludes 0, or 1 for the ratio `geomean`."""
+        """Whether the interval excludes the value of no difference: 1 for `geomean`, 0 for the other metrics."""
         none = 1.0 if self.metric == "geomean" else 0.0
         return self.low is not None and self.high is not None and not self.low <= none <= self.high
 
@@ -57,8 +57,8 @@ def compare(
 
     Each metric is averaged over each problem's seeds, then over problems; `geomean` averages logarithms. The
     interval comes from Efron's percentile bootstrap: problems are drawn with replacement, and the interval reaches
-    from the 2.5th to the 97.5th percentile of the means over the drawn problems. All metrics use the same draws, and a
-    fixed seed makes them reproducible.
+    from the 2.5th to the 97.5th percentile of the means over the drawn problems. All metrics use the same draws. A
+    fixed seed makes the draws reproducible.
     """
     rows = [_means([_minus(a, b) for a, b in seeds]) for seeds in _paired(results, others)]
     if not rows:

@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 
 def report_document(report: Report) -> Row:
-    """The whole report: the request, the summaries, the differences and every run."""
+    """The whole report: the bench, the notes, the metrics and every run."""
     return {
         "bench": report.bench.model_dump(mode="json", exclude={"cells"}),
         "notes": report.notes,
@@ -108,7 +108,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """CSV with the columns of all rows, in the order in which they first occur."""
+    """CSV with every column that any row has, in the order in which the columns first occur."""
     columns = dict.fromkeys(name for row in rows for name in row)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(columns), lineterminator="\n")

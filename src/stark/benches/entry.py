@@ -46,7 +46,7 @@ async def abench(
     Args:
         problems: A `Suite`, or folders and files of problems.
         strategies: Names as in `RunOptions.strategy`; the first is compared with each of the others.
-        seeds: Number of runs per problem and strategy; they have the seeds 1, 2, …
+        seeds: Number of runs per problem and strategy; the runs have the seeds 1, 2, …
         name: Name of the bench; by default derived from the name of the suite and from the runs.
         total: Limits of the whole bench, keyed by the fields of `stark.Budget`; `minutes` counts from this call.
         parallel: Maximum number of concurrent runs.
@@ -129,8 +129,8 @@ def _check_models(
 ) -> None:
     """Open the models of all runs.
 
-    Raises ModelRefused for a missing API key. Raises UsageError for an unknown price if there is a dollar limit, unless
-    `unpriced` accepts it.
+    Raises ModelRefused for a missing API key. Raises UsageError if there is a dollar limit and a model's price is
+    unknown, unless `unpriced` is true.
     """
     kinds = {tuple(config.models.items()): config for config in configs}
     for config in kinds.values():
@@ -158,7 +158,7 @@ async def _bench_worked(
 
 
 def _limited(bench: Bench, total: Mapping[str, float] | None) -> Bench:
-    """The bench with the limits in `total` replaced in its budget. Raises UsageError for an invalid limit."""
+    """The bench with the limits in `total` put into its budget. Raises UsageError for an invalid limit."""
     try:
         budget = Budget(**{**bench.budget.model_dump(), **(total or {})})
         return bench.model_copy(update={"budget": budget})

@@ -65,9 +65,10 @@ def lay_out(
 
 
 def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
-    """Store a new bench. If it is stored already, replace its budget and return the stored bench.
+    """Store a new bench. If a bench of the same name is stored already, change only its budget, and return that
+    bench.
 
-    Raises UsageError if the stored bench of that name has other runs.
+    Raises UsageError if that bench has other runs.
     """
     if bench.name not in store.benches():
         store.create_bench(bench, runs)

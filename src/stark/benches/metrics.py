@@ -1,8 +1,10 @@
 """The metrics of a bench's report: pure functions over results, each with its definition and source.
 
-A run's speedup is that of its best kernel (`core.standing`): the median ratio over pairs of samples taken
-next to each other (`Correct.speedup_vs`). A run without a correct kernel has no speedup: it counts as a
-failure in fast_p for every p, and as a speedup of 1 in metrics over all runs, since its user keeps the reference.
+A run's speedup is the speedup of its best kernel (ranked by `core.standing`). It is the reference's time divided by the
+kernel's: the median over pairs of samples taken next to each other (`Correct.speedup_vs`). A run without a correct
+kernel has no speedup. In fast_p it counts as a failure for every p. In averages over all runs it counts as 1, since the
+user keeps the reference.
+
 With several seeds, each run counts once.
 """
 
@@ -27,7 +29,7 @@ FAST_PS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 """The values of p in the fast_p table: KernelBench's six values and three higher ones."""
 
 FAILED = 1.0
-"""The speedup of a run without a correct kernel, in metrics over all runs."""
+"""What a run without a correct kernel counts as in averages over all runs."""
 
 
 class Spread(Frozen):
@@ -43,14 +45,14 @@ class Against(Frozen):
     """The best kernels against one reference.
 
     The metrics count runs whose best kernel was measured against this reference, and runs without a correct kernel.
-    Runs whose best kernel was not measured against it are excluded.
+    Runs whose best kernel was not measured against this reference are excluded.
     """
 
     measured: int
     """Number of best kernels that were measured against this reference."""
 
     kernels: int
-    """Number of all best kernels."""
+    """Number of all best kernels, whether measured against this reference or not."""
 
     fast: dict[float, float]
     """fast_p, the share of runs with a speedup greater than p, by p."""
@@ -59,7 +61,7 @@ class Against(Frozen):
     """Share of runs whose whole 95 % interval lies above 1."""
 
     of_correct: Spread | None
-    """Speedups of the runs with a measured kernel; None if there is none."""
+    """Speedups of the runs whose best kernel was measured; None if there are no such runs."""
 
     of_all: Spread
     """Speedups of all counted runs, where a run without a correct kernel counts as 1."""
@@ -81,16 +83,17 @@ class Summary(Frozen):
     """By reference: eager, and every other reference that a kernel was measured against."""
 
     roofline: float | None
-    """Median over the best kernels of the roofline's time divided by the kernel's; None without a correct kernel."""
+    """The roofline's time divided by the kernel's: median over the best kernels. None without a correct kernel."""
 
     attempts: int
     correct_share: float | None
-    """Share of finished attempts that are correct. An unusable reply is a failed attempt. None without attempts."""
+    """Share of finished attempts that are correct; None if none finished. An unusable reply counts as a failure."""
 
     failures_taken_up: int
     failures_repaired: int
     attempts_to_best: float | None
-    """Position of the best attempt in finishing order, averaged over runs with a correct kernel; None without any."""
+    """Number of attempts up to and including the best one, averaged over runs with a correct kernel; None without
+    such runs."""
 
     roles: dict[str, Spent]
     """What the model calls cost, by role."""
@@ -111,7 +114,7 @@ class Summary(Frozen):
 
 
 def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
-    """The metrics of these results, of which there is at least one."""
+    """The metrics of these results. There must be at least one result."""
     outcomes = [result.outcome for result in results]
     kernels = [outcome.best for outcome in outcomes if outcome.best is not None]
     measured = {"eager", *(name for kernel in kernels for name in kernel.references)}
@@ -157,12 +160,12 @@ def against(results: Sequence[Result], reference: str) -> Against:
 
 
 def fast_p(speedups: Sequence[float | None], p: float) -> float:
-    """Share of the given runs that are correct with a speedup greater than p; KernelBench's `fastp`.
+    """Share of the given runs that have a correct kernel with a speedup greater than p; KernelBench's `fastp`.
 
     `None` is a run without a correct kernel. `against` excludes runs whose kernel was not measured.
     KernelBench (`score.py`) takes one sample per problem and divides by the number of all problems, failed
-    ones included. The inequality is strict, so fast_0 is the share of correct kernels. KernelBench's speedup is a
-    ratio of mean times; ours is the median of paired ratios.
+    ones included. Every speedup is greater than 0, so fast_0 is the share of runs with a correct kernel.
+    KernelBench's speedup is a ratio of mean times; ours is the median of paired ratios.
     """
     return sum(value is not None and value > p for value in speedups) / len(speedups)
 
@@ -170,7 +173,7 @@ def fast_p(speedups: Sequence[float | None], p: float) -> float:
 def spread(speedups: Sequence[float]) -> Spread:
     """Geometric mean, arithmetic mean, median and minimum.
 
-    Over correct kernels, the geometric mean is KernelBench's `geometric_mean_speed_ratio_correct_only`.
+    If all kernels are correct, the geometric mean is KernelBench's `geometric_mean_speed_ratio_correct_only`.
     """
     return Spread(
         geomean=geomean(speedups),
@@ -188,9 +191,9 @@ def geomean(values: Sequence[float]) -> float:
 def best_by_attempt(results: Sequence[Result], attempts: int) -> list[float]:
     """For k = 1 to `attempts`: the geometric mean of the runs' speedups against eager after k attempts.
 
-    The speedups are the search's measurements, without attempts that failed the final check. A run without a correct
-    kernel after k attempts counts as 1. The last value differs from `of_all.geomean` only because the final check
-    measures again.
+    The speedups are those that the search measured. Attempts that failed the final check do not count. A run
+    without a correct kernel after k attempts counts as 1. The last value differs from `of_all.geomean` only because the
+    final check measures again.
     """
     courses = [_course(result.search_speedups, attempts) for result in results]
     return [geomean(values) for values in zip(*courses, strict=True)]

@@ -1,4 +1,4 @@
-"""The report's pictures: progress by attempt, fast_p, and every problem's kernels beside its roofline.
+"""The report's pictures: progress by attempt, fast_p, and for every problem the kernels and the roofline.
 
 Drawn by matplotlib, which the optional extra `plots` installs.
 """
@@ -64,7 +64,7 @@ def progress(axes: Axes, report: Report, level: str, results: Sequence[Result]) 
 
 
 def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
-    """Share of runs with a speedup over p against eager, as a function of p."""
+    """Share of runs whose speedup against eager is over p, as a function of p."""
     for strategy, found in by_strategy(results).items():
         speedups = [result.speedup("eager") or 0.0 for result in found]
         axes.ecdf(speedups, complementary=True, label=strategy)
@@ -74,7 +74,7 @@ def fast_p(axes: Axes, report: Report, level: str, results: Sequence[Result]) ->
 
 
 def problems(axes: Axes, report: Report, level: str, results: Sequence[Result]) -> None:
-    """Each problem's kernels: a dot per run at its speedup against eager, and a black bar at the roofline."""
+    """One row per problem: a dot at the speedup of each run against eager, and a black bar at the roofline."""
     rows = {name: row for row, name in enumerate(dict.fromkeys(one.problem for one in results))}
     bars = {}
     for strategy, found in by_strategy(results).items():

@@ -19,7 +19,7 @@ from stark.store import Store
 
 @dataclass(frozen=True)
 class Report:
-    """The state of a bench. Its figures cover only runs that have ended."""
+    """The state of a bench. All metrics cover only runs that have ended."""
 
     bench: Bench
     results: tuple[Result, ...]

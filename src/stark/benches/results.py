@@ -56,10 +56,10 @@ class Result(NamedTuple):
 
     @property
     def search_speedups(self) -> list[Speedup | None]:
-        """Each attempt's speedup against eager as the search measured it, in finishing order.
+        """Each attempt's speedup against eager as the search measured it, in the order in which the attempts finished.
 
-        None for an attempt that failed in the search or in the final check. If attempts went through the final check and
-        none passed it, all are None.
+        None for an attempt that failed in the search or in the final check. If there was a final check and no attempt
+        passed it, all speedups are None.
         """
         if self.outcome.confirmed and self.best is None:
             return [None] * len(self.outcome.attempts)
@@ -82,7 +82,7 @@ def results_of(store: Store, bench: Bench) -> tuple[Result, ...]:
 
 
 def finished_by_all(results: Sequence[Result]) -> tuple[Result, ...]:
-    """The results on the pairs of problem and seed for which the runs of all strategies have ended.
+    """The results on the pairs of problem and seed that all strategies finished.
 
     If a limit stops a bench early, the strategies may have finished different problems. Their averages are comparable
     only over the pairs that all strategies finished.

@@ -1,7 +1,7 @@
 """Works on the runs of a bench concurrently until all have ended or a limit on the whole bench is reached.
 
 `stark.loop` works on each run, so the run is stored, resumed and shown like any other run. Only the runs in flight are
-in memory. A session is the work of one process on a bench, until it stops or is killed.
+in memory. A session is the work of one process on a bench, until the process stops or is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Opened:
 
     bench: Bench
     ended: int
-    """Number of runs that have ended, so that this session does not work on them."""
+    """Number of runs that this session does not work on, since they have ended. Runs whose problems were refused are
+    tried again, so they are not counted here."""
 
     progress: Progress
 
@@ -132,16 +133,16 @@ class BenchSession:
     async def _work_through(self) -> None:
         """Work on the waiting runs, one after the other, until none is left.
 
-        Once a limit on the whole bench is reached, skip runs that had not begun before this session. The others may
-        need only their final check.
+        Once a limit on the whole bench is reached, skip the runs that had not begun before this session. The runs
+        that had begun are not skipped, since they may need only their final check.
         """
         while (cell := next(self._waiting, None)) is not None:
             if self._progress.ledger.own_limit() is None or cell.run_id in self._begun:
                 await self._fill(cell)
 
     async def _fill(self, cell: Cell) -> None:
-        """Work on one run. It ends if its problem cannot be used, and is set aside if its models are unreachable or another
-        process works on it.
+        """Work on one run. End the run if its problem cannot be used. Set the run aside if its models are unreachable
+        or another process works on it.
         """
         try:
             stopped = await self._work_on(cell)
@@ -181,7 +182,7 @@ class BenchSession:
 
 
 class _SharedExecutor:
-    """An executor that measures each reference once per session and shares the result among all runs of the problem.
+    """An executor that measures the reference of a problem once per session, for all runs of that problem.
 
     The wrapped executor decides how many candidates are judged at once, since it knows its devices.
     """
@@ -208,7 +209,7 @@ class _SharedExecutor:
 
 
 def _progress(store: Store, bench: Bench) -> Progress:
-    """The progress of earlier sessions. Minutes start at zero, since their limit applies to each session."""
+    """The progress of earlier sessions. Minutes start at zero, since the limit on minutes applies to each session."""
     in_flight = store.in_flight()
     for run_id in (cell.run_id for cell in bench.cells if cell.run_id in in_flight):
         with suppress(Held), store.exclusive(run_id):  # Held: another process is working on it

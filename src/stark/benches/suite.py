@@ -14,7 +14,7 @@ from stark.problems import load_all, load_level
 
 
 class Member(NamedTuple):
-    """A problem and its level: the group in which reports summarize it."""
+    """A problem and its level. Reports summarize the problems of a level together."""
 
     level: str
     problem: Problem
@@ -28,8 +28,9 @@ class Suite(NamedTuple):
 
 
 def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int] | None) -> Suite:
-    """The problems of these levels in the KernelBench checkout at `path`; with `numbers`, only the
-    problems with these numbers in each level.
+    """The problems of these levels in the KernelBench checkout at `path`.
+
+    If `numbers` is given, only the problems with these numbers are taken from each level.
     """
     members = [
         Member(level, problem)
@@ -49,7 +50,7 @@ def folders(paths: Sequence[Path]) -> Suite:
 
 
 def _suite(name: str, members: list[Member]) -> Suite:
-    """The suite of these problems. Raises UsageError unless level and name identify each problem, as reports require."""
+    """The suite of these problems. Raises UsageError if reports or runs could not tell two of them apart."""
     if not members:
         raise UsageError("a bench needs at least one problem")
     counts = Counter((level, problem.name) for level, problem in members)
@@ -59,7 +60,9 @@ def _suite(name: str, members: list[Member]) -> Suite:
     same = Counter((problem.name, problem.source) for _, problem in members)
     (name_of_it, _), times = same.most_common(1)[0]
     if times > 1:  # runs are named by their content, which does not include the level
-        raise UsageError(f"{name_of_it} is the same file in {times} folders; list only one of them")
+        raise UsageError(
+            f"{name_of_it} has the same content in {times} folders; list only one of these files"
+        )
     if ALL_LEVELS in {level for level, _ in members}:
         raise UsageError(
             f"a folder of problems cannot be called {ALL_LEVELS!r}, since reports use that name for all levels together; "

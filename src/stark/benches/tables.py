@@ -25,14 +25,14 @@ class Sheet(NamedTuple):
 
     title: str
     about: str
-    """The definitions of its columns."""
+    """The definitions of the table's columns."""
 
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
 
 def sheets(report: Report) -> list[Sheet]:
-    """The tables of a report that have rows, the most important first."""
+    """The report's tables, the most important first. Tables without rows are left out."""
     strategies = [((one.level, one.strategy), one) for one in report.summaries]
     own = [((one.level, one.strategy), one) for one in report.own_summaries]
     references = [
@@ -63,7 +63,7 @@ def sheets(report: Report) -> list[Sheet]:
 def markdown(report: Report, pictures: Sequence[str] | None) -> str:
     """The report as one Markdown document.
 
-    `pictures` are the names of picture files in the same folder; None if matplotlib is not installed.
+    `pictures` are the names of picture files in the document's folder; None if matplotlib is not installed.
     """
     lines = [f"# Bench {report.bench.name}", "", head(report.bench), ""]
     lines += [f"- {note}" for note in report.notes]
@@ -136,8 +136,8 @@ def _interval(one: Difference) -> str:
 
 
 class _Table(NamedTuple, Generic[T]):
-    """A kind of table: its title and definitions, the headings of the names at the beginning of each row, and for each
-    further column a function that formats the row's data.
+    """A kind of table. Each row begins with names, such as level and strategy; `names` has the headings of these
+    cells. `columns` maps the heading of each further column to a function that formats the row's data.
     """
 
     title: str
@@ -173,7 +173,7 @@ _KERNELS = _Table[Summary](
 _MEANS = _Table[Summary](
     "Mean speedups",
     "The STARK paper's metrics, as published summaries describe them. Speedups are arithmetic means over runs with a "
-    "correct kernel. n of N measured: only n of the N kernels were timed against this reference.",
+    "correct kernel. n of N measured: only n of the N kernels were timed against the column's reference.",
     ("level", "strategy"),
     {
         **{name: _KERNELS.columns[name] for name in ("runs", "success", "fast_1")},
@@ -190,7 +190,7 @@ _EVERY_RUN = _KERNELS._replace(
 _SPEEDUPS = _Table[Against](
     "Speedups",
     "Speedups against each reference. All: over all runs; a run without a correct kernel counts as 1. Correct: over "
-    "runs with a correct kernel. A kernel that was not measured against a reference does not count in its row.",
+    "runs with a correct kernel. A kernel does not count in the row of a reference that it was not measured against.",
     ("level", "strategy", "reference"),
     {
         "kernels": _measured,
@@ -238,7 +238,7 @@ _ROLES = _Table[Spent](
 
 _FAST_P = _Table[Against](
     "fast_p",
-    "Share of all runs that have a correct kernel with a speedup over p, by reference. Runs count as in Speedups.",
+    "By reference, the share of runs with a correct kernel and a speedup over p. The same runs count as in Speedups.",
     ("level", "strategy", "reference"),
     {f"p = {p:g}": partial(_fast, p) for p in FAST_PS},
 )
@@ -246,8 +246,8 @@ _FAST_P = _Table[Against](
 _DIFFERENCES = _Table[Difference](
     "Differences",
     "The first strategy's metric minus the other's, on the same problems and seeds; for the geomean over all runs, "
-    f"their ratio. Intervals come from a paired bootstrap over problems and need at least {MIN_PROBLEMS} problems. A "
-    "star: the whole interval lies on one side of 0 (for the geomean, of 1).",
+    f"the ratio of the two. Intervals come from a paired bootstrap over problems and need at least {MIN_PROBLEMS} problems. "
+    "A star: the whole interval lies on one side of 0 (for the geomean, of 1).",
     ("level", "strategies", "problems", "metric"),
     {
         "difference": lambda one: _difference(one, one.value),

@@ -1,1 +1,1 @@
-"""The command line: parses arguments, calls the library, renders results. Only here do strings become objects."""
+"""The command line: parses arguments, calls the library, renders results."""

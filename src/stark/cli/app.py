@@ -43,7 +43,7 @@ app.add_typer(bench)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
-    help="A KernelBench-style Python file, or level1/23 in a checkout of KernelBench.",
+    help="A KernelBench-style Python file, or a problem in a checkout of KernelBench, such as level1/23.",
 )
 INTERRUPTED = 130
 
@@ -121,7 +121,8 @@ def evaluate(
     min_speedup: Annotated[
         float | None,
         option(
-            "NUMBER", "Exit with 1 if the lower end of any speedup's 95 % interval is below this."
+            "NUMBER",
+            "Exit with 1 if the 95 % interval of any candidate's speedup begins below this.",
         ),
     ] = None,
     against: Annotated[str, option("eager|compile", "The reference for --min-speedup.")] = "eager",
@@ -150,8 +151,8 @@ def show(
         str,
         typer.Argument(
             metavar="RUN",
-            help="A run's id, a unique prefix of one, `last`, or a recording's file; a number without ATTEMPT "
-            "is an attempt of the last run.",
+            help="A run's id, a unique prefix of an id, `last`, or a recording's file. If RUN is a number and "
+            "ATTEMPT is left out, the number is that of an attempt of the last run.",
         ),
     ] = "last",
     attempt: Annotated[
@@ -159,7 +160,7 @@ def show(
     ] = None,
     source: Annotated[
         bool,
-        typer.Option("--source", help="Print only the source of ATTEMPT, or of the best attempt."),
+        typer.Option("--source", help="Print only the source of ATTEMPT, by default the best."),
     ] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
@@ -201,7 +202,7 @@ def worker(
     ],
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
 ) -> None:
-    """Judge the requests in FOLDER that runs with `--executor folder:FOLDER` leave there."""
+    """Judge the requests that runs with `--executor folder:FOLDER` leave in FOLDER."""
     from stark.cli.working import work
 
     work(folder, once, settings)

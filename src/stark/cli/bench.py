@@ -24,7 +24,8 @@ OPTIONS = [name for name in EVERY if name != "seed"]  # a bench has --seeds
 CHANGEABLE_OPTIONS = [name for name in CHANGEABLE if name != "attempts"]
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="A bench's name, a unique prefix of one, or `last`.")
+    str,
+    typer.Argument(metavar="NAME", help="A bench's name, a unique prefix of a name, or `last`."),
 ]
 FolderOption = Annotated[
     Path | None, option("FOLDER", "Where the report is written.", default="beside the store")

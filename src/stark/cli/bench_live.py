@@ -91,7 +91,7 @@ class _BenchView(View[BenchEvent]):
 
 
 class BenchLines(_BenchView):
-    """One line per finished run, for logs and pipes."""
+    """One line per run that stops, for logs and pipes."""
 
     def handle(self, event: BenchEvent) -> None:
         """Print the lines of an event."""
@@ -146,7 +146,7 @@ class BenchScreen(_BenchView, Screen[BenchEvent]):
         return table
 
     def _steps(self) -> Text:
-        """How many attempts wait for a model and how many for a judge; ideally both are busy."""
+        """How many attempts wait for a model and how many for a judge; ideally models and judges are all busy."""
         in_flight = self._in_flight.values()
         if not in_flight:
             return Text("starting judges and measuring references", "dim")

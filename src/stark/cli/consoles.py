@@ -26,7 +26,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def can_redraw(shown_on: Console) -> bool:
-    """Whether a screen can be redrawn in place, as on most terminals; one with TERM=dumb can only print lines."""
+    """Whether a screen can be redrawn in place, as on most terminals. A terminal with TERM=dumb cannot do it."""
     return shown_on.is_terminal and not shown_on.is_dumb_terminal
 
 
@@ -50,7 +50,7 @@ def write(text: str) -> None:
 
 
 class _Enduring(Console):
-    """Keeps working when the reading end of the pipe is closed, as after `| head`; Rich itself would exit."""
+    """Keeps working when the reading end of the pipe is closed, as after `| head`; a Rich console would exit."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -58,7 +58,7 @@ class _Enduring(Console):
 
 
 def _write_nowhere(stream: IO[str]) -> None:
-    """Discard what is written from now on, and what is still buffered."""
+    """Discard what is written to the stream from now on, and what it still buffers."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -33,7 +33,7 @@ from stark.models import Way, open_model, ways
 from stark.store import Store, without_password
 
 Mark = Literal["ok", "missing", "broken"]
-"""`missing`: something is absent that may not be needed. `broken`: something does not work until it is fixed."""
+"""`missing`: something that may not be needed is absent. `broken`: something does not work until it is fixed."""
 
 _SHOWN: dict[Mark, Text] = {
     "ok": Text("✓", "green"),
@@ -42,7 +42,8 @@ _SHOWN: dict[Mark, Text] = {
 }
 
 ALWAYS_NEEDED = ("places", "sandbox")
-"""Groups in which nothing may be broken. A broken language leaves the others working."""
+"""Groups of findings in which nothing may be broken. `languages` is not among them, since the other languages still
+work if one is broken."""
 
 CONFIGURED = "configured"
 """Name of the finding about a model in the settings."""
@@ -77,7 +78,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "/proc shows a candidate only its own processes",
         "give the container an unmasked /proc",
     ),
-    "tasks": ("Linux limits the number of a candidate's processes", "else the judge counts them"),
+    "tasks": (
+        "Linux limits the number of a candidate's processes",
+        "the judge counts them instead",
+    ),
     "mounts": (
         "file systems are read-only for candidates, except their own folder",
         ALLOW_NAMESPACES,
@@ -152,7 +156,7 @@ def _torch() -> Torch | str:
 
 
 def _ask(*arguments: str) -> Any:
-    """The JSON that a Python process prints. If it fails, raises MachineError with the last line of its traceback."""
+    """The JSON that a Python process prints. Raises MachineError with the last line of a traceback."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S)
     if done.returncode != 0:
@@ -252,7 +256,7 @@ def _places(url: str) -> Iterator[Finding]:
 
 
 def _build_cache() -> str:
-    """Where builds are kept and how much they take. Raises an error if it cannot be used."""
+    """Where builds are kept and how much space they take. Raises an error if the cache cannot be used."""
     folder, most = cache.cache_folder(), cache.most_gb()
     cache.make_folder(folder)
     count, size = cache.BuildCache(cache.builds_below(folder), most * 1e9).total()

@@ -164,7 +164,7 @@ def _print(
 def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
     """Raise UsageError for options that exclude each other or cannot be used."""
     if sanitizer and effort == "search":
-        raise UsageError("--sanitizer runs with --effort promote only; leave out one of the two")
+        raise UsageError("--sanitizer does not run with --effort search; leave out one of the two")
     if demand.junit is not None:
         check_file(demand.junit, "--junit")
     if demand.against not in EFFORTS["promote"]:
@@ -176,7 +176,7 @@ def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
 
 
 def _files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and those in the folders named. Raises UsageError for a path that cannot be read."""
+    """The named files, and the Python files in the named folders. Raises UsageError for a path that cannot be read."""
     found: list[Path] = []
     for path in paths:
         try:

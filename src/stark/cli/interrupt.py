@@ -14,8 +14,8 @@ Result = TypeVar("Result")
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 GRACE_S = 330.0
-"""How long cleaning up may take: the loop awaits model calls in flight (`correspondence.DRAIN_S`),
-then judges get time to exit."""
+"""How long cleaning up may take: first the run waits for model calls in flight (`correspondence.DRAIN_S`), then
+judges get time to exit."""
 
 
 class Interrupted(StarkError):
@@ -25,7 +25,7 @@ class Interrupted(StarkError):
 
 
 def run_interruptibly(work: Coroutine[Any, Any, Result]) -> Result:
-    """The work's result. Raises Interrupted after the work has cleaned up.
+    """Run `work`; returns its result. A first signal lets the work clean up, then raises Interrupted.
 
     A second signal ends the process at once.
     """

@@ -1,6 +1,6 @@
 """The options of the command line: those of a run are generated from `RunOptions`, the others are declared here.
 
-`--help` imports this file, so it does not import runs, the store or the judge.
+`--help` imports this file. To keep help quick, this file imports no runs, no store and no judge.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., int | None])
 
 
 class _PlainFlags:
-    """Shows flags without a type in help; Typer shows `--help <bool>`."""
+    """Shows flags without a type in help; Typer itself shows `--help <bool>`."""
 
     def get_params(self, ctx: Any) -> Any:
         """The parameters of a command or a group."""
@@ -50,10 +50,10 @@ class Group(_PlainFlags, TyperGroup):
 def command(
     group: typer.Typer, *names: str, name: str | None = None, as_begun: bool = False
 ) -> Callable[[Function], Function]:
-    """Add a command that takes the settings `names` as options: fields of `RunOptions`, `store` and `kernelbench`.
+    """Add a command whose options are the settings in `names`: `store`, `kernelbench` or fields of `RunOptions`.
 
-    The function gets all settings as its first argument, `settings`, and returns the exit code. With `as_begun`, help
-    shows no defaults, since a resumed run keeps its own values.
+    The decorated function gets all settings as its first argument, `settings`, and returns the exit code. With
+    `as_begun`, help shows no defaults, since a resumed run keeps its own values.
     """
     kinds = {each: OTHERS.get(each) or _kind(each, as_begun) for each in names}
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -137,5 +137,5 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document for programs, and nothing else.")
 ]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run's id, a unique prefix of one, or `last`.")
+    str, typer.Argument(metavar="RUN", help="A run's id, a unique prefix of an id, or `last`.")
 ]

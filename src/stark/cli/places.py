@@ -1,4 +1,4 @@
-"""Where results are written, and checks that this is possible before anything is paid for."""
+"""Where results are written. Whether they can be written is checked before anything is paid for."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def kernel_path(store: str, run_id: str) -> Path:
 
 
 def _folder(store: str) -> Path | None:
-    """The folder of a store's file; None for one in memory, or on a server."""
+    """The folder of a store's file; None for a store in memory or on a server."""
     scheme, _, rest = store.partition("://")
     path = rest.removeprefix("/").partition("?")[0]
     on_disk = scheme.startswith("sqlite") and path != "" and ":memory:" not in path

@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     """The fields of `RunOptions` that are set, by name."""
 
     given: dict[str, Any]
-    """Those of the options that are set on the command line, before validation."""
+    """The options that are set on the command line, with their values before validation."""
 
 
 def load_settings(**given: Any) -> Settings:
@@ -67,7 +67,7 @@ def _variable(name: str) -> str:
 
 
 def _read_file() -> dict[str, Any]:
-    """What the file sets; nothing if there is none. Raises UsageError."""
+    """What the file `stark.toml` sets; nothing if there is no such file. Raises UsageError."""
     path = Path(FILE)
     if path.is_dir():
         raise UsageError(f"{FILE} is a folder, and should be a file; move it or rename it")

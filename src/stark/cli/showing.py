@@ -127,9 +127,9 @@ def cut(line: str, style: str = "dim") -> Text:
 
 
 def spent_row(ledger: Ledger, attempts: int, made: Sequence[str], columns: int) -> RenderableType:
-    """Time, price, `made` and tokens, with their limits; on a wide screen, after a progress bar of the attempts.
+    """One line with time, price, `made` and tokens, and their limits; its end is cut off if the screen is too narrow.
 
-    If the line does not fit, its end is cut off.
+    On a wide screen, a progress bar of the attempts precedes the line.
     """
     budget, spent = ledger.budget, ledger.spent
     minutes = "" if budget.minutes is None else f" of {budget.minutes:g} min"

@@ -12,7 +12,7 @@ from stark.explain.numbers import counted
 
 
 def work(folder: Path, once: bool, settings: Settings) -> None:
-    """Serve the folder until no request is waiting (`once`) or the process is interrupted."""
+    """Serve the folder until the process is interrupted or, with `once`, until no request is waiting."""
     executor = settings.options.get("executor", "local")
     judges = open_judges(executor)
     require_requests(folder)

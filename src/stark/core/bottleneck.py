@@ -30,15 +30,15 @@ class Bottleneck(Frozen):
 
     kind: Kind
     share: float | None = None
-    """Share of the call's time; None if no resource takes half of it and the longest step decided."""
+    """The resource's share of the call's time; None if no resource takes half of that time."""
 
     counters: KernelCounters | None = None
-    """The counters of the longest kernel; None if they were not read or `share` is set."""
+    """The counters of the longest kernel; None if they were not read or not needed."""
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """A profile with the time measured without a profiler, and the device's limits."""
+    """A profile, the time that was measured without a profiler, and the device's limits."""
 
     profile: Profile
     latency_ms: float
@@ -93,7 +93,7 @@ class Profiled:
         return Bottleneck(kind=kind, counters=counters)
 
     def _counters(self) -> KernelCounters | None:
-        """The longest step's counters, if its kernel also takes at least half of the time under Nsight Compute."""
+        """The longest step's counters; None if that kernel takes less than half of the time under Nsight Compute."""
         first = next(iter(self.profile.counters), None)
         longest = kernel_name(self.profile.steps[0].name)
         leads = first is not None and first.share >= BINDING and kernel_name(first.name) == longest

@@ -1,4 +1,4 @@
-"""The device sheet (a device's limits) and the roofline (the time that a problem needs at least on that device)."""
+"""The device sheet (a device's limits) and the roofline (the least time that a problem needs on that device)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Device(Frozen):
 
 
 class Roofline(Frozen):
-    """The least work of a problem, and the time that this device needs for it."""
+    """The least work that a problem requires, and the time that one device needs for this work."""
 
     least_bytes: int
     """Inputs, weights and outputs, each moved once."""

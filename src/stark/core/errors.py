@@ -1,7 +1,7 @@
 """Defines every error that STARK raises on purpose.
 
 A candidate that fails raises none of them: its failure is data (`core.evaluation`). These errors mean that a user's
-request or STARK itself failed. Each message is one sentence that says what to do.
+request or STARK itself failed. Each message says what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class UsageError(StarkError):
 
 
 class ProblemError(UsageError):
-    """A problem file cannot be used. The message names the line and the reason."""
+    """A problem file cannot be used. The message gives the reason, and the line if the fault is in one line."""
 
 
 class RecordingError(UsageError):
@@ -64,7 +64,7 @@ class ModelUnreachable(ModelError):
 
 
 class ReplyError(StarkError):
-    """A reply breaks the rules of its role. The message is sent to the model, which is asked once more."""
+    """A reply breaks the rules of the role that it is for. The model gets the message and is asked once more."""
 
 
 class CompilerRefused(StarkError):

@@ -20,7 +20,8 @@ from stark.core.profile import Profile
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
 
 Effort = Literal["search", "promote"]
-"""`search` does the least work that ranks candidates safely. `promote` is the final check: only it can report a win."""
+"""`search` does the least work that ranks candidates safely. `promote` is the final check: only this check can report a
+win."""
 
 
 class EvaluationBase(Frozen):
@@ -36,7 +37,7 @@ class EvaluationBase(Frozen):
     """Findings that do not decide the status, one sentence each."""
 
     sandbox: tuple[str, ...] = ()
-    """The sandbox layers that were active when the candidate last ran. Empty if it did not run or none is recorded."""
+    """The sandbox layers that were active when the candidate last ran. Empty if it never ran or none is recorded."""
 
 
 class Unusable(EvaluationBase):
@@ -78,7 +79,7 @@ class OutOfMemory(EvaluationBase):
 
 
 class Incorrect(EvaluationBase):
-    """The outputs are wrong, an input is changed that must stay unchanged, or compute-sanitizer found an error."""
+    """The outputs are wrong, an input that must stay unchanged was changed, or compute-sanitizer found an error."""
 
     status: Literal["incorrect"] = "incorrect"
     error: str
@@ -103,15 +104,15 @@ class Accuracy(Frozen):
     """The error of the reference itself in its own precision."""
 
     allclose: bool
-    """Whether it passes KernelBench's criterion, for comparison with published results."""
+    """Whether the outputs pass KernelBench's criterion, for comparison with published results."""
 
     oracle: Literal["float64", "float32"]
-    """`float64`: the reference computed in float64. `float32`: the reference's own outputs, where float64 fails."""
+    """`float64`: the reference computed in float64. `float32`: the reference's own outputs, if float64 fails."""
 
 
 NEAR = 0.05
-"""Relative uncertainty of a roofline. A time that is at most this fraction longer reaches the roofline; a time that is
-shorter by more than this fraction contradicts it."""
+"""Relative uncertainty of a roofline. A time reaches the roofline if it is longer by at most this fraction. A time
+contradicts the roofline if it is shorter by more than this fraction."""
 
 
 class Correct(EvaluationBase):
@@ -127,7 +128,7 @@ class Correct(EvaluationBase):
     roofline: Roofline
     effort: Effort = "search"
     generalizes: bool | None = None
-    """Whether it is also correct at shapes other than the problem's; None if no other shapes were tried."""
+    """Whether the candidate is also correct at shapes other than the problem's; None if no other shapes were tried."""
 
     profile: Profile | None = None
     """Where the candidate's time goes, as its own process reported; None if there was no usable profile."""
@@ -148,7 +149,7 @@ class Correct(EvaluationBase):
         return self.candidate.latency_ms
 
     def speedup_vs(self, reference: str = "eager") -> Speedup:
-        """Speedup against a named reference. Raises KeyError if it was not measured."""
+        """Speedup against a named reference. Raises KeyError if that reference was not measured."""
         return speedup(reference, self.references[reference], self.candidate)
 
     @property
@@ -172,7 +173,10 @@ class Correct(EvaluationBase):
 
     @property
     def near_roofline(self) -> bool:
-        """Whether little is left to gain. False if the time is well below the roofline, which is then no bound."""
+        """Whether little is left to gain.
+
+        False also if the time is well below the roofline, because the roofline is then no bound.
+        """
         return self.headroom <= NEAR and not beats_roofline(self.roofline, self.latency_ms)
 
     @property

@@ -22,15 +22,15 @@ class Limits(Frozen):
     """For each reference that is timed. After this, timing ends even if the confidence interval is still wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
-    """Host memory of the candidate's process, without what it shares with the judge; builds have their own limit.
-    On a CPU it also limits the address space of each process that the candidate starts."""
+    """Host memory of the candidate's process, not counting memory shared with the judge. Builds have a separate limit.
+    On a CPU, `memory_gb` also limits the address space of each process that the candidate starts."""
 
     output_kb: int = Field(default=64, ge=1)
     """How much of a candidate's printed output is kept."""
 
 
 class Tools(Frozen):
-    """NVIDIA's tools. On a GPU, a correct candidate is run once more under each; this takes seconds."""
+    """NVIDIA's tools. On a GPU, each tool that is on runs a correct candidate once more, which takes seconds."""
 
     counters: bool = False
     """Add Nsight Compute's counters to the profile."""

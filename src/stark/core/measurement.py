@@ -29,7 +29,7 @@ class Measurement(Frozen):
     resolution_ms: float = Field(default=0.0, ge=0)
     """The part of the latency's error that more samples do not reduce, in milliseconds. It comes from steady
     differences between processes that run the same program, the cost of requests, and disagreement between clocks. If
-    the judge cannot tell how large it is, it writes 1000 times the latency."""
+    the judge cannot tell how large this error is, the value is 1000 times the latency."""
 
     @property
     def latency_ms(self) -> float:
@@ -63,11 +63,12 @@ class Speedup(Frozen):
 def speedup(reference_name: str, reference: Measurement, candidate: Measurement) -> Speedup:
     """Reference latency divided by candidate latency, from samples taken in pairs.
 
-    The i-th samples of both were taken next to each other, so slow drift of the machine cancels in their ratio. The
-    result is the median of these ratios. Its 95 % interval comes from order statistics, which assume no distribution;
-    with few pairs it is the range of all ratios. It is then widened by the larger of the two relative resolutions.
+    The i-th samples of the two programs were taken next to each other, so slow drift of the machine cancels in their
+    ratio. The result is the median of these ratios. Its 95 % interval comes from order statistics, which assume no
+    distribution; with few pairs the interval is the range of all ratios. The interval is then widened by the larger of
+    the two relative resolutions.
 
-    Raises ValueError if the two have different numbers of samples.
+    Raises ValueError if the two measurements have different numbers of samples.
     """
     ratios = sorted(
         math.log(base / ours)
@@ -85,7 +86,7 @@ def speedup(reference_name: str, reference: Measurement, candidate: Measurement)
 
 @lru_cache
 def _median_interval_rank(count: int, level: float = 0.95) -> int:
-    """The largest k for which [x(k), x(n-1-k)] covers the median with probability `level` or more, else 0."""
+    """The largest k for which [x(k), x(n-1-k)] covers the median with probability `level` or more; 0 if none does."""
     tail, rank = 0.0, 0
     for k in range(count // 2):
         tail += math.comb(count, k) / 2**count

@@ -12,7 +12,7 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.plan import Edit, Plan
 
 ROOT = 0
-"""The id of the root, which is the reference. The root is neither an attempt nor a node."""
+"""The id of the tree's root. The root stands for the reference; it is not an attempt and has no `Node`."""
 
 COMPILER = "compiler"
 """The role of an attempt whose source `torch.compile` generated."""
@@ -22,7 +22,7 @@ Action = Literal["improve", "debug"]
 
 
 class Selection(Frozen):
-    """The node that an attempt starts from, and what the attempt does with it."""
+    """The node (or the root) that an attempt starts from, and what the attempt does with it."""
 
     parent: int = Field(ge=ROOT)
     action: Action

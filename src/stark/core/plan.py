@@ -25,7 +25,7 @@ class Anchor(Frozen):
 
     name: str = Field(pattern=f"^{ANCHOR_NAME}$")
     first_line: int = Field(ge=1)
-    """Like `last_line`: 1-based, inclusive, in the source that the plan was made for."""
+    """This and `last_line` count from 1 in the source that the plan was made for. Both lines belong to the anchor."""
 
     last_line: int = Field(ge=1)
     instruction: str = Field(min_length=1)
@@ -36,7 +36,7 @@ class Plan(Frozen):
 
     action: Literal["edit", "rewrite"]
     title: str = Field(default="", max_length=NAME_LENGTH)
-    """A name for the idea; empty if the reply gave none. Use `name` to show it."""
+    """A name for the idea; empty if the reply gave none. To show a plan to users, use `name`."""
 
     strategy: str = Field(min_length=1)
     anchors: tuple[Anchor, ...] = ()

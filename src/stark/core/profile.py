@@ -31,7 +31,7 @@ class Launch(Frozen):
     blocks: int
     threads: int
     occupancy: float | None = None
-    """A fraction, estimated by the profiler: 0 if no estimate is possible, None if none is reported."""
+    """A fraction, estimated by the profiler: 0 if no estimate is possible, None if the profiler reports nothing."""
 
     spilled_bytes: int | None = None
     """Bytes that each thread spills from registers to memory; None if unknown."""
@@ -117,7 +117,7 @@ class Profile(Frozen):
     """Time per call during which at least one step ran."""
 
     own_share: float
-    """Share of the steps' time in custom code."""
+    """Share of the steps' time that custom code takes."""
 
     busy_cores: float | None = None
     """Average number of busy cores on a CPU."""

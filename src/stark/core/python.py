@@ -22,8 +22,8 @@ def parse_python(source: str) -> ast.Module:
 def bindings(part: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     """Every name that `part` binds in its own scope, in order, with the node that binds it.
 
-    Descends into conditions and handlers, but not into functions, classes and comprehensions. It is iterative, so
-    deep nesting, such as a long sum, does not exceed the recursion limit.
+    Descends into conditions and handlers, but not into functions, classes and comprehensions. The search is iterative,
+    so deep nesting, such as a long sum, does not exceed the recursion limit.
     """
     waiting = [part]
     while waiting:

@@ -1,7 +1,7 @@
 """Defines a run: its identity, its configuration and why it ended.
 
 Aliases such as `stark` are resolved to a policy and its parameters when the run is created. A resumed run therefore
-behaves as it began, even if a default has changed.
+keeps its policy and parameters, even if a default has changed since.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ class Run(Frozen):
     problem: Problem
     config: RunConfig
     version: str
-    """The version of STARK that created it."""
+    """The version of STARK that created the run."""
 
     @property
     def is_replay(self) -> bool:
-        """Whether its replies come from a recording."""
+        """Whether the run's replies come from a recording."""
         return any(entry.model.startswith(RECORDED) for entry in self.config.models.values())
 
 
@@ -108,7 +108,7 @@ class Ended(Frozen):
     """Why a run ended."""
 
     kind: Literal["attempts", "tokens", "dollars", "minutes", "converged", "exhausted", "refused"]
-    """The budget limit that was reached; `converged`: `stop="auto"` ended it; `exhausted`: the policy found nothing to
-    expand; `refused`: the judge cannot use the problem."""
+    """`attempts` to `minutes`: the budget limit that was reached; `converged`: `stop="auto"` ended it; `exhausted`: the
+    policy found nothing to expand; `refused`: the judge cannot use the problem."""
 
     detail: str

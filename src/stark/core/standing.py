@@ -1,10 +1,10 @@
 """Which kernel of a run is the best, and which others are not measurably slower.
 
 This is the only place that ranks attempts. They are ranked by speedup against eager mode; attempts whose measurements
-are too noisy come last. The first attempt gets the star. It forms a group with the attempts whose 95 % intervals
-overlap its own: the measurements cannot tell which of them is fastest. A noisy attempt is in the group only if all
-attempts are noisy, since its interval overlaps almost any other. An attempt with the same source as an earlier one does
-not count.
+are too noisy come last. The attempt that ranks first gets the star. This attempt and those whose 95 % intervals
+overlap its interval form the group: the measurements cannot tell which of the group is fastest. A noisy attempt is in
+the group only if all attempts are noisy, since a noisy interval overlaps almost any other. An attempt with the same
+source as an earlier one does not count.
 
 After a final check, only the attempts that passed it count, with the speedups measured there.
 """
@@ -41,7 +41,7 @@ class Standing:
 def standing(
     speedups: Mapping[int, Speedup | None], checks: Mapping[int, Speedup | None]
 ) -> Standing:
-    """Rank attempts, each given with its speedup against eager, or None if it is not correct.
+    """Rank attempts by their speedups against eager; an incorrect attempt has None instead of a speedup.
 
     `speedups` are the search's measurements, `checks` those of the final check.
     """

@@ -10,7 +10,7 @@ from pydantic import Field
 from stark.core.base import Frozen
 
 BYTES_PER_TOKEN = 3
-"""UTF-8 bytes per token, for estimates. In the prompts of recorded runs it is 2.6 to 4.1 (docs/prompts.md)."""
+"""UTF-8 bytes per token, for estimates. In recorded prompts, a token has 2.6 to 4.1 bytes (docs/prompts.md)."""
 
 
 class Usage(Frozen):
@@ -50,7 +50,7 @@ class Spent(Frozen):
     """Calls whose reply never arrived because the process was killed. Each is charged the cost reserved for it."""
 
     seconds: float = 0.0
-    """The sum of the calls' waiting times, also of calls that ran at the same time."""
+    """The sum of the calls' waiting times. Calls that ran at the same time each count in full."""
 
     def __add__(self, other: Spent) -> Spent:
         names = Spent.model_fields
@@ -112,7 +112,7 @@ class Budget(Frozen):
 
 
 class Estimate(Frozen):
-    """What a run costs if it makes this many attempts at the usual cost per call; it may end earlier."""
+    """What a run costs if it makes `attempts` attempts at the usual cost per call. The run may end earlier."""
 
     attempts: int
     calls: int

@@ -1,8 +1,8 @@
 """The messages between an executor and a judge: one JSON object per line, over any byte stream.
 
-The judge sends `Hello` first; only a `Notice` may precede it. Then the executor sends requests. The
-judge answers them in any order; an answer has the `id` of its request. This module depends on neither
-torch nor a transport.
+The judge begins with `Hello`; only notices (`Notice`) may precede `Hello`. Then the executor sends
+requests. The judge answers the requests in any order; an answer has the `id` of its request. This
+module depends on neither torch nor a transport.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stark.core.problem import Problem
 from stark.core.reference import Reference
 
 PROTOCOL = 6
-"""Version of the messages. Increment it with every change that older versions would misread."""
+"""Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
 class Describe(Frozen):
@@ -135,7 +135,7 @@ class RequestRefused(Frozen):
 
 
 class JudgeFailed(Frozen):
-    """The judge itself failed on a request. The judge then exits, and the executor sends the request again."""
+    """The judge itself failed on a request. The judge then exits, and the executor sends the request to a new judge."""
 
     kind: Literal["judge_failed"] = "judge_failed"
     id: str
@@ -162,7 +162,7 @@ answer_adapter: TypeAdapter[Answer] = TypeAdapter(Answer)
 def request_id(request: AnyRequest) -> str:
     """A digest of the request's content, the protocol version and the STARK version.
 
-    Equal requests have equal ids, so an answer that already exists is reused.
+    The `id` itself does not count. Equal requests have equal digests, so an answer that already exists is reused.
     """
     return digest(
         str(PROTOCOL), __version__, request.model_copy(update={"id": ""}).model_dump_json()

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from stark.core.profile import BUSY, KernelCounters
 
 WASTED, CONFLICTING, WAITING, NOTABLE = 0.5, 0.2, 0.25, 0.1
-"""Thresholds for reporting a figure: used bytes are reported if their share is at most `WASTED`, the other figures if
-they are at least their threshold."""
+"""Thresholds for reporting a figure. The share of moved bytes that are used is reported if it is at most `WASTED`. Bank
+conflicts are reported from `CONFLICTING` on, the longest wait from `WAITING` on, and the tensor cores' load from
+`NOTABLE` on."""
 
 WAITS = {
     "long_scoreboard": "data from memory",
@@ -21,11 +22,11 @@ WAITS = {
     "drain": "their last stores to finish",
     "no_instruction": "instructions that the instruction cache does not hold",
 }
-"""What a warp waits for, by stall."""
+"""What a warp waits for, by the name of the stall in Nsight Compute."""
 
 
 def limiter(kernel: KernelCounters) -> str:
-    """What limits a kernel, as a clause: a busy unit, or else its longest stall."""
+    """What limits a kernel, as a clause: a busy unit, or else the kernel's longest stall."""
     if kernel.dram is not None and kernel.dram >= BUSY:
         return f"memory is busy {kernel.dram:.0%} of the time"
     if kernel.tensor is not None and kernel.tensor >= BUSY:
@@ -50,7 +51,7 @@ def facts(kernel: KernelCounters) -> Iterator[str]:
         if used is not None and 0 < used <= WASTED:
             yield f"{access} use {used:.0%} of the bytes that they move"
     if kernel.bank_conflicts is not None and kernel.bank_conflicts >= CONFLICTING:
-        yield f"{kernel.bank_conflicts:.0%} of shared-memory accesses repeated because of bank conflicts"
+        yield f"{kernel.bank_conflicts:.0%} of shared-memory accesses were repeated because of bank conflicts"
     levels = (("L1", kernel.l1_hits), ("L2", kernel.l2_hits))
     hits = [f"{level} {share:.0%}" for level, share in levels if share is not None]
     if hits:

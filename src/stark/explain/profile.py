@@ -11,7 +11,7 @@ from stark.explain.counters import facts, limiter
 from stark.explain.numbers import counted
 
 MATTERS = 0.05
-"""The smallest share of the time for which a step is shown."""
+"""A step is shown if it takes at least this share of the time. The longest step is shown in any case."""
 
 LOW_OCCUPANCY = 0.25
 SHOWN, SHOWN_COUNTED = 5, 3
@@ -74,7 +74,7 @@ def step_lines(profile: Profile) -> Iterator[str]:
 
 
 def _limit(profiled: Profiled, found: Bottleneck) -> str:
-    """How busy memory or arithmetic is: by the roofline, or else by the longest kernel's counters."""
+    """How busy memory or arithmetic is, from the longest kernel's counters if `found` has them, else the roofline."""
     kernel, roof = found.counters, profiled.roofline
     memory = found.kind == "memory"
     if kernel is None:
@@ -129,6 +129,6 @@ def _step(step: Step) -> str:
         parts.append(f"{launch.spilled_bytes} bytes spilled")
     if launch.shared_bytes:
         parts.append(f"{launch.shared_bytes / 1024:.3g} KB shared")
-    if launch.occupancy:  # the profiler reports 0 if it cannot estimate it
+    if launch.occupancy:  # the profiler reports 0 for an unknown occupancy
         parts.append(f"occupancy {launch.occupancy:.0%}")
     return f"{text}: {', '.join(parts)}"

@@ -67,7 +67,7 @@ def reference_line(reference: Reference) -> str:
 
 
 def dollars(spent: Spent) -> str:
-    """The price; `+ ?` where a part of it is unknown."""
+    """The price; `+ ?` if the price of some calls is unknown."""
     if spent.unpriced_calls and not spent.dollars:
         return "unknown"
     return f"${spent.dollars:,.2f}{' + ?' if spent.unpriced_calls else ''}"
@@ -90,7 +90,7 @@ def tokens(spent: Spent) -> str:
 
 
 def estimate_line(expected: Estimate, budget: Budget) -> str:
-    """The estimate, made before a run starts, of what it may cost and how long it may take."""
+    """What a run may cost and how long it may take, as estimated before its start."""
     cost = "price unknown" if expected.dollars is None else f"${expected.dollars:.2f}"
     limits = budget_line(budget)
     return (

@@ -18,7 +18,7 @@ __all__ = ["LANGUAGES", "Language", "best_for", "language"]
 
 
 def language(name: str) -> Language:
-    """The language of this name. Raises UsageError, which lists the known names, if there is none."""
+    """The language of this name. Raises UsageError with the known names if no language has this name."""
     if name not in LANGUAGES:
         raise UsageError(f"there is no language {name!r}; choose one of {', '.join(LANGUAGES)}")
     return LANGUAGES[name]
@@ -27,8 +27,9 @@ def language(name: str) -> Language:
 def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
     """Chooses a language for a device of this kind; `here` says whether the device is in this machine.
 
-    On this machine, it is the first language in order of preference whose tools are all installed, or the last
-    language if there is none. On another machine, whose tools are unknown, it is the first language.
+    For a device in this machine, the choice is the first language, in order of preference, whose tools are all
+    installed. If no language has all its tools here, the choice is the last language. For a device in another
+    machine, whose tools are unknown, the choice is the first language.
     """
     fitting = [entry for entry in LANGUAGES.values() if device_kind in entry.device_kinds]
     if not here:

@@ -1,7 +1,7 @@
 """Defines a kernel language: the form of its candidates, how they are checked and built, and what models are taught.
 
-A candidate is a Python file that defines `ModelNew`. The check here only reads its source; the judge runs it and
-decides whether its results are correct.
+A candidate is a Python file that defines `ModelNew`. `Language.check` only reads the candidate's source;
+the judge runs the candidate and decides whether the results are correct.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ DeviceKind = Literal["cpu", "cuda"]
 
 @dataclass(frozen=True)
 class Lessons:
-    """What models are taught for one problem on one device. Each kind of prompt includes a different part of it."""
+    """The lessons that models get for one problem on one device. Each kind of prompt includes different lessons."""
 
     form: str
     """The guide's section "The form": the rules for every candidate."""
 
     guide: str
-    """The guide in full, with the form."""
+    """The whole guide, including the form."""
 
     techniques: tuple[Technique, ...]
 
     @property
     def to_plan(self) -> str:
-        """The part for prompts that ask for a plan: the form, and when each technique pays off, with its idea."""
+        """The part for prompts that ask for a plan: the form, and each technique's idea and when it pays off."""
         if not self.techniques:
             return self.form
         leads = "\n\n".join(technique.lead for technique in self.techniques)
@@ -74,7 +74,7 @@ class Language:
     """The programs and packages that a machine needs to build and run candidates."""
 
     rule: Callable[[ast.Module], str | None]
-    """Takes a parsed file that defines `ModelNew`. Returns why it is not in this language, or None if it is."""
+    """Takes a parsed file that defines `ModelNew`. Returns why the file is not in this language, or None if it is."""
 
     environment: Callable[[Path, str | None], dict[str, str]]
     """Takes a folder and an architecture. Returns the environment variables for building and running a candidate.
@@ -96,7 +96,7 @@ class Language:
 
     @property
     def form(self) -> str:
-        """The guide's section "The form": the rules for every candidate, which plans must respect too."""
+        """The guide's section "The form": the rules for every candidate. Plans must respect these rules too."""
         return section(self.guide, "The form")
 
     def lessons(self, reference: Reference) -> Lessons:
@@ -104,7 +104,7 @@ class Language:
         return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
 
     def check(self, source: str) -> str | None:
-        """Returns one sentence on why this source is not a candidate in this language, or None if it may be one."""
+        """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""
         try:
             tree = parse_python(source)
         except SyntaxError as error:
@@ -115,10 +115,10 @@ class Language:
         return self.rule(tree)
 
     def toolchain(self) -> str:
-        """The tools that a build depends on, with their versions, on one line. It is part of the build's cache key."""
+        """One line with the tools that a build depends on and their versions. Part of the build's cache key."""
         return "; ".join(tool.found() or f"without {tool.name}" for tool in self.tools)
 
     def missing(self) -> str | None:
-        """A message on the first tool that this machine lacks and how to get it, or None if no tool is missing."""
+        """A message that names the first missing tool and says how to get it, or None if no tool is missing."""
         lacking = (tool for tool in self.tools if tool.found() is None)
         return next((f"This machine lacks {tool.name}; {tool.remedy}." for tool in lacking), None)

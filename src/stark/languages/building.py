@@ -32,7 +32,8 @@ def extension_environment(build_dir: Path) -> dict[str, str]:
         "TORCH_EXTENSIONS_DIR": str(build_dir / "torch_extensions"),
         # Without this variable, tvm-ffi asks torch at import whether there is a CUDA device. That
         # initializes the CUDA driver, and then the process cannot fork. With torch before 2.10,
-        # tvm-ffi would also compile an extension into each build folder. Passing tensors needs neither.
+        # tvm-ffi would also compile an extension into each build folder. Passing tensors needs neither the
+        # answer nor the extension.
         "TVM_FFI_DISABLE_TORCH_C_DLPACK": "1",
     }
 
@@ -57,9 +58,9 @@ def toolkit_environment(architecture: str | None) -> dict[str, str]:
 def compute_capability(architecture: str) -> str:
     """The architecture as compilers write it: `8.9` for `sm_89`; from `sm_90` on with an `a`, such as `9.0a`.
 
-    Without the `a`, compilers reject architecture-specific instructions (wgmma, TMA multicast, tcgen05). With it, the
-    build is not portable, but a candidate only runs on the device that it was built for. Raises ValueError if the
-    architecture is not written like `sm_90`.
+    Without the `a`, compilers reject architecture-specific instructions (wgmma, TMA multicast, tcgen05). With the `a`,
+    the build runs on no other architecture. That is no loss, since a candidate only runs on the device that it was
+    built for. Raises ValueError if the architecture is not written like `sm_90`.
     """
     match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", architecture)
     if match is None:

@@ -1,7 +1,7 @@
-"""Techniques, which supplement a language's guide for one kind of work, and the rule that chooses them for a problem.
+"""Techniques, and the rule that chooses them for a problem.
 
-A technique is a Markdown file in `techniques/` and an entry in its language's list. The entry says for which work the
-technique pays off.
+A technique supplements a language's guide for one kind of work. It consists of a Markdown file in
+`techniques/` and an entry in the language's list of techniques. The entry says for which work the technique pays off.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class Technique:
     """A technique's file, and the kind of work for which it pays off."""
 
     name: str
-    """The path of its file in `techniques/`, without `.md`, such as `triton/split_k`."""
+    """The path of the technique's file in `techniques/`, without `.md`, such as `triton/split_k`."""
 
     bounds: tuple[Bound, ...] = get_args(Bound)
-    """It pays off only if one of these limits the speed of the program."""
+    """The technique pays off only if the program's speed is limited by one of these."""
 
     operators: frozenset[Operator] = frozenset()
-    """The program must call at least one of these operators; if empty, any program will do."""
+    """The program must call at least one of these operators; if this set is empty, any program will do."""
 
     least_steps: int = 1
     """The program must have at least this many steps (kernels on a GPU, operators on a CPU)."""
 
     few_outputs: bool = False
-    """Whether the outputs must have fewer tiles than the device has processors (SMs or cores)."""
+    """Whether the technique pays off only for work whose `few_outputs` is true."""
 
     hopper: bool = False
-    """Whether the device must be an NVIDIA GPU from `sm_90` on."""
+    """Whether the technique needs an NVIDIA GPU from `sm_90` on."""
 
     def pays(self, work: Work) -> bool:
         """Whether a prompt about this work should include the technique."""
@@ -59,7 +59,7 @@ class Technique:
 
     @cached_property
     def text(self) -> str:
-        """The text of its file: when it pays off, the idea, an example, the traps."""
+        """The text of the technique's file: when the technique pays off, the idea, an example, the traps."""
         file = files("stark.languages").joinpath("techniques", f"{self.name}.md")
         return file.read_text(encoding="utf-8").strip()
 
@@ -90,7 +90,10 @@ LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}))
 
 
 def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]:
-    """The techniques that pay off for this work, in order, without those that would exceed the limits for a prompt."""
+    """The techniques that pay off for this work, in the given order.
+
+    Techniques that would exceed the limits for a prompt are left out.
+    """
     chosen: list[Technique] = []
     room = MOST_CHARACTERS
     for technique in techniques:

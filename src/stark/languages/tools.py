@@ -21,10 +21,10 @@ class Tool:
 
     name: str
     found: Callable[[], str | None]
-    """Returns its name and version on this machine, or None if it is missing."""
+    """Returns the tool's name and version on this machine, or None if the tool is missing."""
 
     remedy: str
-    """How to get it, as the end of a sentence."""
+    """How to get the tool, as the end of a sentence."""
 
 
 def search_path() -> str:
@@ -41,8 +41,9 @@ def search_path() -> str:
 def cuda_home() -> Path | None:
     """The folder of the CUDA toolkit, or None if there is none.
 
-    Tries `$CUDA_HOME`, `$CUDA_PATH`, the folder above the nvcc on PATH, and `USUAL_CUDA_HOME`. Takes the first that
-    contains the compiler and the headers, since the nvcc on PATH may be a wrapper script outside the toolkit.
+    Tries `$CUDA_HOME`, `$CUDA_PATH`, the folder whose `bin` holds the nvcc on PATH, and `USUAL_CUDA_HOME`, in this
+    order. Takes the first folder that contains both nvcc and the headers: the nvcc on PATH may be a wrapper script
+    outside the toolkit, and then there are no headers beside it.
     """
     on_path = shutil.which("nvcc")
     places = [
@@ -58,7 +59,7 @@ def cuda_home() -> Path | None:
 
 
 def of_cuda(name: str) -> str | None:
-    """The path of one of the CUDA toolkit's programs, or None if it is neither on PATH nor in a toolkit."""
+    """The path of one of the CUDA toolkit's programs, or None if that program is neither on PATH nor in a toolkit."""
     homes = [home for home in (cuda_home(), Path(USUAL_CUDA_HOME)) if home is not None]
     places = [os.environ.get("PATH", os.defpath), *(str(home / "bin") for home in homes)]
     return shutil.which(name, path=os.pathsep.join(places))
@@ -69,12 +70,12 @@ _TOOLKIT_PARTS = ("bin/nvcc", "include/cuda_runtime.h")
 
 
 def _cpp_version() -> str | None:
-    """The version of the compiler that `load_inline` calls: `$CXX`, which may include arguments, or c++."""
+    """The version of the compiler that `load_inline` calls: `$CXX` if set, otherwise c++. CXX may include arguments."""
     return _version_line(tuple(shlex.split(os.environ.get("CXX", "c++"))), 0)
 
 
 def _c_version() -> str | None:
-    """The version of the compiler that Triton builds its launchers with: `$CC`, or else gcc or clang."""
+    """The version of the compiler that Triton builds its launchers with: `$CC` if set, otherwise gcc or clang."""
     given = os.environ.get("CC")
     commands = [tuple(shlex.split(given))] if given else [("gcc",), ("clang",)]
     return next(filter(None, (_version_line(command, 0) for command in commands)), None)
@@ -119,9 +120,11 @@ def _package(module: str, *distributions: str) -> Callable[[], str | None]:
 
 
 CPP_COMPILER = Tool(
-    "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to one"
+    "a C++ compiler", _cpp_version, "install g++ (`apt install g++`) or set CXX to another compiler"
 )
-C_COMPILER = Tool("a C compiler", _c_version, "install gcc (`apt install gcc`) or set CC to one")
+C_COMPILER = Tool(
+    "a C compiler", _c_version, "install gcc (`apt install gcc`) or set CC to another compiler"
+)
 NVCC = Tool(
     "the CUDA compiler nvcc",
     _nvcc_version,

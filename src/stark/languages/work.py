@@ -1,4 +1,4 @@
-"""Derives what a problem's program does from its reference, the program as the judge measured it.
+"""Derives facts about a problem's program from the problem's `Reference`, which holds the judge's measurements.
 
 Techniques are chosen by these facts.
 """
@@ -17,13 +17,13 @@ Operator = Literal["matmul", "conv", "softmax", "norm", "reduction"]
 Bound = Literal["memory", "compute", "launch"]
 
 CPU_CALL_MS = 0.005
-"""Minimum time of an operator on a CPU: the call (0.9 us measured), allocating its result, and waking threads."""
+"""Minimum time of an operator on a CPU: the call (0.9 us measured), allocating the result, and waking threads."""
 
 CPU_ENTRIES = 5
-"""A CPU profile lists about this many operators per operator that computes; the others are wrappers and views."""
+"""For each operator that computes, a CPU profile lists about this many operators: that one, wrappers and views."""
 
 SHORT_PROGRAM = 3
-"""In a program of more steps, the output's shape says little about the shapes of its matrix products."""
+"""In a program of more steps, the output's shape says little about the shapes of the program's matrix products."""
 
 OUTPUT_TILE = 128 * 128
 """The number of output elements that one thread block of a matrix product usually computes."""
@@ -36,7 +36,7 @@ _OPERATORS: dict[Operator, str] = {
     "reduction": r"^(nan)?(sum|mean)$|^a?(max|min)$|^(arg(max|min)|prod|var|std|var_mean|std_mean)$"
     r"|vector_norm|^norm$|logsumexp|pool|loss|count_nonzero",
 }
-"""Regular expressions for names of PyTorch's operators, once `aten::` and leading underscores are removed."""
+"""Regular expressions for the names of PyTorch's operators without `aten::` and leading underscores."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Work:
     """What a program does on a device."""
 
     architecture: str
-    """For a GPU, such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
+    """For a GPU, a name such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
 
     bound: Bound
     """Which has the longest minimum time: memory traffic, arithmetic, or launching the reference's operators."""
@@ -53,17 +53,20 @@ class Work:
     """The kinds of operators that the reference runs."""
 
     steps: int
-    """On a GPU, the kernels in one call; on a CPU, an estimate of the operators that compute; 1 without a profile."""
+    """On a GPU, the kernels in one call; on a CPU, an estimate of the operators that compute. Without a profile, 1."""
 
     few_outputs: bool
-    """Whether the program is short and its outputs have fewer tiles than the device has processors (SMs or cores)."""
+    """Whether the program is short and its outputs have fewer tiles than the device has processors (SMs or cores).
+
+    `SHORT_PROGRAM` says what is short, and `OUTPUT_TILE` is the size of a tile.
+    """
 
 
 def work_of(reference: Reference) -> Work:
     """The work of a problem, given its reference.
 
-    Without a profile, it assumes matrix products and convolutions if the roofline counts floating-point operations,
-    and otherwise no operators.
+    Without a profile, the program is assumed to call matrix products and convolutions if the roofline counts
+    floating-point operations, and otherwise no operators.
     """
     device, roofline, profile = reference.device, reference.roofline, reference.profile
     if profile is None:

@@ -35,9 +35,9 @@ class Model(Protocol):
     ) -> Reply:
         """Answer a conversation.
 
-        A `temperature` of None leaves it to the provider; a `max_output_tokens` of None means the model's own. If the
-        model rejects either setting, it is asked again without that setting. A reply that reached the output limit is
-        `truncated`: ask again with a larger limit.
+        A `temperature` of None leaves the choice to the provider; a `max_output_tokens` of None means the model's usual
+        limit. If the model rejects either setting, it is asked again without that setting. A reply that reached the
+        output limit is `truncated`: ask again with a larger limit.
 
         Raises PromptRefused if the model rejects this conversation, ModelRefused if it would reject any conversation,
         and ModelUnreachable once the retries are used up.

@@ -19,7 +19,7 @@ class Provider:
     """Environment variables that may hold its API key; the first one that is set is used."""
 
     addressable: bool = False
-    """Whether it is an OpenAI-compatible server, whose URL may follow the model's name and which needs no key."""
+    """Whether it is an OpenAI-compatible server. It then needs no key, and its URL may follow the model's name."""
 
     address: str | None = None
     """The default URL of such a server."""
@@ -44,7 +44,7 @@ class Provider:
         return next((name for name in self.key_variables if os.environ.get(name, "").strip()), None)
 
     def key(self) -> str | None:
-        """The key from the environment. Raises ModelRefused if a required key is missing or a key cannot be valid."""
+        """The key from the environment. Raises ModelRefused if a required key is missing or the key is malformed."""
         variable = self.key_variable()
         if variable is None:
             if self.addressable:
@@ -58,7 +58,7 @@ class Provider:
         return key
 
     def locate(self, model: str) -> tuple[str, str | None]:
-        """Split `NAME@URL` into the model's name and the server's URL, which is None for a hosted model."""
+        """Split `NAME@URL` into the model's name and the server's URL. The URL is None for a hosted model."""
         if not self.addressable:
             return model, None
         name, *urls = re.split(r"@(?=https?://)", model, maxsplit=1)

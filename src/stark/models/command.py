@@ -26,7 +26,7 @@ from stark.core.usage import Price, Usage
 from stark.models.base import MAX_OUTPUT_TOKENS, priced
 
 TIMEOUT_S = 3600.0
-"""An hour, because the one who answers may be a person."""
+"""The time limit of one run of the command: an hour, because a person may be answering."""
 
 USAGE_VARIABLE = "STARK_USAGE_FILE"
 
@@ -44,7 +44,7 @@ class CommandModel:
     """A shell command, run once per prompt."""
 
     max_output_tokens = MAX_OUTPUT_TOKENS
-    """Used only to reserve budget: the command does not receive it, and its replies are never `truncated`."""
+    """Used only to reserve budget: the command does not receive this limit, and its replies are never `truncated`."""
 
     def __init__(
         self,
@@ -54,7 +54,10 @@ class CommandModel:
         *,
         timeout_s: float = TIMEOUT_S,
     ):
-        """Name the model `label`, else after the command's program. Raises UsageError if the command has no program."""
+        """Without a `label`, the model is named after the command's program.
+
+        Raises UsageError if the command has no program.
+        """
         self._command = command
         self._model = label or PurePath(_program(command)).name
         self._timeout_s = timeout_s
@@ -68,7 +71,7 @@ class CommandModel:
         *,
         max_output_tokens: int | None = None,
     ) -> Reply:
-        """Return what the command prints; if it fails or prints nothing, it is run once more. See `Model.ask`."""
+        """Return what the command prints. A command that fails or prints nothing is run once more. See `Model.ask`."""
         started = time.monotonic()
         with TemporaryDirectory(prefix="stark-usage-") as folder:
             text, reported = await self._answer(as_text(messages), Path(folder))
@@ -92,7 +95,7 @@ class CommandModel:
         )
 
     def _reported(self, file: Path) -> Usage:
-        """The usage in the file, if there is one. Raises ModelRefused if it is invalid, since budgets depend on it."""
+        """The usage in the file, if any. Raises ModelRefused for an invalid file, since budgets depend on usage."""
         try:
             return Usage.model_validate_json(file.read_bytes())
         except FileNotFoundError:

@@ -33,10 +33,10 @@ _PROMPT_REFUSED: dict[type[Exception], str] = {
     "with a larger context window",
     theirs.ModelRequestRejectedError: "{name} rejected this prompt; if it rejects others too, use another model",
 }
-"""Consulted after `_MODEL_REFUSED`, since ModelRequestRejectedError is a base class of some of its errors."""
+"""Consulted after `_MODEL_REFUSED`, since some errors there are subclasses of ModelRequestRejectedError."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
-"""Matches the output limit's name in the lower-cased error of a provider that rejects it."""
+"""Matches the name of the output limit in a lower-cased error message that rejects this limit."""
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def _translation(
 
 
 def refused_setting(error: theirs.ModelHTTPError, sent: ModelSettings) -> Setting | None:
-    """The setting that the provider rejected, if its error names one of those sent; else None.
+    """The setting that the provider rejected; None if the error names no setting that was sent.
 
     Many servers reject a request if prompt and output limit together exceed the context window. So an error about the
     context window counts as a rejection of the output limit.

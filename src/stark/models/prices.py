@@ -9,11 +9,12 @@ from pydantic_ai.usage import RequestUsage
 from stark.core.usage import Price
 
 _SAMPLE_TOKENS = 1000
-"""Small, since some providers charge more per token for long prompts."""
+"""The length for which a list price is looked up. It is small, since some providers charge more per token for long
+prompts."""
 
 
 def reported_dollars(response: ModelResponse) -> float | None:
-    """The cost that the provider reports with a reply, if it does."""
+    """The cost that the provider reports with a reply; None if it reports no cost."""
     cost = (response.provider_details or {}).get("cost")
     return float(cost) if isinstance(cost, int | float) else None
 

@@ -164,7 +164,7 @@ def as_history(
     """A conversation in pydantic-ai's types.
 
     Consecutive messages of one speaker are merged, because some servers reject consecutive messages. Of consecutive
-    user messages, all but the last form the stable prefix, which is followed by a cache point.
+    user messages, all but the last form the stable prefix. `with_cache_points` adds a cache point after that prefix.
     """
     history: list[theirs.ModelMessage] = []
     request: list[theirs.ModelRequestPart] = []

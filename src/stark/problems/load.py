@@ -34,7 +34,7 @@ def _accessing_files() -> Iterator[None]:
 def load(spec: str, kernelbench: Path | None = None) -> Problem:
     """Load one problem: a file, or `level1/23` in a KernelBench checkout.
 
-    Raises ProblemError, which names the line if the fault is in one.
+    Raises ProblemError; its message names the line if the fault is in one line.
     """
     path = _locate(spec, kernelbench)
     if path.is_dir():
@@ -66,7 +66,7 @@ def load_all(spec: str, kernelbench: Path | None = None) -> list[Problem]:
 def load_level(
     level: str, kernelbench: Path | None, numbers: Sequence[int] | None = None
 ) -> list[Problem]:
-    """Load a level of a KernelBench checkout, such as `level1`; given `numbers`, only the problems with these."""
+    """Load a level of a KernelBench checkout, such as `level1`; `numbers` selects problems by number."""
     folder = _level_folder(level, kernelbench)
     if numbers is None:
         return load_all(str(folder))
@@ -74,9 +74,9 @@ def load_level(
 
 
 def form_fault(source: str) -> str | None:
-    """Why this source is not a problem, as one sentence; None if it is one.
+    """Why this source is not a problem, as one sentence; None if it is a problem.
 
-    Only its syntax and the presence of its parts are checked. The judge finds out whether the parts work together.
+    Only the syntax and the presence of the parts are checked. The judge finds out whether the parts work together.
     """
     try:
         tree = parse_python(source)
@@ -90,7 +90,7 @@ def form_fault(source: str) -> str | None:
 
 
 def defines_any_part(source: str) -> bool:
-    """Whether the source is meant as a problem: it defines a part of one, or cannot be parsed."""
+    """Whether the source is meant as a problem: it defines a part of a problem, or cannot be parsed."""
     try:
         tree = parse_python(source)
     except SyntaxError:
@@ -128,7 +128,7 @@ def _level_folder(level: str, kernelbench: Path | None) -> Path:
 
 
 def _in_level(folder: Path, name: str) -> Path:
-    """The file of a level's problem, given its number or name."""
+    """The problem file that has this number or file name, in a level's folder."""
     files = _python_files(folder)
     for path in files:
         if name in (path.name, path.stem) or (name.isdigit() and int(name) == _number(path)):

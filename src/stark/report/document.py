@@ -43,7 +43,7 @@ def run_document(view: RunView) -> Document:
 
 
 def attempt_document(node: Node) -> Document:
-    """An attempt in short: its parent, plan, result and cost."""
+    """An attempt in short: its parent, plan and result."""
     return {
         "attempt": node.id,
         "parent": node.parent,

@@ -1,4 +1,4 @@
-"""The table that `stark evaluate` prints: status, time, speedups and evidence of each file."""
+"""What `stark evaluate` prints: each file's status, time, speedups and evidence."""
 
 from __future__ import annotations
 

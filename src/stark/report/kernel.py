@@ -23,7 +23,7 @@ from stark.explain.numbers import milliseconds
 _OTHER_SHAPES = {
     None: "other shapes and dtypes were not tried",
     True: "two other shapes passed too; other dtypes were not tried",
-    False: "WRONG at other shapes, so use it for these shapes only",
+    False: "WRONG at other shapes, so use the kernel for these shapes only",
 }
 _BACKWARD = "the source defines a backward pass, which was NOT verified"
 _NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
@@ -45,7 +45,7 @@ def kernel_file(run: Run, node: Node, reference: Reference) -> str:
 
 
 def _head(run: Run, node: Node, reference: Reference, source: str) -> str:
-    """The header: a docstring, or comments if the source has its own docstring, which must stay its first statement."""
+    """The header: a docstring, or comments if the source has a docstring, since that docstring must stay first."""
     lines = [
         f"A kernel for {run.problem.name}, written by STARK {run.version} (run {run.id}, attempt {node.id}).",
         "",

@@ -94,7 +94,8 @@ def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
 def _plan(node: Node) -> Iterator[RenderableType]:
     """The plan that the attempt implements.
 
-    A repair inherits its parent's plan. Its line numbers are left out, since they refer to an earlier source.
+    A repair inherits its parent's plan. An inherited plan is shown without its line numbers, since they refer to an
+    older source.
     """
     if node.plan is None:
         return

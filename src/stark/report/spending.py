@@ -50,7 +50,7 @@ def thousands(spent: Spent) -> str:
 
 
 def fit_line(fit: Fit) -> str | None:
-    """What was cut from a prompt, in one line; None if it fits uncut."""
+    """What was cut from a prompt, in one line; None if the prompt fits uncut."""
     cut = [
         f"{words} {', '.join(attempts)}"
         for kept, words in _LEFT.items()
@@ -58,6 +58,7 @@ def fit_line(fit: Fit) -> str | None:
     ]
     left_out = f"; left out: {'; '.join(cut)}" if cut else ""
     if fit.over:
-        limit = f"over its limit of {fit.limit_tokens:,} although nothing more could be cut"
+        limit = f"over the limit of {fit.limit_tokens:,}, and nothing more could be cut"
         return f"about {fit.tokens:,} tokens, {limit}{left_out}"
-    return f"cut to about {fit.tokens:,} of {fit.limit_tokens:,} tokens{left_out}" if cut else None
+    limit = f"(limit {fit.limit_tokens:,})"
+    return f"cut to about {fit.tokens:,} tokens {limit}{left_out}" if cut else None

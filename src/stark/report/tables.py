@@ -17,7 +17,7 @@ STATUS_STYLES = {
 
 
 def columns(*texts: str, numbers: tuple[str, ...] = ()) -> Table:
-    """An empty table with columns of text, then right-aligned columns that are never wrapped."""
+    """An empty table: columns of text, then right-aligned columns of numbers. No column is wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in texts:
         table.add_column(name, no_wrap=True)

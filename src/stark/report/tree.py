@@ -23,10 +23,10 @@ from stark.report.tables import STATUS_STYLES
 from stark.search.tree import Tree
 
 ROOM_FOR_IDEAS = 100
-"""Below this many columns the tree shows neither plans nor errors."""
+"""On a screen with fewer characters per line, the tree shows neither plans nor errors."""
 
 GAP = 2
-"""Columns between two cells."""
+"""Number of blanks between two cells."""
 
 
 _Row = tuple[str, Text, Text, str, Text, Text]
@@ -46,7 +46,7 @@ class TreeTable:
     """The final check's evaluations, by attempt."""
 
     most_lines: int | None = None
-    """Maximum number of lines; further attempts are folded away. None is no limit."""
+    """Maximum number of lines; further attempts are folded away. None means no limit."""
 
     def table(self, columns: int) -> Table:
         """The tree, drawn for a screen with `columns` characters per line."""

@@ -40,7 +40,7 @@ class RunView:
     """Calls whose reply never arrived, because the process was killed or the call was cancelled."""
 
     ended: Ended | None = None
-    """Why the run ended; None if it has not ended, and for a recording."""
+    """Why the run ended; None for a run that has not ended, and for a recording."""
 
     @classmethod
     def of_store(cls, store: Store, run_id: str) -> Self:
@@ -85,7 +85,7 @@ class RunView:
 
     @property
     def winner(self) -> Node | None:
-        """The best attempt if a final check confirmed it."""
+        """The best attempt if a final check confirmed it, otherwise None."""
         return self.best if self.standing.confirmed else None
 
     @cached_property

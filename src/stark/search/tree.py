@@ -25,7 +25,8 @@ ROOT_SPEEDUP = Speedup(reference="eager", ratio=1.0, low=1.0, high=1.0)
 class Tree:
     """All finished attempts of a run, and those in flight.
 
-    Ids are those of the root and of finished attempts. Reading a node by any other id raises KeyError.
+    Methods for a single node take the id of a finished attempt or, except for `node`, of the root. An id that is not in
+    the tree raises KeyError, except in `pending_children`, which returns 0.
     """
 
     def __init__(self, root_latency_ms: float) -> None:
@@ -131,7 +132,7 @@ class Tree:
         return id in self._children
 
     def node(self, id: int) -> Node:
-        """A finished attempt. Raises KeyError for the root too."""
+        """A finished attempt. Raises KeyError for any other id, including the root's."""
         return self._nodes[id]
 
     def children(self, id: int) -> tuple[Node, ...]:

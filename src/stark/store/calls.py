@@ -40,7 +40,7 @@ def read_calls(connection: Connection, *which: ColumnElement[bool]) -> list[Call
 
 
 def read_spent(connection: Connection, *which: ColumnElement[bool]) -> dict[str, Roles]:
-    """The cost of the calls that meet these conditions, by run and role. The database adds it up."""
+    """The cost of the calls that meet these conditions, by run and role. The database adds up the costs."""
     sums = (func.sum(getattr(CallRow, name)) for name in Spent.model_fields)
     query = (
         select(CallRow.run_id, CallRow.role, *sums)

@@ -60,7 +60,7 @@ def read_node(body: Json, evaluation: Json, source: str | None) -> Node:
 
 
 def evaluation_values(evaluation: Evaluation) -> Json:
-    """The columns of an evaluation: the whole as JSON, and values that queries need."""
+    """The columns of an evaluation: the whole evaluation as JSON, and the values that queries need."""
     speedup = vs_eager(evaluation)
     return {
         "evaluation": evaluation.model_dump(mode="json"),

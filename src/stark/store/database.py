@@ -1,7 +1,7 @@
 """Opens, creates, reads and writes the store's database, either SQLite or PostgreSQL.
 
-Other databases are refused, because two features are implemented only for these: inserting a text only once, and locks
-that end with the process.
+Other databases are refused, because two features are implemented only for SQLite and PostgreSQL: inserting a text only
+once, and locks that end with the process.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Database:
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """Apply all of the block's changes or none. They are committed at the end of the block, or with the group."""
+        """Apply all of the block's changes or none. They are committed when the block ends, or later if `grouped`."""
         with boundary(doing):
             if self._group is not None:
                 with self._group.writing() as connection:
@@ -88,8 +88,8 @@ class Database:
 
     @contextmanager
     def grouped(self) -> Iterator[None]:
-        """Let writes in the block share commits (see `Group`). All of them must come from one thread with a running
-        event loop.
+        """Let writes in the block share commits (see `Group`). All these writes must come from one thread with a
+        running event loop.
         """
         group = self._group = Group(self._writer)
         try:
@@ -104,7 +104,7 @@ class Database:
             await self._group.settled()
 
     def lock(self, name: str, refusal: str | None = None) -> AbstractContextManager[None]:
-        """Hold the lock of this name within the block; see `locks`."""
+        """Hold the lock of this name within the block; see the module `locks`."""
         if self._engine.dialect.name == "postgresql":
             return advisory_lock(self._engine, name, refusal)
         if _in_memory(self._url):
@@ -140,7 +140,7 @@ def exists(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """A store's address for display, without the password before the host or in the options."""
+    """A store's address for display. Passwords are hidden, before the host and in the options."""
     parsed = _parse(url)
     secret = {name: "hidden" for name in parsed.query if name.endswith("password")}
     return parsed.update_query_dict(secret).render_as_string(hide_password=True)
@@ -167,7 +167,7 @@ def _engine(url: URL) -> Engine:
     try:
         if url.get_backend_name() == "postgresql":
             # A run may wait minutes for a model; `pool_pre_ping` replaces connections lost meanwhile.
-            # Each run in flight occupies a connection for its lock, so only the server limits their number.
+            # Each run in flight needs a connection for its lock, so only the server limits the connections.
             return create_engine(url, pool_pre_ping=True, max_overflow=-1)
         return _sqlite_engine(url)
     except ArgumentError as error:
@@ -185,7 +185,7 @@ def _sqlite_engine(url: URL) -> Engine:
         only = {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
         engine = create_engine(url, connect_args={"check_same_thread": False}, **only)
     elif file.exists() and not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
-        # Even to read, SQLite writes files beside the database, unless it is opened as immutable.
+        # Even to read, SQLite writes files beside the database, unless the database is opened as immutable.
         address = f"file:{quote(str(file))}?immutable=1"
         return create_engine(url, creator=lambda: sqlite3.connect(address, uri=True))
     else:

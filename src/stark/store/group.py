@@ -1,8 +1,8 @@
 """Groups the writes of concurrent tasks into one commit.
 
 A commit waits for the disk and blocks the event loop meanwhile, so with many runs one commit per write would be
-slow. Here each write is a savepoint in an open transaction, which is committed in the event loop's next
-iteration. A task that needs its writes on disk before it continues awaits `settled`.
+slow. Here each write is a savepoint in an open transaction. The transaction is committed in the event loop's
+next iteration. A task that needs its writes on disk before it continues awaits `settled`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Group:
         self._failure: StoreError | None = None
         self._commit: asyncio.Task[None] | None = None
         self.connection: Connection | None = None
-        """The connection of the open transaction, which sees the uncommitted writes; None if no transaction is open."""
+        """The open transaction's connection, which can read the uncommitted writes; None if no transaction is open."""
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Apply all of the block's changes or none; they are committed in the event loop's next iteration."""
+        """Apply all of the block's changes or none; the changes are committed in the event loop's next iteration."""
         connection = self.connection or self._begin()
         with connection.begin_nested():
             yield connection
@@ -63,7 +63,7 @@ class Group:
         self._finish()
 
     def _finish(self) -> None:
-        """Commit. A failure is kept, and all later calls raise it, since possibly no task waits for this commit."""
+        """Commit. A failure is raised by the group's later calls, since perhaps no task waits for this commit."""
         connection, self.connection, self._commit = self.connection, None, None
         if connection is None:
             return

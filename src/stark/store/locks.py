@@ -1,6 +1,7 @@
 """Locks that end with the process that holds them, so `kill -9` leaves no stale lock.
 
-If a lock is taken, both kinds wait until it is free; if `refusal` is given, they raise Held(refusal) instead.
+There are two kinds: locks on files and locks in PostgreSQL. Both wait for a lock that is taken; if `refusal` is given,
+they raise Held(refusal) instead.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def file_lock(path: Path, refusal: str | None) -> Iterator[None]:
 
 @contextmanager
 def advisory_lock(engine: Engine, name: str, refusal: str | None) -> Iterator[None]:
-    """Hold a PostgreSQL advisory lock on a number derived from the name. The lock needs its own connection and ends with
-    it.
+    """Hold a PostgreSQL advisory lock on a number derived from the name. The lock needs its own connection and ends
+    with that connection.
     """
     number = hashlib.sha256(f"stark {name}".encode()).digest()[:8]
     key = literal(int.from_bytes(number, signed=True), BigInteger)

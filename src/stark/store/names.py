@@ -1,4 +1,4 @@
-"""Finds the run or bench that a user means by an id or name, a unique prefix of it, or `last`."""
+"""Finds the run or bench that a user means: by its id or name, by a unique prefix of its id or name, or by `last`."""
 
 from __future__ import annotations
 

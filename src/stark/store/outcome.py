@@ -1,4 +1,4 @@
-"""The outcome of a run, as much as comparing many runs needs: no prompts, no replies, at most one whole evaluation."""
+"""The outcome of a run, kept small to compare many runs: only the best attempt's evaluation, no prompts, no replies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Attempted(NamedTuple):
     action: str
     status: str
     speedup: Speedup | None
-    """Against eager; None unless it is correct."""
+    """Against eager; None unless the attempt is correct."""
 
     duplicate_of: int | None = None
     """The earlier attempt with the same source, whose evaluation this attempt shares; None if the source is new."""
@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The current state of a run, counting only its attempts up to a given number."""
+    """The current state of a run, counting only its attempts from 1 to a given number."""
 
     version: str
     """The version of STARK that created the run."""
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
     """In the order in which they finished."""
 
     checks: dict[int, Speedup | None]
-    """What the final check measured against eager, by attempt; None for attempts that failed it."""
+    """Speedups against eager in the final check, by attempt; None for an attempt that failed the check."""
 
     best_attempt: int | None
     """The fastest attempt by the rules of `core.standing`; None if no attempt counts."""
@@ -65,10 +65,10 @@ class Outcome(NamedTuple):
     """The best attempt's evaluation: from the final check if there was one, otherwise from the search."""
 
     roles: dict[str, Spent]
-    """The cost of these attempts' calls by role, including attempts in flight."""
+    """What the calls of the counted attempts cost, by role. Attempts in flight are included."""
 
     elapsed_s: float
-    """Active time of the run when the last of these attempts finished."""
+    """Active time of the run when the last counted attempt finished."""
 
     @property
     def confirmed(self) -> bool:

@@ -1,10 +1,10 @@
 """Defines the store's tables.
 
-    artifacts   one row per distinct source, message and reply; the key is the SHA-256 of its bytes
+    artifacts   one row per distinct source, message and reply; the key is the SHA-256 of the bytes
     runs        one row per run; all but its id, number and source may change
       attempts    one row per attempt started, written before its first model call
         calls       one row per model call, written before it is sent; reply and cost are added later
-          messages    one row per message of its prompt
+          messages    one row per message of the call's prompt
         nodes       one row per finished attempt; `position` is the order of completion
         promotions  one row per node that went through the final check
     benches     one row per bench; only its budget changes
@@ -124,7 +124,7 @@ class AttemptRow(Base):
 
 
 class CallRow(Base):
-    """A model call. Until its reply arrives, it has no turn, and its cost is the amount reserved for it."""
+    """A model call. Until the reply arrives, the call has no turn, and its cost is the reserved amount."""
 
     __tablename__ = "calls"
     __table_args__ = (_of_attempt(), UniqueConstraint("run_id", "attempt", "turn"))
@@ -163,7 +163,7 @@ class MessageRow(Base):
 
 
 class Evaluated:
-    """The columns of an evaluation. `evaluation` is the whole; the others repeat values of it for queries."""
+    """The columns of an evaluation. `evaluation` is the whole evaluation; the other columns repeat values of it."""
 
     evaluation: Mapped[dict[str, Any]]
     status: Mapped[str]

@@ -1,9 +1,9 @@
 """The store of runs: their attempts, model calls, evaluations and costs.
 
-Every method that writes is one transaction. If it is interrupted, nothing is stored. Once it has returned, `kill -9`
-does not undo it; while writes are `grouped`, this holds once `settled` has returned. Rows are never removed. Only these
-values change: a run's configuration, reference, active time and end; a model call's outcome, with its reply and cost;
-and a bench's budget. The store does not depend on the search: a tree is rebuilt from `nodes` in order.
+Every write is one transaction: a write that is interrupted stores nothing. Once a method has returned, `kill -9` does
+not undo its writes; for writes that are `grouped`, this holds only once `settled` has returned. Rows are never removed.
+Only these values change: a run's configuration, reference, active time and end; a model call's outcome, with its reply
+and cost; and a bench's budget. The store does not depend on the search, which rebuilds its tree from `nodes`.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Store:
     def open(cls, url: str, create: bool = True) -> Store:
         """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`.
 
-        A store that does not exist is created. If `create` is false, an empty store in memory is opened instead, so that
-        reading leaves no file behind. Raises StoreError if the store cannot be opened or has another version's schema.
+        If the store does not exist, it is created; if `create` is false, an empty store in memory is opened instead, so
+        that reading leaves no file behind. Raises StoreError if the store cannot be opened or has another version's
+        schema.
         """
         return cls(Database(url if create or exists(url) else "sqlite://"))
 
@@ -68,8 +69,8 @@ class Store:
     def grouped(self) -> AbstractContextManager[None]:
         """Let writes in the block share commits, for work on many runs at once.
 
-        The writes must come from one event loop. They are on disk once `settled` has returned, at the latest after the
-        event loop's next iteration or at the end of the block.
+        The writes must come from one event loop. They are committed in the event loop's next iteration, or at the
+        end of the block if that comes first; `settled` waits for the commit.
         """
         return self._database.grouped()
 
@@ -91,7 +92,7 @@ class Store:
             _insert_run(connection, run)
 
     def run(self, run_id: str) -> Run:
-        """The run with this id, or with the only id that begins with it; `last` is the newest run.
+        """The run whose id is `run_id`, or the only run whose id begins with `run_id`; `last` is the newest run.
 
         Raises UsageError if no run or more than one matches; the message says which runs could be meant.
         """
@@ -121,8 +122,8 @@ class Store:
         return Reference.model_validate(found) if found else None
 
     def reconfigure(self, run: Run) -> None:
-        """Store the run's changed configuration. If its executor changed, the stored reference is dropped, to be measured
-        again.
+        """Store the run's changed configuration. If the executor changed, the stored reference is dropped, to be
+        measured again.
         """
         values: dict[str, Any] = {"body": codec.run_body(run)}
         if run.config.executor != self.run(run.id).config.executor:
@@ -134,7 +135,7 @@ class Store:
         self._change_run(run_id, ended=ended.model_dump())
 
     def reopen_run(self, run_id: str) -> None:
-        """Mark the run as not ended, and its calls in flight as lost, since their process was killed."""
+        """Mark the run as not ended, and its calls in flight as lost, since the process that made them was killed."""
         self._change_run(run_id, ended=None)
         self.lose_calls(run_id)
 
@@ -166,7 +167,7 @@ class Store:
     def exclusive(self, run_id: str) -> AbstractContextManager[None]:
         """Hold the run's lock, until the block or this process ends.
 
-        Entering raises Held if another process holds it.
+        Entering the block raises Held if another process holds the lock.
         """
         refusal = f"run {run_id} is being worked on by another process; wait for it or stop it"
         return self._database.lock(f"run {run_id}", refusal)
@@ -174,7 +175,7 @@ class Store:
     # Benches
 
     def create_bench(self, bench: Bench, runs: Iterable[Run]) -> None:
-        """Store a new bench and those of its runs that are not stored yet. Raises StoreError if its name is taken."""
+        """Store a new bench and those of its runs that are not stored yet. Raises StoreError if the name is taken."""
         with self._database.writing(f"storing bench {bench.name}") as connection:
             there = set(connection.scalars(select(RunRow.id)))
             for run in runs:
@@ -189,7 +190,7 @@ class Store:
             return list(connection.scalars(select(BenchRow.name).order_by(BenchRow.number)))
 
     def bench(self, name: str) -> Bench:
-        """The bench with this name, or with the only name that begins with it; `last` is the newest bench.
+        """The bench called `name`, or the only bench whose name begins with `name`; `last` is the newest bench.
 
         Raises UsageError if no bench or more than one matches; the message says which benches could be meant.
         """
@@ -227,14 +228,14 @@ class Store:
             return set(connection.scalars(select(AttemptRow.run_id).distinct()))
 
     def unfinished(self, run_id: str) -> dict[int, Selection]:
-        """The selections of the attempts that have begun but not finished. A resumed run continues these first."""
+        """The selections of attempts that have begun but not finished. A resumed run continues these attempts first."""
         finished = select(NodeRow.attempt).where(NodeRow.run_id == run_id)
         return self._selections(AttemptRow.run_id == run_id, AttemptRow.attempt.not_in(finished))
 
     # Calls
 
     def begin_call(self, run_id: str, attempt: int, role: str, model: str, reserved: Cost) -> int:
-        """Store a model call that is about to be sent, with its reservation. Returns the call's number."""
+        """Store a model call that is about to be sent, with the cost reserved for it. Returns the call's number."""
         values = {
             "run_id": run_id,
             "attempt": attempt,
@@ -286,13 +287,13 @@ class Store:
             ]
 
     def calls(self, run_id: str, attempt: int | None = None) -> list[Call]:
-        """The calls of a run, or of one attempt, by attempt and turn."""
+        """The answered calls of a run, or of one of its attempts, ordered by attempt and turn."""
         of_attempt = () if attempt is None else (CallRow.attempt == attempt,)
         with self._database.reading(f"reading the calls of run {run_id}") as connection:
             return read_calls(connection, CallRow.run_id == run_id, *of_attempt)
 
     def spent(self, run_id: str | None = None) -> dict[str, Roles]:
-        """The cost of the calls of all runs, or of one run, by run and role. Runs without calls are left out."""
+        """What the model calls cost, by run and role, in all runs or in one. Runs without calls are left out."""
         which = () if run_id is None else (CallRow.run_id == run_id,)
         with self._database.reading("reading what the runs cost") as connection:
             return read_spent(connection, *which)
@@ -311,7 +312,7 @@ class Store:
         with self._database.writing(doing) as connection:
             if connection.execute(begun).one_or_none() != (node.parent, node.action):
                 raise StoreError(
-                    f"{doing} failed: no attempt {node.id} was begun to {node.action} {node.parent}"
+                    f"{doing} failed: attempt {node.id} was not begun to {node.action} {node.parent}"
                 )
             source = None
             if node.candidate is not None:
@@ -357,7 +358,7 @@ class Store:
                 raise StoreError(f"there is no run {run_id}; `stark runs` lists all runs")
 
     def _of_run(self, run_id: str, column: InstrumentedAttribute[T]) -> T | None:
-        """A column of a run; None if there is no run of this exact id."""
+        """A run's value in this column; None if there is no run with this exact id."""
         with self._database.reading(f"reading run {run_id}") as connection:
             return connection.scalar(select(column).where(RunRow.id == run_id))
 

@@ -1,4 +1,4 @@
-"""Short summaries of runs, for lists of many. Reading them loads no sources and no replies."""
+"""Short summaries of runs, for lists of many runs. Reading them loads no sources and no replies."""
 
 from __future__ import annotations
 

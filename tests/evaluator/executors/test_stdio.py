@@ -91,7 +91,7 @@ async def test_what_a_command_printed_is_told_when_no_judge_comes_of_it() -> Non
 
     assert (
         "the judge (sh -c 'echo the queue is full') does not start; "
-        "run that command in a shell; it must start a judge of this version of STARK. Its output and the error:\n"
+        "run that command in a shell; it must start a judge of this version of STARK. The judge's output and the error:\n"
         "the queue is full\n"
         "the command ended before a judge was ready"
     ) == str(told.value)

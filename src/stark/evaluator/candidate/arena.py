@@ -1,9 +1,9 @@
 """Memory that the judge owns and a child maps: it contains a program's inputs, weights and outputs.
 
-On a CPU it is an anonymous file. On a GPU it is allocated through the driver: torch's caching
-allocator cuts many tensors from one block, and a CUDA IPC handle exposes the entire block. For the
-same reason an arena's size is a multiple of the driver's granularity: smaller allocations share a
-block with others.
+On a CPU it is an anonymous file. On a GPU the driver allocates it. A CUDA IPC handle exposes
+an entire block of device memory, and torch's caching allocator would cut other tensors from the same
+block. For the same reason an arena's size is a multiple of the driver's granularity: smaller
+allocations share a block.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ OUT_OF_MEMORY = 2
 """The driver's code CUDA_ERROR_OUT_OF_MEMORY."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""Seals that fix the size of a shared file and forbid further seals, with which a child could block the next one."""
+"""Seals that fix the size of a shared file and forbid further seals. A child could otherwise seal the file against
+writing, and the next child could not map it."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class TensorAt:
-    """Placeholder for a tensor inside a nested value. `index` is its position among the value's tensors."""
+    """Placeholder for a tensor inside a nested value. `index` is the tensor's position among the value's tensors."""
 
     index: int
 
 
 def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
-    """Bytes from the start of a tensor's first element to the end of its last."""
+    """Bytes from the start of a tensor's first element to the end of its last element."""
     if 0 in shape:
         return 0
     last = sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
@@ -62,7 +63,7 @@ def span_bytes(dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ..
 
 
 def lay_out(forms: list[torch.Tensor], start: int = 0) -> tuple[list[Slot], int]:
-    """Lay out tensors like `forms` from byte `start` on. Returns their slots and the first free byte."""
+    """Lay out tensors like `forms` one after another, from byte `start` on. Returns slots and the first free byte."""
     slots, offset = [], start
     for form in forms:
         slot = Slot(offset, form.dtype, tuple(form.shape), tuple(form.stride()))
@@ -103,7 +104,7 @@ class Arena:
 def open_arena(
     size: int, device: torch.device, handle: str, descriptor: int | None
 ) -> torch.Tensor:
-    """Map the judge's arena in a child. Returns its bytes."""
+    """Map the judge's arena in a child. Returns the arena's bytes."""
     if descriptor is not None:
         return _mapped(descriptor, size)
     pointer = _Driver().import_(bytes.fromhex(handle))

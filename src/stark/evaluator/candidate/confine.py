@@ -1,13 +1,13 @@
 """Confines a child before it runs a candidate, in three steps.
 
-`prepare` creates the child's namespaces. It takes longest, so it runs before a request arrives.
+`prepare` creates the child's namespaces. This step takes longest, so it runs before a request arrives.
 `enter` applies the folder, environment and resource limits that the request names. `lock` restricts
-files, system calls and privileges. It comes last, after the child has opened all that it needs, such
-as the judge's memory.
+files, system calls and privileges. This step comes last: by then the child has opened all that it
+needs, such as the judge's memory.
 
-With `become`, a tool such as a profiler replaces the child. The tool stays unlocked, and the program
-that it runs locks itself. The forkserver tests which layers of the sandbox the machine offers. If
-an offered layer fails here, the judge is at fault, not the candidate.
+With `become`, a tool such as a profiler replaces the child. The tool stays unlocked, and the Python
+process that the tool starts locks itself. The forkserver tests which layers of the sandbox the machine
+offers. If an offered layer cannot be applied here, the judge is at fault, not the candidate.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Place:
     """Where a child works and what it may use."""
 
     folder: Path
-    """Its writable folder, which is also its working directory, HOME and TMPDIR."""
+    """The child's writable folder, also used as working directory, HOME and TMPDIR."""
 
     readable: tuple[Path, ...]
-    """What it may read in addition to its folder and the system's files."""
+    """What the child may read in addition to its folder and the system's files."""
 
     environment: dict[str, str]
     memory_bytes: int | None
-    """Limit of the address space that it maps in addition to what is mapped on `enter`, or None for no limit."""
+    """Maximum address space, in bytes, that the child may map after `enter`, or None for no limit."""
 
     cpu_s: int | None
     """Limit of processor time in seconds, or None for no limit."""
@@ -86,7 +86,7 @@ class Confinement:
         namespaces.fork_under_reaper()
         os.environ.clear()
         os.environ.update(place.environment)
-        tempfile.tempdir = None  # Python caches it, so this is still the forkserver's folder
+        tempfile.tempdir = None  # Python has cached the forkserver's folder
         empty = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, empty), (1, output), (2, output)):
             os.dup2(source, target)
@@ -116,9 +116,9 @@ class Confinement:
         self._locked = True
 
     def become(self, command: list[str]) -> NoReturn:
-        """Replace this process by a tool. The program that the tool runs must lock itself. Raises OSError."""
+        """Replace this process by a tool. The process that the tool starts must lock itself. Raises OSError."""
         if "network" in self.layers:
-            # The tool's program needs them to make mounts read-only, and drops them afterwards.
+            # The process under the tool needs capabilities to make mounts read-only, then drops them.
             kernel.keep_capabilities()
         os.execvp(command[0], command)
 

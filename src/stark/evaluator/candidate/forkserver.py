@@ -1,13 +1,14 @@
 """A process that has imported torch without using a device, and forks children in milliseconds.
 
 Importing torch takes seconds and a fork takes milliseconds, but a CUDA context does not survive a
-fork. So this process uses no device and does nothing but fork. It answers three requests:
+fork. So this process uses no device and runs no program itself. It answers three requests:
 
-    {"do": "sandbox"}                     ->  {"layers": each layer with null or why it is missing}
+    {"do": "sandbox"}                     ->  {"layers": maps each layer to null, or to why it is missing}
     {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
-    {"do": "wait", "pid": 123}            ->  {"status": null while it runs, or exit code (negative: a signal)}
+    {"do": "wait", "pid": 123}            ->  {"status": null, or the exit code once the child has ended}
 
-A child's first message on its own channel is {"ok": true}, or the reason why the child could not be confined.
+The exit code is negative if a signal ended the child. A child's first message on its own channel is
+{"ok": true}, or the reason why the child could not be confined.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class PreforkedChild(NamedTuple):
 
 
 class Forkserver:
-    """Forks children and reports how they ended. Kills processes that they leave behind."""
+    """Forks children and reports how they ended. Kills the processes that an ended child leaves behind."""
 
     def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
         self.channel = channel
@@ -84,9 +85,9 @@ class Forkserver:
         return {"status": self.ended.pop(request["pid"], None)}
 
     def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
-        """Hand the request to a child, which serves a `Runner`.
+        """Hand the request to a child, which then runs a program (see `Runner`).
 
-        `descriptors` are the child's channel, its output, and the arena if that is a file.
+        `descriptors` are the child's channel, its output, and the arena if the arena is a file.
         """
         child = self.preforked.pop(layers, None) or self._prefork(layers)
         try:
@@ -156,14 +157,14 @@ class Forkserver:
 def _end_group(pid: int) -> None:
     """Kill a child's process group in one call, so that processes that keep forking cannot escape.
 
-    Call it before waiting for the child: until then, no other group can have this id.
+    Call this function before `waitpid` reaps the child: until then, no other group can have this id.
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def _code_of_runner(code: int) -> int:
-    """The runner's exit code, negative for a signal. Its reaper reports a signal as shells do, as a code above 128."""
+    """The runner's exit code, negative if a signal ended it. The runner's parent reports signals as codes above 128."""
     return SIGNALLED - code if code > SIGNALLED else code
 
 
@@ -187,7 +188,7 @@ def main() -> None:
             importlib.import_module(module)
     if torch.cuda.is_initialized():
         sys.exit(
-            "a preloaded module initialized CUDA, which then fails in forked children; do not preload it"
+            "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
     view.of_machine()  # cached here, so that no child has to look it up
     server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())

@@ -81,7 +81,7 @@ def generate(model: torch.nn.Module, inputs: list[Any]) -> Generated:
         returned = torch.compile(model, backend=_recording_backend(seen))(*inputs)
     if seen.graphs > 1:
         raise NotGenerated(
-            f"it splits forward into {seen.graphs} graphs, and a candidate needs a single graph"
+            f"the compiler splits forward into {seen.graphs} graphs, and a candidate needs a single graph"
         )
     if len(seen.codes) != 1:
         raise NotGenerated("forward contains nothing to compile")
@@ -124,7 +124,7 @@ def _recording_backend(seen: _Seen) -> Any:
 
 
 class _Names:
-    """Finds a tensor's expression by address, dtype, shape and strides. The first match counts."""
+    """Finds a tensor's expression by address, dtype, shape and strides. If several entries match, the first counts."""
 
     def __init__(self, entries: Iterable[tuple[str, object]]) -> None:
         self.entries = list(entries)
@@ -134,7 +134,7 @@ class _Names:
                 self._found.setdefault(_place(value), name)
 
     def of(self, value: object, what: str) -> str:
-        """The tensor's expression. If there is none, raises NotGenerated; `what` begins its message."""
+        """The tensor's expression. Raises NotGenerated if there is none; the message begins with `what`."""
         if not isinstance(value, torch.Tensor):
             raise NotGenerated(f"{what} a {type(value).__name__}, which is not a tensor")
         name = self._found.get(_place(value))

@@ -6,7 +6,7 @@ from torch.utils import _pytree as pytree
 
 
 def leaves_of(value: object) -> list[object]:
-    """Every leaf of a nested value except None. A dict is traversed in sorted order of its keys."""
+    """Every leaf of a nested value except None. Dicts are traversed in the order of their sorted keys."""
     if isinstance(value, dict):
         value = [part for _, part in sorted(value.items(), key=lambda item: str(item[0]))]
     if isinstance(value, list | tuple):

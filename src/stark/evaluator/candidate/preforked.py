@@ -1,6 +1,7 @@
-"""A child of the forkserver: waits in its own namespaces for a request, then serves a `Runner`.
+"""A child of the forkserver: waits in its own namespaces for a request, then runs a `Runner`.
 
-Forking it ahead hides most of the sandbox's cost, which is two forks and the namespaces.
+Most of the sandbox's cost is two forks and the creation of the namespaces. Forking the child ahead
+hides that cost.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FAILURES = (OSError, RuntimeError, ValueError)
 
 
 def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> None:
-    """Wait for the forkserver's request, then serve the judge until it closes the channel. Dies with `parent`."""
+    """Wait for the forkserver's request, then serve the judge until the channel closes. Dies with `parent`."""
     confinement = Confinement(layers)
     failure: Exception | None = None
     try:

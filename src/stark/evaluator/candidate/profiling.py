@@ -30,11 +30,11 @@ SCHEDSTAT = Path("/proc/thread-self/schedstat")
 """Linux's scheduling statistics of the calling thread."""
 
 BYTES_PER_SPILL = 4
-"""Size of the registers in which Triton counts spills."""
+"""Bytes per register. Triton counts spills in registers of this size."""
 
 MIN_CLOCKED_S = 0.02
-"""Seconds of calls needed to measure busy cores. If a process has a limit on its processor time,
-Linux may update that time only every few milliseconds."""
+"""Total duration of the calls, in seconds, that is needed to measure busy cores: if a process has a limit
+on its processor time, Linux may update the used time only every few milliseconds."""
 
 
 def profiled(
@@ -43,7 +43,7 @@ def profiled(
     """Profile `calls` calls and summarize them. Raises what the calls raise.
 
     `prepare` runs before each call and is not counted. If `calls` exceeds 1, an additional first call
-    warms up the profiler. A single call is requested only if calls are slow and the program is warm.
+    warms up the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
     """
     on_device = device.type == "cuda"
     used = HostTime()
@@ -98,7 +98,7 @@ class HostTime:
 
 
 def _busy_cores(call: Callable[[], object], used: HostTime) -> float:
-    """The mean number of busy cores during the profiled calls, or during new calls if those were too short."""
+    """The mean number of busy cores during the profiled calls, or of new calls if the profiled ones were too short."""
     if used.wall_s < MIN_CLOCKED_S:
         used = HostTime()
     while used.wall_s < MIN_CLOCKED_S:
@@ -121,7 +121,7 @@ def _synchronize(device: torch.device) -> None:
 
 @contextmanager
 def _discarded_output() -> Iterator[None]:
-    """Discard output while the profiler runs: it prints to stdout, which belongs to the program."""
+    """Discard output while the profiler runs: the profiler prints to stdout, which belongs to the program."""
     sys.stdout.flush()
     kept = os.dup(1), os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -137,7 +137,7 @@ def _discarded_output() -> Iterator[None]:
 
 
 def _triton_spills() -> dict[str, int]:
-    """Bytes per thread that each loaded Triton kernel spills, by name (the maximum per name)."""
+    """Maps each loaded Triton kernel's name to its spilled bytes per thread (the maximum if a name occurs twice)."""
     compiler = sys.modules.get("triton.compiler.compiler")
     kind = getattr(compiler, "CompiledKernel", None)
     spills: dict[str, int] = {}

@@ -15,7 +15,7 @@ from stark.evaluator.candidate.wire import Message
 
 
 def import_file(name: str, path: Path) -> ModuleType:
-    """Import a file under this name. Raises whatever its code raises."""
+    """Import a file under this name. Raises whatever the file's code raises."""
     specification = importlib.util.spec_from_file_location(
         name, path, loader=_IgnoresBytecode(name, str(path))
     )

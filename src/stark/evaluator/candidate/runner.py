@@ -1,6 +1,6 @@
-"""Runs one program as the judge requests: imports it, builds its module, calls it and times it.
+"""Runs one program as the judge requests: imports its file, builds its module, calls and times the module.
 
-A slot is a set of inputs with the outputs of one call, in memory shared with the judge. The same
+A slot is a part of the memory shared with the judge: the inputs and the outputs of one call. The same
 code runs the reference and a candidate, so that both are measured alike. Every answer is
 {"ok": true, …} or {"ok": false, "kind": "raised" | "out_of_memory", "error": …, "types": […]}.
 """
@@ -43,7 +43,7 @@ MAX_CACHED_BYTES = 1 << 30
 """Bytes of unused device memory that torch may cache between untimed calls."""
 
 CHECK_ELEMENTS = 1 << 23
-"""Elements of the tensor that tests a device: more than torch has cached, so that the driver must allocate."""
+"""Number of elements in the tensor that tests a device. Torch has not cached that much, so the driver must allocate."""
 
 
 class Runner:
@@ -105,7 +105,7 @@ class Runner:
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
     def _describe(self, error: BaseException) -> str:
-        """The error and its stack frames that lie in the program's own file, cut to a few kilobytes."""
+        """The error and those of its stack frames that lie in the program's file, cut to a few kilobytes."""
         frames = [
             f"  line {frame.lineno}, in {frame.name}: {(frame.line or '')[:200]}"
             for frame in traceback.extract_tb(error.__traceback__)
@@ -125,8 +125,8 @@ class Runner:
         return "\n".join([f"{type(error).__name__}: {text}", *frames[-TRACEBACK_LINES:]])
 
     def _import(self, request: Message) -> Message:
-        """Import the program's file. Extensions that it compiles on import are built here."""
-        self.lock()  # does nothing after `attach`; without `attach`, it confines the program
+        """Import the program's file. Extensions that the file compiles on import are built here."""
+        self.lock()  # does nothing after `attach`; a build has no `attach`
         self.path = Path(request["path"])
         self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -185,7 +185,7 @@ class Runner:
         return {}
 
     def _generate(self, request: Message) -> Message:
-        """Have `torch.compile` generate code and write it to a file, or answer why it generates none."""
+        """Write the code that `torch.compile` generates to a file, or answer why none can be generated."""
         try:
             generated = generate(self.model, self.inputs[0])
         except NotGenerated as reason:
@@ -194,7 +194,7 @@ class Runner:
         return {}
 
     def _call(self, request: Message) -> Message:
-        """Make one call on a slot's inputs, and copy its results to the slot's outputs."""
+        """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
         torch.manual_seed(request["seed"])
         slot: int = request["slot"]
         self._copy_out(slot, leaves_of(self.model(*self.inputs[slot])))
@@ -214,8 +214,8 @@ class Runner:
     def _time(self, request: Message) -> Message:
         """Make one call on each of the slots, in the requested order.
 
-        On a CPU, results are not copied: the answer contains their addresses, from which the judge
-        reads them. They stay alive through the next `time` request. On a GPU, results are copied to
+        On a CPU, results are not copied: the judge reads them from the addresses in the answer, so
+        results stay alive through the next `time` request. On a GPU, results are copied to
         the slots' outputs. With a `head_start`, device events time each call; without it, only the
         judge's clock times the calls. With `empty`, no call is made.
         """
@@ -278,7 +278,7 @@ class Runner:
     def _written(self, returned: object) -> list[object]:
         """The leaves of a call's result, with views (transposed, conjugated or negated tensors) materialized.
 
-        This happens inside the timed region. The judge reads CPU results in contiguous order. On
+        Views are materialized inside the timed region. The judge reads CPU results in contiguous order. On
         a GPU, a result may also have the reference's strides.
         """
         leaves = leaves_of(returned)
@@ -308,7 +308,7 @@ class Runner:
         return fits
 
     def _odd(self) -> list[str] | None:
-        """The form of the first results that did not fit since the last request, or None."""
+        """The forms of the first call's results that did not fit since the last request, or None if all fitted."""
         odd, self.odd_forms = self.odd_forms, None
         return odd
 
@@ -356,7 +356,7 @@ def _alike(leaf: object, output: torch.Tensor) -> bool:
 
 
 def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
-    """A plain tensor, made contiguous unless its strides equal `order`. Other leaves are unchanged."""
+    """A plain tensor is made contiguous unless its strides equal `order`. Other leaves are returned unchanged."""
     if (
         not isinstance(leaf, torch.Tensor)
         or type(leaf) not in PLAIN

@@ -59,7 +59,7 @@ class Total:
 def device_summary(events: list[Event]) -> dict[str, Any]:
     """Summarize what ran on the GPU during the marked calls. `entries` is sorted by time, longest first.
 
-    A call ends only when the device has finished, so everything that it launched lies within it.
+    A call ends only when the device has finished, so everything that the call launched also ends within the call.
     """
     calls = [span for span, _ in _calls(events)]
     launched_by = _launching_operators(events)
@@ -135,7 +135,7 @@ def _within(span: Span, calls: list[Span]) -> bool:
 
 
 def _covered(spans: list[Span]) -> float:
-    """Microseconds in which at least one span was active: kernels on several streams overlap."""
+    """Microseconds in which at least one span was active. Spans of kernels on several streams may overlap."""
     covered, reached = 0.0, -math.inf
     for span in sorted(spans):
         covered += max(span.end - max(span.begin, reached), 0.0)
@@ -170,7 +170,7 @@ def _add(taken: Total, event: Event, span: Span) -> None:
 
 
 def _launch(given: Event) -> dict[str, float] | None:
-    """How a kernel was launched; None for copies, or if the profiler does not report it."""
+    """A kernel's launch parameters; None if the event lacks one of them, as copies do."""
     fields = {
         "registers": given.get("registers per thread"),
         "shared_bytes": given.get("shared memory"),
@@ -185,10 +185,10 @@ def _launch(given: Event) -> dict[str, float] | None:
 
 
 def _launching_operators(events: list[Event]) -> Any:
-    """A function that returns the PyTorch operator that launched an event on the device.
+    """A function that maps an event on the device to the PyTorch operator that launched it, or None.
 
-    A launch is an event of the CUDA runtime or driver. It has the same `correlation` as the work that it
-    started, and the `External id` of the operator that made it. Launches outside any operator, such as
+    A launch is an event of the CUDA runtime or driver. Its `correlation` equals that of the work on the
+    device, and its `External id` equals that of the operator. Launches outside any operator, such as
     Triton's and tvm-ffi's, have an id that belongs to no operator.
     """
     operators = {

@@ -30,7 +30,7 @@ UNAVAILABLE = (
     TypeError,
     subprocess.SubprocessError,
 )
-"""Exceptions raised if a part is missing or different in the installed Triton, or if there is no driver."""
+"""Exceptions raised if the installed Triton lacks or has changed a function used here, or if there is no driver."""
 
 
 def hash_compiler() -> None:
@@ -58,7 +58,7 @@ def build_driver_ahead() -> None:
 
 
 def prebuilt_hook(source: str, built: bytes) -> Callable[..., str]:
-    """A hook for Triton that returns the prebuilt module for this source and compiles others."""
+    """A hook for Triton that returns the prebuilt module for this source and compiles every other source."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
 
     def build_module(name: str, src: str, srcdir: str, *how: Any) -> str:

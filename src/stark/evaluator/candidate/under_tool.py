@@ -5,7 +5,7 @@ Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST i
 profiled one), `layers`, and the program's `folder`, `readable`, `scratch` and `environment`.
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
-is a separate allocation, and a memory checker knows where it ends. The problem's file is trusted,
+is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
 because the user provided it. Once the device is open and the tool's threads are running, the process
 locks its sandbox. Then it imports the program.
 """
@@ -62,7 +62,7 @@ def _built(
 
 
 def _lock(request: dict[str, Any]) -> None:
-    """Move from the tool's folder, which candidates cannot access, to the program's, and lock the sandbox."""
+    """Move from the tool's folder, which candidates cannot access, to the program's folder, and lock the sandbox."""
     # Keep the variables that the tool has set: its library in this process reads them.
     os.environ.update(request["environment"])
     os.chdir(request["folder"])

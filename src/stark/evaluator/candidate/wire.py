@@ -1,4 +1,4 @@
-"""Messages between the judge and its children: one JSON object per packet, with file descriptors.
+"""Messages between the judge and its children: one JSON object per packet, with or without file descriptors.
 
 Packet sockets keep message boundaries, so a child that dies while it sends leaves a complete
 message or none. A child's messages are parsed but never trusted.

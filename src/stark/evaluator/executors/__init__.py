@@ -27,7 +27,7 @@ EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     "folder": in_folder,
 }
 """Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
-limits of candidates, and the NVIDIA tools under which candidates run."""
+limits that apply to candidates, and the NVIDIA tools under which candidates run."""
 
 __all__ = [
     "EXECUTORS",
@@ -55,9 +55,9 @@ def open_executor(
     await judge.close()
     ```
 
-    `limits` and `tools` apply to every candidate. The defaults are `Limits()`, such as 180 s for a build and 16 GB of
-    host memory, and no tools. `on_notice` is called with status texts for the user (see `RequestingExecutor`). Raises
-    UsageError for any other notation.
+    `limits` and `tools` apply to every candidate. By default, no tools are used, and the limits are `Limits()`:
+    for example, 180 s for a build and 16 GB of host memory. `on_notice` is called with status texts for the
+    user (see `RequestingExecutor`). Raises UsageError for any other notation.
     """
     name, rest = _parts(notation)
     executor = EXECUTORS[name](rest, limits or Limits(), tools or Tools())
@@ -81,7 +81,7 @@ def open_judges(notation: str) -> StdioExecutor:
 
 
 def _parts(notation: str) -> tuple[str, str]:
-    """The executor's name and the text after the colon. Raises UsageError for an unknown name."""
+    """The executor's name and the text after the colon. Raises UsageError for an unknown name or a missing text."""
     name, _, rest = notation.partition(":")
     if name not in EXECUTORS or (name != "local" and not rest):
         raise UsageError(

@@ -101,5 +101,5 @@ class RequestingExecutor(ABC):
     async def _ask(self, request: AnyRequest) -> Answer:
         """Set the request's id, send the request and return its answer.
 
-        Raises ProblemError and JudgeUnavailable.
+        Raises ProblemError or JudgeUnavailable.
         """

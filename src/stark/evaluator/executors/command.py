@@ -12,7 +12,8 @@ from stark.evaluator.executors.stdio import StdioExecutor
 def command(line: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
     """Create an executor from a command line, such as `ssh box python -m stark.evaluator.judge`.
 
-    ` ;; ` separates several commands. Raises UsageError if a command is empty or cannot be parsed.
+    ` ;; ` separates several commands, each of which starts a judge. Raises UsageError if a command is empty or
+    cannot be parsed.
     """
     try:
         commands = [shlex.split(part) for part in line.split(" ;; ")]

@@ -4,8 +4,9 @@ It is meant for batch queues and for GPU nodes without a network connection. The
 runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has the request judged
 and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
 of the request's content, so an existing answer is reused. Requests and results are written under
-a temporary name and then renamed, so that a reader never sees an incomplete file. Claims are deleted,
-and so are refused requests with their answers. All other files stay.
+a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
+after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. A
+worker renames a request that it cannot parse. All other files stay.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ POLL_S = (0.1, 2.0)
 """Shortest and longest pause between two checks of the folder, in seconds. Pauses grow while the orchestrator waits."""
 
 LINGER_POLLS = 3
-"""How long a worker with `--once` waits for another request after an answer, in multiples of the longest pause."""
+"""How long a worker with `--once` waits for another request after an answer, in multiples of the longest pause
+(see `POLL_S`)."""
 
 NOTICE_AFTER_S = 30.0
 """Seconds without an answer after which an orchestrator reports that no worker is active."""
@@ -175,7 +177,7 @@ async def serve_folder(
 ) -> int:
     """The worker's side: have the requests in `folder` judged, and return how many were answered.
 
-    Up to `IN_FLIGHT` requests are judged at a time, each within the limits it contains. `report`
+    Up to `IN_FLIGHT` requests are judged at a time, each within its own limits. `report`
     is called with a line of text for each request. With `once`, the function returns when no request is left and no
     new one has arrived within a few seconds of the last answer. Without `once`, it runs until it is cancelled.
     """
@@ -231,7 +233,7 @@ def _refuse(folder: Path, name: str) -> Answer:
     answer = RequestRefused(id=name, error=f"request {name} {reason}")
     _write_result(folder, name, answer)
     path = folder / "requests" / f"{name}.json"
-    with suppress(FileNotFoundError):  # the orchestrator has already read the answer and deleted it
+    with suppress(FileNotFoundError):  # the orchestrator has already deleted the request
         path.rename(path.with_suffix(".unreadable"))
     return answer
 
@@ -286,7 +288,7 @@ def _claim(path: Path) -> bool:
 
 
 def _is_live(claim: Path) -> bool:
-    """Whether the claim's worker has renewed it within `STALE_S`."""
+    """Whether the worker has renewed its claim within the last `STALE_S` seconds."""
     try:
         return time.time() - claim.stat().st_mtime <= STALE_S
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Runs one judge: starts it by a command, talks to it over stdin and stdout, and ends it.
 
 A judge that died is not restarted here. Its open requests fail with JudgeDied, and the caller
-decides whether to start another.
+decides whether to start another judge.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from stark.evaluator.protocol import (
 
 START_S = 900.0
 """Seconds that a judge may take to start. Importing torch and measuring the device take only
-seconds, but a remote queue may take longer, and so may waiting for the device: another judge's
-final check can occupy it for minutes."""
+seconds. A remote queue may take longer, and another judge's final check can occupy the device for
+minutes."""
 
 LONGEST_LINE = 256 << 20
-"""Maximum length of a message from the judge, in bytes. A judge that sends a longer one is killed."""
+"""Maximum length of a message from the judge, in bytes. A judge that sends a longer message is killed."""
 
 STDERR_LINES = 20
 """Number of lines at the end of the judge's output that are kept for error messages."""
@@ -54,7 +54,7 @@ class JudgeProcess:
         assert process.stderr is not None
         self.pid = process.pid
         self.alive = True
-        """Whether it accepts requests. False after it reported a failure or exited."""
+        """Whether the judge accepts requests. False after the judge reported a failure or exited."""
 
         self._on_notice = on_notice
         self._process = process
@@ -62,7 +62,7 @@ class JudgeProcess:
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._before_hello: deque[str] = deque(maxlen=STDERR_LINES)
-        """The last lines that it wrote to stdout before `Hello`."""
+        """The last lines that the judge wrote to stdout before `Hello`."""
 
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
@@ -86,18 +86,19 @@ class JudgeProcess:
 
     @property
     def stderr_tail(self) -> str:
-        """The last lines of its stderr."""
+        """The last lines of the judge's stderr."""
         return "\n".join(self._stderr) or "the judge ended without an error message"
 
     @property
     def startup_output(self) -> str:
-        """The last lines that it printed before it was ready, to explain why it did not start."""
+        """The last lines that the judge printed before it was ready. They explain why it did not start."""
         return "\n".join([*self._before_hello, *self._stderr])
 
     async def wait_for_hello(self) -> None:
-        """Wait for the judge's first message. Raises JudgeDied if it exits or has another version.
+        """Wait for `Hello`. Raises JudgeDied if the judge exits or has another version.
 
-        Other lines that precede `Hello`, such as a login shell's greeting, are kept for `startup_output`.
+        Notices that precede `Hello` are passed on. Other lines, such as a login shell's greeting, are kept for
+        `startup_output`.
         """
         while line := await self._out.readline():
             if line.startswith(b'{"kind":"notice"') and self._notified(line):
@@ -111,14 +112,14 @@ class JudgeProcess:
         raise JudgeDied("the command ended before a judge was ready")
 
     def _notified(self, line: bytes) -> bool:
-        """Pass on a line that precedes `Hello` if it is a valid notice. Returns whether it is."""
+        """Pass on a line that precedes `Hello` if the line is a valid notice. Returns whether it is one."""
         with contextlib.suppress(ValidationError):
             self._on_notice(Notice.model_validate_json(line).text)
             return True
         return False
 
     async def close(self) -> None:
-        """Close its stdin, which makes it exit. Kill it if it does not exit in time."""
+        """Close the judge's stdin, so that the judge exits. Kill it if it does not exit in time."""
         self.alive = False
         self._in.close()
         try:
@@ -128,7 +129,7 @@ class JudgeProcess:
         await self._finish_readers()
 
     async def kill(self) -> None:
-        """Kill it and the rest of its process group."""
+        """Kill the judge and the rest of its process group."""
         self.alive = False
         self._kill()
         await self._wait_for_exit()
@@ -186,7 +187,7 @@ class JudgeProcess:
 
 
 def _check_hello(line: bytes) -> None:
-    """Raise JudgeDied if the first message comes from another version of STARK."""
+    """Raise JudgeDied if `Hello` comes from another version of STARK."""
     fault = "the judge's first message cannot be parsed"
     with contextlib.suppress(ValidationError):
         protocol = Greeting.model_validate_json(line).protocol
@@ -202,7 +203,7 @@ async def start_judge(
 ) -> JudgeProcess:
     """Start a judge and wait until it is ready.
 
-    Raises JudgeUnavailable with the judge's own output if it does not start.
+    Raises JudgeUnavailable with the judge's own output if the judge does not start.
     """
     judge = JudgeProcess(await _spawned(command), on_notice)
     try:
@@ -213,7 +214,7 @@ async def start_judge(
         said = "\n".join(part for part in (judge.startup_output, reason) if part)
         raise JudgeUnavailable(
             f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
-            f"Its output and the error:\n{said}"
+            f"The judge's output and the error:\n{said}"
         ) from error
     except BaseException:
         await asyncio.shield(judge.kill())
@@ -229,7 +230,7 @@ def _advice(command: Sequence[str]) -> str:
 
 
 async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: a cancellation during the start would leave a process running that nothing ends.
+    # Shielded: a cancellation during the start would leave a process running that nobody stops.
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,

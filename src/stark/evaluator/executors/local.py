@@ -11,7 +11,10 @@ from stark.evaluator.executors.stdio import StdioExecutor
 
 
 def local(devices: str, limits: Limits, tools: Tools | None = None) -> StdioExecutor:
-    """Create an executor for `devices`, a list such as `cpu` or `cuda:0,cuda:1`; all if empty."""
+    """Create an executor for `devices`, a list such as `cpu` or `cuda:0,cuda:1`.
+
+    If `devices` is empty, every visible GPU gets a judge. With fewer than two GPUs, one judge chooses its device.
+    """
     names = [name.strip() for name in devices.split(",") if name.strip()] or _all_devices()
     base = [sys.executable, "-m", "stark.evaluator.judge", "--device"]
     return StdioExecutor([[*base, name] for name in names], limits, tools)

@@ -30,20 +30,20 @@ from stark.evaluator.protocol import (
 )
 
 TRIES_ALONE = 3
-"""How many times a request is sent again, alone, after its judge died."""
+"""Maximum number of times that a request is sent again, alone, after its judge died."""
 
 PREPARING = 2.0
 """Cost of preparing a problem, relative to judging one candidate. A judge that has prepared the problem
-gets up to this many more requests than an idle judge that has not."""
+gets up to this many more requests than an idle judge that has not prepared it."""
 
 READY = 8
-"""Number of recent problems that a judge is assumed to keep prepared. If problems are large, it keeps fewer."""
+"""Number of recent problems that a judge is assumed to keep prepared. If problems are large, the judge keeps fewer."""
 
 
 class Turnstile:
     """Lets requests run concurrently, or one request exclusively.
 
-    An exclusive request waits for the running ones to finish, and later requests wait for it.
+    An exclusive request waits for the running requests to finish, and later requests wait for the exclusive one.
     """
 
     def __init__(self) -> None:
@@ -71,14 +71,14 @@ class Turnstile:
 
 
 class Judge:
-    """The judge of one command. It starts at the first request, and again at the next request after its death."""
+    """The judge that one command starts: at the first request and, if the judge died, again at the next request."""
 
     def __init__(
         self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None
     ) -> None:
         self.command = list(command)
         self.notice = ""
-        """The text of its current notice; empty if there is none."""
+        """The text of the judge's current notice; empty if there is none."""
 
         self._on_notice = on_notice
         self.requests = 0
@@ -88,13 +88,14 @@ class Judge:
         """Sequence number of the last request that the executor sent to this judge."""
 
         self._problems: Counter[str] = Counter()
-        """Number of requests without an answer, by their problem's digest."""
+        """Number of requests without an answer, for each problem's digest."""
 
         self._ready: dict[str, None] = {}
-        """Digests of the problems that it is assumed to keep prepared, the most recent last."""
+        """Digests of the problems that the judge is assumed to keep prepared, the most recent last."""
 
         self.given_up = False
-        """Whether the executor stopped using it after a failed start. Requests that wait for it go to another judge."""
+        """Whether the executor stopped using this judge after a failed start. Requests that
+        wait for it go to another judge."""
 
         self.process: JudgeProcess | None = None
         self._starting = asyncio.Lock()
@@ -119,7 +120,7 @@ class Judge:
             self._problems -= Counter([problem])
 
     def busy(self, problem: str) -> float:
-        """Its open requests, plus `PREPARING` if it has not prepared this problem."""
+        """The number of open requests, plus `PREPARING` if the judge has not prepared this problem."""
         alive = self.process is not None and self.process.alive
         ready = problem in self._problems or (alive and problem in self._ready)
         return self.requests + (0.0 if ready else PREPARING)
@@ -136,11 +137,11 @@ class Judge:
             del self._ready[oldest]
 
     async def start(self) -> None:
-        """Start it ahead of the first request. Raises JudgeUnavailable."""
+        """Start the judge ahead of the first request. Raises JudgeUnavailable."""
         await self._running()
 
     async def close(self) -> None:
-        """Stop it. Later requests raise JudgeUnavailable."""
+        """Stop the judge. Later requests raise JudgeUnavailable."""
         self._closed = True
         async with self._starting:
             if self.process is not None:
@@ -198,10 +199,10 @@ class StdioExecutor(RequestingExecutor):
                 self._give_up(judge)
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """Answer a request within the limits that it contains. A new id replaces that of the request.
+        """Answer a request within the limits that it contains. The executor replaces the request's id.
 
-        When a judge dies, all its open requests fail. Each is then sent again, alone, to find those that kill a judge
-        by themselves. Raises JudgeUnavailable.
+        When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
+        kill a judge by themselves. Raises JudgeUnavailable.
         """
         numbered = request.model_copy(update={"id": self._next()})
         try:

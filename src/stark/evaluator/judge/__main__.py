@@ -1,7 +1,7 @@
 """Starts a judge: `python -m stark.evaluator.judge --device cuda:0`.
 
-The judge reads requests from standard input and writes answers to standard output. To run it on
-another machine, use any command that forwards these two streams, such as ssh, srun or docker.
+The judge reads requests from standard input and writes answers to standard output. To run the judge
+on another machine, use any command that forwards these two streams, such as ssh, srun or docker.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Attempt:
     def charging_memory(self) -> Iterator[None]:
         """Turn an out-of-memory error of the judge into an OutOfMemory verdict on the candidate.
 
-        The judge had enough memory before it loaded the candidate.
+        The candidate is to blame, because the judge had enough memory before the candidate was loaded.
         """
         try:
             yield
@@ -105,7 +105,7 @@ class Attempt:
 
 
 class LimitedChild:
-    """A candidate's process. The waits for its answers in a phase share the phase's time limit."""
+    """A candidate's process. All waits for answers in one phase share the time limit of the phase."""
 
     def __init__(self, child: Child, attempt: Attempt) -> None:
         self._child, self._attempt = child, attempt
@@ -120,9 +120,9 @@ class LimitedChild:
 
     @contextmanager
     def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
-        """Send a request, run the `with` block meanwhile, then fill the yielded message.
+        """Send a request, run the `with` block meanwhile, then put the answer into the yielded message.
 
-        The message then holds the answer. Only the wait after the `with` block counts toward the
+        Only the wait after the `with` block counts toward the
         phase's limit. Raises ChildFailed.
         """
         answer: Message = {}

@@ -1,10 +1,11 @@
 """Provides the inputs of timed calls and checks the results of these calls.
 
-Programs are timed in rounds. In a round, each program runs a block: several calls that are timed
-together, each on its own slot (a set of inputs and outputs in shared memory). The candidate has
-never seen the inputs before and does not choose their addresses. Its results are compared with the
-reference's results from the same round, so a result that was cached, skipped or computed for other
-inputs is wrong. The candidate cannot predict which results are compared.
+Programs (the candidate and the references) are timed in rounds. In a round, each program runs a block:
+several calls that are timed together, each on its own slot (a set of inputs and outputs in shared
+memory). The candidate has never seen the inputs before and does not choose their addresses. The
+candidate's results are compared with the reference's results from the same round, so a result that
+was cached, skipped or computed for other inputs is wrong. The candidate cannot predict which results
+are compared.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ from stark.evaluator.judge.timing.rounds import Round
 from stark.evaluator.judge.verify.oracle import CHUNKS, ExpectedTensor, as_real
 
 COMPARED_SHARE = 0.5
-"""Share of rounds in which all results of the block are compared. In the last round they always are."""
+"""Share of rounds in which all results of the block are compared. The last round's are always compared."""
 
 AGREEMENT_FACTOR = 1.5
-"""A result is compared with the oracle if it differs from the reference's by more error budgets than this.
+"""A result that differs from the reference's result by more error budgets than this is compared with the oracle.
 
-A result whose error is within the budget differs from the reference's by at most 4/3 budgets,
+A result whose error is within the budget differs from the reference's result by at most 4/3 budgets,
 because the reference's own error is at most 1/3 of the budget.
 """
 
 Outcome = TypeVar("Outcome")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Checks a slot's results, given the slot, its inputs, its expected outputs and the forms of the results.
+"""Checks a slot's results. The arguments are the slot, its inputs, its expected outputs and the results' form.
 
-The forms are None if they are as expected.
+The form, as the program reports it, is None unless shapes or types are not as expected.
 """
 
 
@@ -51,12 +52,12 @@ class Readable(Protocol):
     """A process whose memory can be read."""
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from its memory to an address in this process; False if they are unreadable."""
+        """Copy `size` bytes from that memory to an address in the judge. Returns False if they are unreadable."""
 
 
 @dataclass(frozen=True)
 class SingleCall:
-    """Inputs and results of a call outside a block."""
+    """Inputs and results of a call outside a block, and the program's report on this call as `block`."""
 
     drawn: Drawn
     results: list[torch.Tensor]
@@ -69,10 +70,10 @@ class TimedContents:
     Programs are numbered by `place`: 0 is the candidate, then come the references. All inputs are
     new in every round, however large they are: if only a part changed, a candidate could cache an
     earlier result and patch it. The inputs are copied to each program right before its
-    block, so that drawing them affects all programs alike.
+    block, so that drawing inputs affects all programs alike.
 
     The last slot (the kept slot) is for calls outside blocks: single calls and, on a CPU, the
-    untimed call before each block. On a GPU, blocks use it too.
+    untimed call before each block. On a GPU, blocks use the kept slot too.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class TimedContents:
         ]
         self._inputs = prepared.trials.fresh_inputs()
         self._inputs_of: dict[int, Drawn] = {}
-        """Inputs of this round by slot."""
+        """This round's inputs by slot."""
 
         self._single_inputs: list[Drawn] = []
         """Inputs of this round's single calls and of the untimed call before them, in order."""
@@ -106,9 +107,9 @@ class TimedContents:
         self._random = random.SystemRandom()
 
     def turn(self, last: Round | None) -> None:
-        """Check the previous round, then drop its inputs, which no program gets again.
+        """Check the previous round, then drop its inputs. No program gets these inputs again.
 
-        The results of its blocks are compared in a random part of the rounds. Raises Verdict.
+        A block's results are compared only in rounds chosen at random. Raises Verdict.
         """
         if last is not None:
             self._check_inputs(last)
@@ -194,7 +195,7 @@ class TimedContents:
         return (time.perf_counter() - begin) * 1e3
 
     def end(self, last: Round) -> None:
-        """Check the last round, and compare one of its results with the oracle. Raises Verdict."""
+        """Check the last round, and compare one result of that round with the oracle. Raises Verdict."""
         self._single_inputs.clear()
         self._check_inputs(last)
         self._compare_single_calls()
@@ -284,7 +285,7 @@ class TimedContents:
 
 
 def _addresses(at: object, call: int) -> list[int]:
-    """Return the addresses that a program reports for a call's results; 0 for an invalid one."""
+    """Return the addresses that a program reports for a call's results, with 0 for each invalid address."""
     calls = at if isinstance(at, list) else []
     found = calls[call] if call < len(calls) else []
     claims = found if isinstance(found, list) else []

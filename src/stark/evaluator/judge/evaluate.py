@@ -80,7 +80,7 @@ def generalizes(
     """Return whether a correct candidate is correct at other shapes too, and a warning per failure.
 
     `variants` yields each changed constant as text, such as `N = 33`, with the changed problem. The
-    first value is None if no variant could be tried.
+    first returned value is None if no variant could be tried.
     """
     tried, failures = 0, []
     for change, prepared in variants:

@@ -1,6 +1,6 @@
 """Lets one thread at a time use a device, across all judges on a machine.
 
-Within one judge, it also decides which waiting thread is next.
+Within one judge, the lock also decides which waiting thread is next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 MOST_OVERTAKEN = 8
 """Largest number of later threads that may overtake a waiting thread.
 
-Overtaking saves preparing a problem again, which takes as long as judging a few of its candidates.
+Overtaking saves preparing a problem again. Preparing takes as long as judging a few candidates.
 """
 
 ANNOUNCED_AFTER_S = 2.0
@@ -33,10 +33,10 @@ class _Waiting:
 class DeviceLock:
     """A lock that is shared by the threads of this judge and by all judges with the same `folder`.
 
-    Without it, two searches on one machine could time candidates at the same moment. It uses
-    `flock`, so the operating system releases it when the process that holds it dies. Among the
-    threads of this judge, those whose problem had the device last come first, because that problem
-    is still prepared. Otherwise the order of arrival decides.
+    Without the lock, two searches on one machine could time candidates at the same moment. The lock
+    uses `flock`, so the operating system releases it when the judge that holds it dies. Among the
+    waiting threads of this judge, those with the same problem as the last holder come first, because
+    that problem is still prepared; MOST_OVERTAKEN limits this. Otherwise the order of arrival decides.
     """
 
     def __init__(

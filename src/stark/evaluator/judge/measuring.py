@@ -72,7 +72,7 @@ def measure(
 
 @contextmanager
 def _freeing_memory(running: Iterable[RunningReference], limit_s: float) -> Iterator[None]:
-    """Make the references free their cached memory after timing; the next candidate may need it."""
+    """Make the references free their cached memory after timing, because the next candidate may need it."""
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def _freeing_memory(running: Iterable[RunningReference], limit_s: float) -> Iter
 
 
 def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
-    """Raise Verdict if the results cannot have been written to memory in this time."""
+    """Raise Verdict if writing a call's results to memory takes longer than `latency_ms`."""
     least_ms = prepared.least_ms()
     if latency_ms < least_ms:
         raise Verdict(
@@ -97,7 +97,7 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
 
 
 def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the eager reference and, at effort `promote`, the compiled references that run."""
+    """Start the eager reference and, at effort `promote`, those compiled references that can run."""
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:

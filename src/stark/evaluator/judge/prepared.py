@@ -42,15 +42,15 @@ from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
 
 NOMINAL_TRIALS = 2
-"""Number of draws of the problem's own inputs on which every candidate is verified.
+"""Every candidate is verified on this many draws of the problem's own inputs.
 
 Candidates are also verified on regimes, which are transformed inputs.
 """
 
 RANDOM_LIMIT = 1e-2
-"""Largest relative RMS difference between two calls on the same inputs.
+"""Largest relative RMS difference between the results of two reference calls on the same inputs.
 
-A reference whose calls differ by more counts as random.
+If the difference is larger, the reference counts as random.
 """
 
 TIMING_ATTEMPTS = 3
@@ -129,7 +129,7 @@ class PreparedReference:
         return outputs, torch.cuda.max_memory_allocated(self.device) - before
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
-        """Time a second call. Raises ProblemError if its results differ from those of the first."""
+        """Time a second call. Raises ProblemError if its results differ too much from the first call's."""
         begin = time.monotonic()
         again = self.program.run(drawn, seed=1)
         synchronize(self.device)
@@ -144,7 +144,7 @@ class PreparedReference:
                 )
 
     def _measure_room(self, second: Trial, peak_bytes: int) -> Room:
-        """Time a second draw, because the first has one-time costs, and plan the memory."""
+        """Plan the memory, and time a second draw. (The time of the first draw includes one-time costs.)"""
         begin = time.monotonic()
         self.signature.check(self.program.draw(second.seed), self.program)
         synchronize(self.device)
@@ -204,14 +204,14 @@ class PreparedReference:
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether checks are omitted because memory was short."""
+        """Whether checks were omitted because memory was short."""
         return self.trials.short_of_memory
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
 
-        Raises ProblemError if the reference does not run. The next call then tries to start it again
-        only if memory was short.
+        Raises ProblemError if the reference does not run. If memory was short, the next call for this
+        reference tries to start it again. Otherwise the next call raises the same error at once.
         """
         if name not in self._running:
             try:
@@ -227,7 +227,7 @@ class PreparedReference:
         return running
 
     def started(self, name: str, limits: Limits) -> RunningReference:
-        """Start a new reference, which the caller closes. Raises ProblemError if it does not run."""
+        """Start a new reference. The caller must close it. Raises ProblemError if it does not run."""
         if name in COMPILED:
             self._check_room_for(name)
         try:
@@ -310,7 +310,7 @@ class PreparedReference:
         return found, (BUSY_WARNING,)
 
     def forms_differ(self, other: PreparedReference) -> bool:
-        """Whether the shapes or types of inputs or outputs differ from another problem's."""
+        """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""
         ours, theirs = self.signature, other.signature
         return (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs)
 

@@ -34,7 +34,7 @@ _LIBRARY = re.compile(
     r"(sm\d+|ampere|volta|turing|maxwell|hopper)_|gemv|gemmk|gemm_|splitKreduce|dot_kernel|reduce_1Block|"
     r"implicit_convolve|explicit_convolve|conv2d_|nchwToNhwc|nhwcToNchw|internal::|magma|cusparse|cufft|vector_fft|regular_fft)"
 )
-"""Names of kernels from PyTorch and NVIDIA's libraries."""
+"""Matches the names of kernels from PyTorch and from NVIDIA's libraries."""
 
 Count = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Microseconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
@@ -61,7 +61,7 @@ class _ReportedEntry(Frozen):
 
 
 class _Reported(Frozen):
-    """The form of a child's answer; times are totals over its `calls`."""
+    """The form of a child's answer. All times are totals over the profiled calls; `calls` counts these."""
 
     calls: Annotated[int, Field(ge=1, le=MOST_CALLS)]
     busy_us: Microseconds
@@ -87,7 +87,7 @@ def take_profile(
     latency_ms: float,
     built: tuple[KernelResources, ...] = (),
 ) -> Profile:
-    """Ask a running process for its profile; `built` holds the compiler's figures for its kernels.
+    """Ask a running process for its profile; `built` holds the compiler's figures for the candidate's kernels.
 
     Raises ProfileRefused and whatever `child.ask` raises.
     """
@@ -145,7 +145,7 @@ def _of_device(reported: _Reported, built: tuple[KernelResources, ...]) -> Profi
 
 
 def _of_host(reported: _Reported) -> Profile:
-    """Build a CPU profile; time outside operators is the program's own native code or Python."""
+    """Build a CPU profile; time outside operators counts as the program's own native code or Python."""
     wall_us = max(1e6 * reported.wall_s, reported.busy_us)
     outside_us = wall_us - reported.busy_us
     outside = _ReportedEntry(

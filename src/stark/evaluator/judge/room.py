@@ -13,15 +13,15 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""Memory limits of all kept expected values and of a program's slots.
+"""Memory limits: one for all kept expected values together, one for the slots of each program.
 
-On a GPU they are shares of its memory; on a CPU, bytes.
+A limit for a GPU is a share of the GPU's memory. A limit for a CPU is in bytes.
 """
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 """Approximate bytes that a running reference uses in addition to its slots.
 
-On a GPU, this is its CUDA context.
+On a GPU, the reference's CUDA context takes these bytes.
 """
 
 WORKING_COPIES = 3
@@ -48,7 +48,7 @@ class Room:
     """Number of tensors that one call returns."""
 
     trials: int
-    """Number of trials. Their expected values are kept only if those of all trials fit."""
+    """Number of trials. Expected values are kept only if the expected values of all trials fit."""
 
     draw_s: float
     """Seconds to draw one set of inputs."""
@@ -66,7 +66,7 @@ class Room:
     def together_bytes(self) -> float:
         """Bytes that all prepared problems together may hold.
 
-        This is the limit of one problem that keeps its expected values and has one reference.
+        The sum of one problem's limits: for expected values, a candidate's slots and one reference's slots.
         """
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
@@ -100,7 +100,7 @@ class Room:
         """Number of slots. With more slots, a block can have more calls, each with its own inputs.
 
         On a CPU, one slot is reserved for the untimed call before each block. The other slots of a
-        small problem fit into half the last-level cache, so that its calls find warm caches.
+        small problem fit into half the last-level cache, so that timed calls find warm caches.
         """
         one = max(self.bytes_in + self.bytes_out, 1)
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
@@ -114,7 +114,7 @@ class Room:
         return 1 + max(1, min(most - 1, int(room / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes held for `expected` trials that are kept and `running` references.
+        """Estimate the bytes held between candidates, for `expected` kept trials and `running` references.
 
         `shared_bytes` is the size of the memory shared with each reference and with the candidate.
         """

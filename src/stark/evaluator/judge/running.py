@@ -1,4 +1,4 @@
-"""Runs each eager or compiled reference in its own process, with the code that runs candidates."""
+"""Runs each reference, eager or compiled, in its own process, which works like a candidate's process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stark.evaluator.judge.shared import SharedSet
 
 EAGER = "eager"
 COMPILED: dict[str, str | None] = {"compile": None, "max-autotune": "max-autotune"}
-"""Compiled references by name, with the mode of `torch.compile` that each uses."""
+"""Compiled references by name, with the mode of `torch.compile` that each uses; None is the default mode."""
 
 PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
 """Compiled references timed at effort `promote`, by device.
@@ -48,7 +48,7 @@ class RunningReference:
             return self.child.ask(request, limit_s)
 
     def pause(self) -> float:
-        """Stop the process while another is timed. Raises ReferenceDied.
+        """Stop the process while another process is timed. Raises ReferenceDied.
 
         Returns the time of the stop, on the clock of `time.perf_counter`.
         """
@@ -65,7 +65,7 @@ class RunningReference:
         self.child.spread()
 
     def settle(self) -> None:
-        """Keep only those threads pinned that worked since `spread`, if there is a core for each."""
+        """Unpin threads that have not worked since `spread`; unpin all if the others have too few cores."""
         self.child.settle()
 
     def loosen(self) -> None:
@@ -77,15 +77,15 @@ class RunningReference:
         self.ask({"do": "give back"}, limit_s)
 
     def waits_s(self) -> dict[str, float]:
-        """Return how many seconds each of its threads has waited for a core so far."""
+        """Return how many seconds each thread of the process has waited for a core so far."""
         return self.child.waits_s()
 
     def core(self) -> int | None:
-        """Return the core that its first thread ran on last, or None if unknown."""
+        """Return the core that the first thread of the process ran on last, or None if unknown."""
         return self.child.core()
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from its memory to an address in this process; False if they are unreadable."""
+        """Copy `size` bytes from the reference's memory to an address in the judge; False if they are unreadable."""
         return self.child.copy_out(source, target, size)
 
     def close(self) -> None:
@@ -159,7 +159,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def load_request(name: str) -> Message:
-    """Build the request that makes a child construct this class of its program."""
+    """Build the request that makes a child construct the class `name` of its program."""
     return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
 
 

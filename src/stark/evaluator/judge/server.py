@@ -1,6 +1,6 @@
-"""Answers the requests for one device. Builds run concurrently; all else runs one at a time.
+"""Answers the requests for one device. Builds for a GPU run concurrently; all else runs one at a time.
 
-A fault of the judge ends its process. The executor, which sends the requests, then starts another
+A fault of the judge ends the judge's process. The executor, which sends the requests, then starts another
 judge and repeats the request.
 """
 
@@ -62,7 +62,7 @@ PROBE_S = 20.0
 """Seconds within which a working device must answer."""
 
 SHAPES_TRIED = 2
-"""Number of other shapes at which effort `promote` verifies a candidate."""
+"""Largest number of other shapes at which effort `promote` verifies a candidate."""
 
 
 class Judge:
@@ -195,14 +195,14 @@ class Judge:
     def _with_generalization(
         self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
     ) -> Correct:
-        """Add whether the candidate is also correct at other shapes."""
+        """Add to the evaluation whether the candidate is also correct at other shapes."""
         found, warnings = generalizes(request, built, self._variants(prepared))
         return correct.model_copy(
             update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
         )
 
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
-        """Prepare and yield up to SHAPES_TRIED variants, one at a time, each with its change."""
+        """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""
         found = 0
         for variant in variants(prepared.problem):
             try:
@@ -307,7 +307,7 @@ def device_works(device: torch.device) -> bool:
 
 
 def _encodable(text: str) -> str:
-    """Replace characters that UTF-8 cannot encode, which exception texts may contain."""
+    """Replace characters that UTF-8 cannot encode. The text of an exception may contain them."""
     return text.encode("utf-8", "replace").decode()
 
 

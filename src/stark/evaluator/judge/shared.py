@@ -1,8 +1,9 @@
-"""Memory that the judge shares with one child process: inputs, weights, outputs, and their description.
+"""Memory that the judge shares with one child process: inputs, weights and outputs.
 
 The memory has several slots, each with one set of inputs and outputs. Every call of a timed block
 (several calls in a row) uses its own slot, so no call can reuse another call's result. The judge writes
-inputs and weights before a call and reads outputs after it; it trusts nothing else from the child.
+inputs and weights before a call and reads outputs after the call. The judge
+trusts nothing else that comes from the child.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ DEVICE_SHARE = 0.8
 
 
 class AttachFailed(Exception):
-    """A child could not map the shared memory before its program ran: a fault of the machine."""
+    """A child could not map the shared memory before its program ran. The machine is at fault."""
 
 
 class Attachable(Protocol):
@@ -81,7 +82,7 @@ class SharedSet:
         )
 
     def fill_weights(self) -> None:
-        """Write the reference's weights, which an earlier candidate may have changed."""
+        """Write the reference's weights to the shared memory, where an earlier candidate may have changed them."""
         for name, value in self.program.model.state_dict().items():
             self._weights[name].copy_(value)
 
@@ -97,7 +98,7 @@ class SharedSet:
         return [*self.outputs[slot], *changed]
 
     def poison(self, slot: int) -> None:
-        """Fill a slot's outputs with NaN, or with the type's maximum for integers; negate booleans."""
+        """Fill a slot's floating-point outputs with NaN, integers with their type's maximum; negate booleans."""
         for output in self.outputs[slot]:
             if output.is_floating_point() or output.is_complex():
                 output.fill_(float("nan"))
@@ -107,7 +108,7 @@ class SharedSet:
                 output.fill_(torch.iinfo(output.dtype).max)
 
     def changed_input(self, drawn: Drawn, slot: int) -> int | None:
-        """Return the index of an input that the call changed but the reference does not, or None."""
+        """Return the index of an input that the call changed and the reference leaves unchanged, or None."""
         for index, (place, value) in enumerate(zip(self.inputs[slot], drawn.tensors, strict=True)):
             if index not in self.program.changes and not same_values(place, value):
                 return index

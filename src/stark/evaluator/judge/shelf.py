@@ -13,7 +13,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 
 MOST_KEPT = 8
-"""Largest number of prepared problems; each has a running reference, which is a process."""
+"""Largest number of prepared problems. The running reference of each problem is a process."""
 
 
 class Keepable(Protocol):
@@ -29,7 +29,7 @@ class Keepable(Protocol):
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether checks are omitted because memory was short."""
+        """Whether checks were omitted because memory was short."""
 
     def close(self) -> None:
         """Free all resources."""
@@ -39,7 +39,7 @@ Kept = TypeVar("Kept", bound=Keepable)
 
 
 class Shelf(Generic[Kept]):
-    """LRU cache of prepared problems. For all methods but `has`, the caller must hold the device."""
+    """LRU cache of prepared problems. For all methods but `has`, the caller must hold the device lock."""
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most

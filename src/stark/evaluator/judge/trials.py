@@ -30,7 +30,7 @@ from stark.evaluator.judge.verify.oracle import (
 )
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
-"""Number of extra draws at effort `promote`, and of calls on each of them.
+"""Number of extra draws at effort `promote`, and number of calls on each of these draws.
 
 Several calls are made because a race condition makes only some calls fail.
 """
@@ -39,17 +39,18 @@ REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
 
 NO_FLOAT64 = (
-    "the reference does not run in float64, so candidates are compared with its own outputs instead"
+    "the reference does not run in float64, so candidates are compared with the reference's "
+    "own outputs instead"
 )
 NO_ROOM = (
-    "the reference does not fit into memory in float64, so candidates are compared with its own "
-    "outputs instead"
+    "the reference does not fit into memory in float64, so candidates are compared with "
+    "the reference's own outputs instead"
 )
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Inputs to verify on: a secret seed, and the regime that transforms the inputs drawn from it."""
+    """Inputs to verify on: a secret seed, and the regime that transforms the inputs drawn from the seed."""
 
     seed: int
     regime: str | None = None
@@ -57,7 +58,7 @@ class Trial:
 
     calls: int = 1
     kept: bool = True
-    """Whether later candidates use this trial too. If so, its expected outputs are kept if they fit."""
+    """Whether later candidates use this trial too. Only then may its expected outputs be kept in memory."""
 
     @classmethod
     def fresh(cls, regime: str | None = None, calls: int = 1, kept: bool = True) -> Trial:
@@ -96,10 +97,10 @@ class Trials:
         self.warnings: tuple[str, ...] = ()
         self._kept: dict[Trial, Expected] = {}
         self._errors: dict[Trial, list[ExpectedErrors]] = {}
-        """The reference's errors on kept trials. They are stored even if the outputs are too large for that."""
+        """The reference's errors on trials for later candidates; stored even if the outputs are too large to keep."""
 
         self._slices: dict[str | None, int] = {}
-        """Number of slices in which each regime's last oracle was computed.
+        """Number of slices in which the oracle was last computed, by regime.
 
         The key None stands for the problem's own inputs.
         """
@@ -121,7 +122,7 @@ class Trials:
             self._without_oracle(NO_ROOM)
 
     def add_regimes(self, regimes: Sequence[str]) -> None:
-        """Also verify every candidate in those of these regimes where the reference is accurate."""
+        """Verify every candidate also in these regimes, except where the reference is inaccurate."""
         self.always += self._usable(regimes)
         self.warnings += self._degenerate()
 
@@ -139,7 +140,7 @@ class Trials:
             yield from self._usable(others, kept=False)
 
     def fresh_inputs(self) -> Iterator[Drawn]:
-        """Yield new inputs for timing every time, so that no candidate can leak them to a later one."""
+        """Yield inputs for timing, new each time, so that no candidate can leak a later candidate's inputs."""
         while True:
             yield self.drawn(Trial.fresh())
 
@@ -154,8 +155,8 @@ class Trials:
     def expected(self, trial: Trial, drawn: Drawn | None = None) -> Expected:
         """Return a trial's inputs and expected outputs.
 
-        They are kept between candidates if they fit. `drawn` is the trial's inputs, if the caller has
-        drawn them already. Raises torch.OutOfMemoryError.
+        Both are kept for later candidates if `trial.kept` and if they fit. `drawn` is the trial's
+        inputs, if the caller has drawn them already. Raises torch.OutOfMemoryError.
         """
         if trial in self._kept:
             return self._kept[trial]
@@ -176,8 +177,8 @@ class Trials:
     ) -> list[ExpectedTensor]:
         """Compute the expected outputs for these inputs.
 
-        `known` holds the reference's errors if they were measured before. Raises torch.OutOfMemoryError if memory does
-        not suffice for the oracle.
+        `known` holds the reference's errors if they were measured before. Raises torch.OutOfMemoryError
+        if memory does not suffice for the oracle.
         """
         eager = self._program.run(drawn)
         twin = self._twin(drawn, eager, regime) if self.oracle_is_float64 else Twin(None)
@@ -190,7 +191,7 @@ class Trials:
     def error_budgets(self) -> tuple[float | None, ...]:
         """Return the error budget of each output: the smallest over the nominal trials.
 
-        It is None for an output that must equal the reference's exactly. The tuple is empty before
+        The budget is None for an output that must equal the reference's exactly. The tuple is empty before
         `expect_nominal`.
         """
         measured = [self._errors[trial] for trial in self.nominal if trial in self._errors]
@@ -264,7 +265,7 @@ class Trials:
     def _passing(
         self, trial: Trial, solvers: dict[str, NullSolver] | None
     ) -> dict[str, NullSolver]:
-        """Return which of the solvers (None means all null solvers) pass a trial."""
+        """Return those of `solvers` that pass a trial. If `solvers` is None, try all null solvers."""
         expected = self.expected(trial)
         if solvers is None:
             solvers = null_solvers(expected.drawn, expected.outputs)
@@ -272,7 +273,7 @@ class Trials:
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:
-    """Whether the oracle is finite and the reference's own output is close to it."""
+    """Whether the oracle is finite and the reference's own output is close to the oracle."""
     if not output.oracle.is_floating_point():
         return True
     return (

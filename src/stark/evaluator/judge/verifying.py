@@ -91,8 +91,8 @@ def check_results(
 ) -> list[Comparison]:
     """Compare the results in the judge's own buffers with the oracle.
 
-    Raises Verdict if they are wrong. `odd` lists the forms of the results if they are not as
-    expected, else None. `when` is a prefix of the message.
+    Raises Verdict if they are wrong. `odd` lists the forms of the results (such as shapes and types)
+    if these are not as expected; otherwise it is None. `when` is put before the message.
     """
     shared = prepared.shared
     if odd is not None:

@@ -42,8 +42,9 @@ def expand(tree: Tree, id: int) -> Selection:
 def drafts_from_root(tree: Tree) -> int:
     """How many attempts by the team started from the root, finished or in flight.
 
-    With `--start compiler`, one child of the root is the code that `torch.compile` generates. It is not counted once it
-    is finished. While it is in flight it is counted, because the tree does not know the role of a pending attempt.
+    With `--start compiler`, one child of the root is the code that `torch.compile` generates. Once finished,
+    that child is not counted. While in flight it is counted, because the tree does not know the role of a pending
+    attempt.
     """
     finished = sum(child.role != COMPILER for child in tree.children(ROOT))
     return finished + tree.pending_children(ROOT)

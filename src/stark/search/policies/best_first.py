@@ -4,13 +4,13 @@ The first rule that applies decides:
 
 1. **Repair** the newest failing leaf, until `repairs` repairs in a row have failed.
 2. **Draft**: start from the root, until `drafts` attempts have started there. The attempt that `--start compiler` adds
-   does not count.
+   does not count once it is finished.
 3. **Fresh start**: with probability `fresh`, start from the root once more.
-4. **Improve** the fastest node that has fewer than `width` children and none in flight.
+4. **Improve** the fastest node that has fewer than `width` children and no child in flight.
 
 If rule 4 finds no node, another draft starts, so this policy never waits. The drafts keep a mediocre first design from
-using the whole budget. The quota `width` keeps the fastest node from doing so when it cannot be improved further or
-when its measurement was lucky. It also lets the search build on a first step that made things slower.
+using the whole budget. The quota `width` keeps the fastest node from using it all when that node cannot be improved
+further or when its measurement was lucky. The quota also lets the search build on a first step that made things slower.
 
 Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts. Starting with drafts and
 limiting repairs come from AIDE (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/notes/search.md).
@@ -44,7 +44,7 @@ class BestFirst:
 
     fresh: float = 0.1
     width: int = 3
-    """Same as the paper's number of failed children after which a node is dead."""
+    """In the paper, a node is dead after the same number of failed children."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.fresh <= 1:

@@ -14,10 +14,10 @@ Where the summaries say nothing, these rules are ours:
 
 - An unusable reply has no source, so it is never expandable.
 - A node with a child in flight is not expandable: a second attempt from the same state would get the same
-  context and repeat the first. The root is exempt: at the start it is the only node, so parallel attempts
-  must all begin there, and `n_root` limits them.
+  context and repeat the first. The root is exempt: at the start nothing else can be expanded, so
+  parallel attempts must all begin there, and `n_root` limits them.
 - The root is never dead; throttling already limits it.
-- The attempt that `--start compiler` adds does not count as one of the `n_root` children.
+- The attempt that `--start compiler` adds does not count as one of the `n_root` children once it is finished.
 - If there is no node to exploit, the policy explores, and vice versa.
 - If nothing is expandable and nothing is in flight, the root is expanded beyond `n_root`: a fresh start is
   better than stopping with budget left.
@@ -52,7 +52,7 @@ class EpsilonGreedy:
             raise UsageError("n_root and n_child must be at least 1")
 
     def select(self, tree: Tree, rng: random.Random) -> Selection | None:
-        """The next attempt's start, or None while everything expandable is in flight."""
+        """The next attempt's start, or None if nothing is expandable while attempts are in flight."""
         fastest = next((id for id in tree.fastest_first() if self._expandable(tree, id)), None)
         leaves = [id for id in tree.leaves if self._expandable(tree, id)]
         explores = rng.random() < self.epsilon

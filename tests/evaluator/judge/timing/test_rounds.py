@@ -350,7 +350,7 @@ def test_work_that_is_left_for_after_the_clock_counts() -> None:
     reference, candidate, warnings = together(cuda(0.004, 4.0), cuda(0.001, 1.0), contents=contents)
 
     assert 1.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
-    assert any("after it reported completion" in warning for warning in warnings)
+    assert any("after the candidate reported completion" in warning for warning in warnings)
 
 
 def test_honest_device_events_are_the_clock() -> None:

@@ -254,10 +254,10 @@ def test_what_came_late_counts_as_time_on_the_clock_that_sees_it() -> None:
         ours, _, warnings = window(late, reference).verdict()
         said[ours.clock] = (ours.latency_ms, warnings[-1].partition("; ")[2])
 
-    assert (1.0, "its interval is widened accordingly") == said["device_events"]
+    assert (1.0, "the candidate's interval is widened accordingly") == said["device_events"]
     late_ms, counts = said["judge_wall"]
     assert 1.49 == pytest.approx(late_ms)
-    assert "this counts as its time" == counts
+    assert "this counts as the candidate's time" == counts
 
 
 def test_events_of_a_short_call_cannot_claim_nothing() -> None:

@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 FILE_BYTES = 4 << 30
-"""Largest file, in bytes."""
+"""Maximum size of a file, in bytes."""
 
 OPEN_FILES = 1024
 
@@ -15,9 +15,9 @@ OPEN_FILES = 1024
 def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
     """Lower the limits that apply to every candidate.
 
-    `memory_bytes` limits the address space that is mapped from now on. It is None where a limit would
-    break a device's driver. `cpu_s` limits the processor time of each process, in seconds. It is None
-    for a process without a deadline of its own.
+    `memory_bytes` limits the address space that is mapped from now on. `memory_bytes` is None where a
+    limit would break a device's driver. `cpu_s` limits the processor time of each process, in seconds.
+    `cpu_s` is None for a process without a deadline of its own.
     """
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_FSIZE, FILE_BYTES)

@@ -92,7 +92,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose parent has ended. Raises OSError."""
+    """From now on, become the parent of every descendant whose own parent ends. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -24,7 +24,7 @@ SCOPES_SIGNALS = 6
 """From this version on, Landlock blocks signals to outside processes and connections to their abstract sockets."""
 
 KNOWS_TRUNCATE = 3
-"""Before this version, truncate(2) is not restricted."""
+"""From this version on, Landlock can restrict truncate(2)."""
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ONLY_VERSION = 1

@@ -29,7 +29,7 @@ Layer = Literal[
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
 WITHOUT = "STARK_SANDBOX_WITHOUT"
-"""Environment variable: comma-separated layers to leave out, if one causes trouble on a machine."""
+"""Environment variable that names the layers to leave out because they cause trouble, separated by commas."""
 
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
 """From this version of Linux on, RLIMIT_NPROC counts a user's processes separately in each user namespace."""
@@ -42,13 +42,13 @@ _NEEDS: tuple[tuple[Layer, Layer], ...] = (
     ("proc", "processes"),
     ("mounts", "network"),
 )
-"""Pairs of a layer and another layer that it requires, because namespaces are nested."""
+"""Pairs of a layer and another layer that the first one requires, because namespaces are nested."""
 
 
 def offered() -> dict[Layer, str | None]:
     """Maps every layer to None if it works on this machine, or to the reason why it does not.
 
-    Tries each layer in a forked process, which takes a few milliseconds altogether. Raises
+    Tries each layer in a forked process. All tries together take a few milliseconds. Raises
     ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
     """
     with tempfile.TemporaryDirectory(prefix="stark-") as folder:
@@ -84,7 +84,7 @@ def left_out() -> set[Layer]:
 
 
 def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[Layer]:
-    """The offered layers that are applied to a child. `on_device`: whether it uses a GPU."""
+    """The offered layers that are applied to a child. `on_device`: whether the child uses a GPU."""
     active = {layer for layer, why_not in offered.items() if why_not is None}
     if on_device:
         active -= NOT_ON_A_DEVICE
@@ -115,7 +115,7 @@ def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
 
 
 def _limited_per_user(active: set[Layer]) -> bool:
-    """Whether RLIMIT_NPROC counts only the child's processes. Linux does not apply it to root."""
+    """Whether RLIMIT_NPROC counts only the child's processes. Linux does not apply this limit to root."""
     counted = kernel.release() >= COUNTED_PER_NAMESPACE_SINCE and os.getuid() != 0
     return counted and "network" in active
 

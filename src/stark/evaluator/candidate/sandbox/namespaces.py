@@ -1,8 +1,8 @@
 """Linux namespaces: no network interfaces, no view of other processes, and a read-only file system.
 
-All are created inside a user namespace, which needs no privilege, but some machines forbid it. When
-the first process of a process namespace ends, Linux kills the rest, so no process that a candidate
-starts outlives the candidate.
+All are created inside a user namespace. Creating one needs no privilege, but some machines forbid it.
+When the first process of a process namespace ends, Linux kills the namespace's other processes. So no
+process that a candidate starts outlives the candidate.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import NoReturn
 from stark.evaluator.candidate.sandbox import kernel
 
 PID_LIMIT_SINCE = (6, 14)
-"""From this version of Linux on, each process namespace has its own `pid_max`. Before, all share one."""
+"""From this version of Linux on, each process namespace has its own `pid_max`. In earlier versions, all share one."""
 
 RESERVED_PIDS = 300
-"""Number of process ids that a namespace never reuses, so they do not count against the limit."""
+"""Number of low process ids that Linux does not reuse. They are added to the limit, because `pid_max` includes them."""
 
 SHARED_MEMORY = Path("/dev/shm")
 SHARED_MEMORY_OPTIONS = "size=1g,nr_inodes=4096,mode=1777"
 """Mount options of a child's own /dev/shm."""
 
 SIGNALLED = 128
-"""Added to a signal's number in the exit code of a process that the signal ended, as in shells."""
+"""The exit code of a process that a signal ended is this number plus the signal's number, as in shells."""
 
 
 def enter(processes: bool) -> None:
-    """Move to a network namespace without interfaces and, with `processes`, a process namespace.
+    """Move to a network namespace without interfaces and, with `processes`, to a process namespace.
 
     The process namespace applies only to later children. The user's id stays the same. Raises OSError
     if the machine forbids namespaces.
@@ -47,9 +47,9 @@ def enter(processes: bool) -> None:
 
 
 def fork_under_reaper() -> None:
-    """Fork; only the child returns. The parent reaps all orphans below it and ends with the child.
+    """Fork; only the child returns. The parent reaps all orphans below it and ends when the child ends.
 
-    If the parent is the first process of a process namespace, the namespace ends with it.
+    If the parent is the first process of a process namespace, the namespace ends too.
     """
     kernel.adopt_orphans()
     runner = os.fork()
@@ -84,7 +84,7 @@ def limit_processes(count: int) -> None:
 def make_read_only(writable: Iterable[Path]) -> None:
     """Make every file system read-only except these folders, and mount a private /dev/shm.
 
-    Afterwards, change to the working directory again: it still refers to the old mount. Raises OSError.
+    Afterwards, change to the working directory again: the process still refers to its old mount. Raises OSError.
     """
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()

@@ -1,8 +1,8 @@
 """seccomp: refuses, with EPERM, system calls that no candidate, compiler or PyTorch program needs.
 
-New sockets are refused, because the child already has its channel to the judge; connected socketpairs
-stay allowed. If other processes are visible, because there is no process namespace, calls that stop or
-slow them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
+New sockets are refused: the child already has its channel to the judge and needs no other. Connected
+socketpairs stay allowed. If other processes are visible, because there is no process namespace, calls
+that stop or slow them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 _X32 = 0x40000000
-"""Bit that marks the call numbers of x86-64's x32 ABI, which the filter's rules would not match."""
+"""Bit that marks the call numbers of x86-64's x32 ABI. The filter's rules would not match these numbers."""
 
 NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW… flags of clone(2)."""
@@ -45,7 +45,7 @@ class Architecture:
     column: int
     seccomp: int
     second_abi: int | None = None
-    """Bit that marks the call numbers of a second ABI, all of which are refused; None without a second ABI."""
+    """Bit that marks a second ABI's call numbers, or None without a second ABI. All calls with this bit are refused."""
 
 
 _ARCHITECTURES = {
@@ -171,7 +171,7 @@ _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
 
 _OWNERS_BY_IOCTL = (0x8901, 0x8902)
-"""FIOSETOWN and SIOCSPGRP, which set owners like F_SETOWN, but for sockets."""
+"""FIOSETOWN and SIOCSPGRP, which do for sockets what F_SETOWN does for any file."""
 
 _CONNECTED_TYPES = tuple(
     kind | flags
@@ -304,7 +304,7 @@ def _without_bits(number: int, argument: int, bits: int) -> list[Instruction]:
 
 
 def _on(number: int, argument: int, body: list[Instruction]) -> list[Instruction]:
-    """Run `body` on an argument of this call. What it does not refuse goes to the next rule."""
+    """Run `body` on an argument of this call. Calls that `body` does not refuse go to the next rule."""
     offset = 16 + 8 * argument
     return [
         (_EQUAL, 0, len(body) + 2, number),

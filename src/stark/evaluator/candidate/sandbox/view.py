@@ -1,7 +1,7 @@
 """The files that a program may read and the devices that it may use, besides its own folder.
 
 These are system folders, this Python with its packages, and the tools that the environment names.
-They do not include the user's home, other candidates' files and the judge's files.
+They do not include the user's home, other candidates' files or the judge's files.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SETTINGS = (
     "nsswitch.conf hosts host.conf mime.types os-release lsb-release debian_version terminfo ssl/openssl.cnf "
     "pki/tls/openssl.cnf crypto-policies OpenCL nvidia nvidia-container-runtime"
 ).split()
-"""The entries of /etc that a program may read. Others contain passwords and keys."""
+"""The entries of /etc that a program may read. Some of the other entries contain passwords or keys."""
 
 DEVICES = "null zero full random urandom nvidia* nvidia-caps dri kfd dxg".split()
-"""Names of usable files in /dev."""
+"""Names and name patterns of the files in /dev that a program may use."""
 
 THREAD_NAMES = Path("/proc/self/task")
 """Folder of the files that set thread names. NVIDIA's driver has to write them."""

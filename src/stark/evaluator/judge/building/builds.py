@@ -41,7 +41,7 @@ _kernels = TypeAdapter(tuple[KernelResources, ...])
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate's build, with the compiler's errors if it failed."""
+    """A candidate's build, with the compiler's errors if the build failed."""
 
     folder: Path
     error: str | None = None
@@ -49,7 +49,7 @@ class Built:
     """What the build printed, if it failed."""
 
     kernels: tuple[KernelResources, ...] = ()
-    """Resource usage of its kernels as reported by nvcc, if nvcc compiled any."""
+    """Resource usage of the kernels that nvcc compiled, as nvcc reported it."""
 
     @property
     def source(self) -> Path:
@@ -58,7 +58,7 @@ class Built:
 
     @property
     def work(self) -> Path:
-        """The candidate's home and temporary folder, with its caches, during the build and each run."""
+        """The candidate's home and temporary folder during the build and each run. Compilers cache files here."""
         return self.folder / "work"
 
     @property
@@ -175,7 +175,10 @@ class Builds:
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
-    """The first errors in the exception or, if it has none, in the output, without the build's paths."""
+    """The first errors, without the build's paths.
+
+    They are taken from the exception if it contains any, else from the exception and the output.
+    """
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
     for path in (built.work, built.folder):
         text = text.replace(f"{path}/", "")
@@ -183,16 +186,16 @@ def complaint(built: Built, raised: str, printed: str, source: str) -> str:
 
 
 def processor_s(limit_s: float) -> int:
-    """Seconds of processor time that one process on all cores can use within a deadline.
+    """Seconds of processor time that one process can use on all cores together within `limit_s` seconds.
 
-    The operating system enforces this limit, in case the judge's own deadline fails.
+    The operating system ends a process that uses more, in case the judge itself fails to end it.
     """
     return int(limit_s * (os.cpu_count() or 1)) + 1
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between threads and processes. It is released if its process ends."""
+    """Hold a lock that excludes other threads and processes. It is released if this process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,9 +1,9 @@
-"""Manages the folder of finished builds, and evicts builds when it is too large.
+"""Manages the folder of builds, and evicts builds when the folder is too large.
 
 Each build is a folder named by its key. Beside it are three files. KEY.built contains the size of a
-finished build in bytes. KEY.lock is locked by the process that writes the build. Evaluations hold a
-shared lock on KEY.use while they need the build; eviction holds an exclusive lock on it. Several
-judges may share the folder.
+finished build in bytes. KEY.lock is locked while a process writes into the build's folder. An
+evaluation holds a shared lock on KEY.use while it needs the build; an eviction holds an exclusive
+lock on KEY.use. Several judges may share the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FOLDER, GIGABYTES = "STARK_CACHE", "STARK_CACHE_GB"
 DEFAULT_GB = 20.0
 
 KEPT_SHARE = 0.8
-"""An eviction leaves this share of the limit, so that not every new build causes an eviction."""
+"""An eviction reduces the cache to this share of its limit, so that not every new build causes an eviction."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class BuildCache:
 
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
-        """Protect the build from eviction and mark it as just used. Several callers may do so at once.
+        """Protect the build from eviction and mark it as just used. Removes a failed build afterwards.
 
-        Afterwards the build is removed if it failed.
+        Several callers may protect the same build at once.
         """
         try:
             with _shared_lock(self._path(key, "use")) as descriptor:
@@ -96,12 +96,12 @@ class BuildCache:
                 self._remove(key)
 
     def note(self, key: str) -> None:
-        """Record the size of a complete build that is in use, and evict others if needed."""
+        """Record the size of a finished build that is in use. If the cache is now too large, evict other builds."""
         self._path(key, "built").write_text(str(_size(self.root / key)))
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """Remove a build's files. The caller must hold KEY.lock or, exclusively, KEY.use."""
+        """Remove a build's files. The caller must hold the lock on KEY.lock or an exclusive lock on KEY.use."""
         self._path(key, "built").unlink(missing_ok=True)
         folders.remove(self.root / key)
 
@@ -115,9 +115,9 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """If the cache is too large, evict the least recently used builds and remains of interrupted ones.
+        """If the cache is too large, evict the least recently used builds, including interrupted ones.
 
-        Builds in use stay.
+        Builds that are in use are kept.
         """
         entries = sorted(self._entries(), key=lambda entry: entry.used_at)
         size = sum(entry.size for entry in entries)
@@ -130,7 +130,7 @@ class BuildCache:
                 size -= entry.size
 
     def _remove(self, key: str) -> bool:
-        """Remove a build and its files, unless it is in use. Returns whether it was removed."""
+        """Remove a build and the files beside it, unless it is in use. Returns whether it was removed."""
         path = self._path(key, "use")
         with path.open("a") as held:
             try:
@@ -163,7 +163,7 @@ class BuildCache:
 
 @contextmanager
 def _shared_lock(path: Path) -> Iterator[int]:
-    """Hold a shared lock on the file that is currently at this path, and yield its descriptor."""
+    """Hold a shared lock on the file that is currently at this path, and yield the file's descriptor."""
     while True:
         with path.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_SH)

@@ -2,7 +2,7 @@
 
 Triton kernels and inline builds in forward compile only when they are called. A compiler's error is
 recognized by its type or, if it is a plain RuntimeError, by the first words of its message. A
-program may forge the type, but this only gives it the status `build_failed`.
+program may forge the type, but then it only gets the status `build_failed`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ TYPES = (
     "torch._inductor.exc.InductorError",
     "torch._inductor.exc.CppCompileError",
 )
-"""An exception is a compiler's if it, one of its bases or one of its causes has such a type."""
+"""An exception is a compiler's error if one of these is its type, a base of its type, or the type of one
+of its causes."""
 
 PASSES_FAILED = "PassManager::run failed"
 """The entire message of exceptions from Triton's later stages, which print the actual error."""
@@ -30,7 +31,7 @@ MESSAGES = (
 
 
 def is_compile_error(types: Iterable[str], text: str) -> bool:
-    """Whether an exception is a compiler's. `types` are those of itself, its bases and its causes."""
+    """Whether an exception is a compiler's error. `types` names its type, its type's bases and its causes' types."""
     return any(name in TYPES for name in types) or any(
         f"RuntimeError: {message}" in text for message in MESSAGES
     )

@@ -45,12 +45,12 @@ _BOILERPLATE = re.compile(
 
 @dataclass
 class _Diagnostic:
-    """One message of a compiler, with the source lines that it shows."""
+    """One message of a compiler, with the source lines that the compiler shows below it."""
 
     kind: Literal["error", "note", "cause", "other"]
     text: str
     own: bool
-    """Whether it is about the candidate's own file, not a system header."""
+    """Whether the message is about the candidate's own file, not a system header."""
 
     snippet: list[str] = field(default_factory=list)
 
@@ -97,7 +97,7 @@ def _diagnostic(line: str) -> _Diagnostic | None:
 
 
 def _compiled(diagnostics: list[_Diagnostic], source: str) -> Iterator[str]:
-    """Each error with its snippet, the candidate's line that caused it, and its first note."""
+    """The first errors, each with its source lines, the candidate's line that caused it, and its first note."""
     seen: set[str] = set()
     cause: _Diagnostic | None = None
     snippet: list[str] = []

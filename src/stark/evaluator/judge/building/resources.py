@@ -23,7 +23,7 @@ class KernelResources(Frozen):
     """The resources of one compiled kernel."""
 
     name: str
-    """Its name in the source, without namespaces. Instances of a template share it."""
+    """Its name in the source, without namespaces. All instances of a template have the same name."""
 
     registers: int
     """Registers per thread."""
@@ -61,10 +61,10 @@ def kernel_resources(output: str) -> tuple[KernelResources, ...]:
 def spilled_bytes(
     kernels: tuple[KernelResources, ...], shown_name: str, registers: int
 ) -> int | None:
-    """Bytes that each thread of a kernel spills, by its name in a profiler and its registers.
+    """Bytes that each thread of a kernel spills, found by the kernel's name in a profiler and its registers.
 
-    Ignores the number of registers if no kernel with this name has it. If several kernels match,
-    returns their maximum; if none does, returns None.
+    If no kernel with this name has this number of registers, the number is ignored. If several
+    kernels match, returns the maximum; if none matches, returns None.
     """
     name = _without_arguments(shown_name)
     alike = [kernel for kernel in kernels if kernel.name == name]
@@ -73,7 +73,7 @@ def spilled_bytes(
 
 
 def source_name(symbol: str) -> str:
-    """The last name in a mangled symbol (`scale` for `_Z5scaleILi4EEvPffl`), or the symbol."""
+    """The last name in a mangled symbol (`scale` for `_Z5scaleILi4EEvPffl`). Other symbols stay as they are."""
     rest = symbol.removeprefix("_Z")
     if rest == symbol:
         return symbol

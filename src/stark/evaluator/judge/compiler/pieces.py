@@ -1,7 +1,7 @@
-"""Selects the top-level statements of a Python file that the definitions of given names need.
+"""Selects the top-level statements of a Python file that are needed to define given names.
 
-A candidate made from code that `torch.compile` generates contains only the statements that it needs
-from the generated file (`inductor_file`) and from the problem's file (`transplant`). Works on the
+A candidate made from code that `torch.compile` generates contains statements from the generated file
+(`inductor_file`) and from the problem's file (`transplant`), but only those that it needs. Works on the
 text and its syntax tree. Nothing is executed.
 """
 
@@ -17,7 +17,7 @@ from stark.core.python import bindings
 
 @dataclass(frozen=True)
 class Piece:
-    """One top-level statement, or one name of a top-level import."""
+    """One top-level statement. An import of several names is split into one piece per name."""
 
     text: str
     tree: ast.stmt
@@ -44,7 +44,7 @@ class Piece:
 
 
 def split(source: str) -> list[Piece]:
-    """The file's statements, each with the comments directly above it. Each imported name is a piece.
+    """The file's statements, each with the comments directly above it. Splits imports by name.
 
     Raises SyntaxError.
     """

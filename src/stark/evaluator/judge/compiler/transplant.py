@@ -1,7 +1,7 @@
-"""Makes a self-contained candidate by inserting generated code into the problem's own module.
+"""Makes a self-contained candidate from generated code and the problem's own class `Model`.
 
-The class keeps its `__init__`, so that its weights have the reference's names. Its forward calls
-the generated code. Works on the text; nothing is executed.
+The class keeps its `__init__`, so that its weights have the same names as the reference's weights.
+Its `forward` calls the generated code. Works on the text; nothing is executed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECTIONS = (
 
 
 def candidate_source(problem: str, generated: Generated) -> str:
-    """The candidate's source. Raises NotGenerated if either file does not have the expected form."""
+    """The candidate's source. Raises NotGenerated if the problem or the generated code has an unexpected form."""
     module = _module(problem)
     forward = _forward_of(module)
     arguments = {
@@ -101,7 +101,7 @@ def _without_body(module: ast.ClassDef) -> ast.ClassDef:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Replaces `Model` by `ModelNew` wherever it is named."""
+    """Replaces the name `Model` by `ModelNew` everywhere."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         self.generic_visit(node)

@@ -1,7 +1,7 @@
 """Checks whether a problem's arguments can be put into shared memory or sent to another process.
 
-The reasons returned complete a sentence that begins with the function at fault: "get_inputs returns
-...".
+Each returned reason is the end of a sentence that begins with a function's name and "returns", such as
+"get_inputs returns a nested tensor".
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def serialized(value: object) -> bytes:
 
 
 def variation(first: object, second: object) -> str | None:
-    """Return the first difference between two draws' arguments, or None. Tensors are ignored."""
+    """Return the first difference between the non-tensor arguments of two draws, or None."""
     (ours, form), (theirs, other) = pytree.tree_flatten(first), pytree.tree_flatten(second)
     if form != other:
         return (

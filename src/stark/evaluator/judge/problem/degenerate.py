@@ -1,7 +1,7 @@
 """Null solvers: trivial answers, such as zeros, that are tried on every problem.
 
 If a null solver passes, the problem is degenerate: it cannot distinguish a correct kernel from one
-that computes nothing. Examples are a KernelBench level 1 problem whose outputs are smaller than its
+that computes nothing. Examples are a KernelBench level 1 problem whose outputs are smaller than the
 tolerance, and problems with constant results. Every evaluation on such a problem has a warning.
 """
 
@@ -55,7 +55,10 @@ def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
 
 
 def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
-    """Set the second half of each row to zero, which it almost is in a cumulative product."""
+    """Return the expected values with zeros in the second half of each row.
+
+    The values there are almost zero in a cumulative product, for example.
+    """
     answer = output.eager.clone()
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0

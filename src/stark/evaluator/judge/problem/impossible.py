@@ -1,9 +1,9 @@
 """Computes a hard lower bound on a call's time: the time to write its new values to memory.
 
 Unlike the roofline, this bound is certain. It counts only values that the call must have written:
-distinct values of a result that occur neither in the inputs and weights nor in the results for other
-inputs, so they cannot come from a view, a lookup table or an earlier result. The bytes that may still
-be in caches are subtracted.
+distinct values in the results that occur neither in the inputs, nor in the weights, nor in the results
+for other inputs. Such values cannot come from a view, a lookup table or an earlier result. The bytes
+that may still be in caches are subtracted.
 Reads are not counted, because a program may not need all of its inputs.
 """
 
@@ -31,8 +31,8 @@ def fresh_bytes(
 ) -> int:
     """Return the least number of bytes that a call must write: one element per new value.
 
-    `results` are the call's results, `given` its inputs and weights, `elsewhere` the results of
-    other inputs.
+    `results` are the call's results, `given` the call's inputs and weights, `elsewhere` the
+    results for other inputs.
     """
     own, had = ([as_real(t) for t in tensors] for tensors in (results, (*given, *elsewhere)))
     parts = 1 + 2 * (sum(t.nbytes for t in (*own, *had)) // PART_BYTES)  # odd, see `_values`
@@ -56,7 +56,7 @@ def least_ms(fresh: int, cache_bytes: float, bandwidth_gb_s: float) -> float:
 def _values(tensors: list[torch.Tensor], dtype: torch.dtype, part: int, parts: int) -> torch.Tensor:
     """Return the distinct finite values of type `dtype` in part `part` of `parts`.
 
-    A value belongs to the part given by its bits, read as an integer, modulo `parts`. If `parts` is
+    The bits of a value, read as an integer, modulo `parts` give the value's part. If `parts` is
     odd, the parts are balanced even if the lower bits of all values are zero.
     """
     found = [

@@ -27,7 +27,7 @@ from stark.evaluator.judge.problem.arguments import seeded, serialized, unsuppor
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
 
-A candidate also gets a copy of the reference's weights, because these are perturbed (`PERTURBATION`).
+A candidate also gets a copy of the reference's weights, because the judge perturbs them (`PERTURBATION`).
 """
 
 PERTURBATION = 0.1
@@ -44,7 +44,7 @@ NO_GRADIENTS = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """One set of inputs: tensors on the device, and arguments in which `TensorAt` marks their places."""
+    """One set of inputs: tensors on the device, and arguments in which `TensorAt` marks the tensors' places."""
 
     tensors: list[torch.Tensor]
     arguments: list[Any]
@@ -81,7 +81,7 @@ class Program:
         self._perturb_weights()
 
     def draw(self, seed: int) -> Drawn:
-        """Draw inputs from a seed, on the device, which can be a hundred times faster than the host.
+        """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
 
         A tensor that occurs twice among the arguments occurs once in the result's `tensors`.
         """
@@ -103,7 +103,7 @@ class Program:
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
         """Run the reference for the first time.
 
-        Also detect which inputs it changes and whether its arguments need the module.
+        Also detect which inputs the reference changes, and whether arguments need the problem's module.
         """
         self.arguments_need_module |= self._needs_module("get_inputs", drawn.arguments)
         trial = Drawn([tensor.clone() for tensor in drawn.tensors], drawn.arguments)
@@ -131,14 +131,14 @@ class Program:
         return twin
 
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
-        """Run `twin` on inputs in float64. Raises whatever the reference raises in float64."""
+        """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         upcast = [_upcast(tensor) for tensor in self._given(drawn)]
         with torch.no_grad():
             returned = tensors_of(twin(*drawn.filled(upcast)))
         return [*returned, *(upcast[index] for index in self.changes)]
 
     def refusal(self, function: str, reason: str) -> ProblemError:
-        """Build the error that names one of the problem's functions and its line."""
+        """Build an error that names one of the problem's functions and the function's line."""
         code = getattr(getattr(self.module, function, None), "__code__", None)
         where = f" line {code.co_firstlineno}:" if code is not None else ""
         return ProblemError(f"{self.problem.name}:{where} {function} {reason}")
@@ -148,7 +148,7 @@ class Program:
         sys.modules.pop(self.name, None)
 
     def _given(self, drawn: Drawn) -> list[torch.Tensor]:
-        """Return the drawn tensors, with copies of those that forward changes."""
+        """Return the drawn tensors, but copies of the tensors that forward changes."""
         return [
             tensor.clone() if index in self.changes else tensor
             for index, tensor in enumerate(drawn.tensors)
@@ -169,7 +169,7 @@ class Program:
     def _needs_module(self, function: str, value: list[Any]) -> bool:
         """Whether unpickling a value requires the problem's module.
 
-        Raises ProblemError if it cannot be pickled.
+        Raises ProblemError if the value cannot be pickled.
         """
         try:
             return self.name.encode() in serialized(value)
@@ -179,9 +179,9 @@ class Program:
     def _perturb_weights(self) -> None:
         """Change every parameter slightly, so that results computed from the initial values are wrong.
 
-        Parameters are scaled, which keeps their signs; zeros get an offset. Buffers keep their
-        values, because forward may depend on these. Only the running statistics of normalization
-        layers are changed too: with their initial 0 and 1, a candidate that ignores them would pass.
+        Parameters are scaled, which keeps their signs; zeros get an offset. The running statistics of
+        normalization layers are changed too: with the initial values 0 and 1, a candidate that ignores
+        the statistics would pass. Other buffers are not changed, because forward may rely on their values.
         """
         torch.manual_seed(secrets.randbits(48))
         statistics = (

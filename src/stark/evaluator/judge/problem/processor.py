@@ -25,14 +25,14 @@ FEATURES = {
     "sve": "SVE",
     "sve2": "SVE2",
 }
-"""CPU features that speed up kernels: the name that Linux uses for each, and its usual name."""
+"""CPU features that speed up kernels. Keys are the names in /proc/cpuinfo, values the usual names."""
 
 CPUINFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def features() -> tuple[str, ...]:
-    """The usual names of those `FEATURES` that this machine's CPU has, in the same order."""
+    """The usual names of those `FEATURES` that this machine's CPU has, in the order of `FEATURES`."""
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
     flags = set(found[1].split()) if found else set()
     return tuple(name for flag, name in FEATURES.items() if flag in flags)

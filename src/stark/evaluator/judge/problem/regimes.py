@@ -2,7 +2,7 @@
 
 Inputs drawn from [0, 1) cannot distinguish a ReLU from the identity, and a narrow normal
 distribution hides a softmax that overflows. A regime transforms the floating-point inputs of a draw
-and leaves the others unchanged. The caller checks whether the reference is finite and accurate on
+and leaves all other inputs unchanged. The caller checks whether the reference is finite and accurate on
 the transformed inputs.
 """
 
@@ -19,8 +19,8 @@ Change = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
 """Factors of the regimes.
 
-In float32, inputs from [0, 1) overflow an exponential only with a factor like LARGE. Values in float16
-overflow with smaller factors.
+In float32, the exponential of an input from [0, 1) overflows only if the input is first multiplied by a
+factor like LARGE. In float16, values overflow with smaller factors.
 """
 
 PIECE = 1 << 22
@@ -28,7 +28,7 @@ PIECE = 1 << 22
 
 
 def mixed(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Multiply each element by a random choice of 1, -1, 0, -TINY and the factor of `large`."""
+    """Multiply each element by a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`."""
     factors = torch.tensor(
         [1.0, -1.0, _large(drawn), -TINY, 0.0], device=drawn.device, dtype=drawn.dtype
     )
@@ -59,7 +59,7 @@ def shifted(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def heavy_tailed(drawn: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Multiply by a log-normal factor, so that a few values are far larger than the rest."""
+    """Multiply each value by a log-normal factor, so that a few values are far larger than the rest."""
 
     def spread(piece: torch.Tensor) -> torch.Tensor:
         factors = torch.randn(
@@ -90,7 +90,7 @@ REGIMES: dict[str, Change] = {
     "shifted": shifted,
     "heavy-tailed": heavy_tailed,
 }
-"""The regimes by name. If the expected values of all do not fit into memory, effort `search` uses only the first."""
+"""The regimes by name. Effort `search` uses only the first if the expected values of all do not fit into memory."""
 
 
 def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:

@@ -20,7 +20,7 @@ MATRIX = {"cuda": 8192, "cpu": 1024}
 REPEATS = 4
 
 PLAUSIBLE_SHARE = 0.8
-"""A time below this share of the roofline is implausible; measurement errors do not explain it."""
+"""A time below this share of the roofline is implausible: measurement errors are smaller."""
 
 LAUNCHES = 500
 
@@ -69,7 +69,7 @@ def roofline(
 ) -> Roofline:
     """Compute the roofline from the reference's operations and the least bytes that it moves.
 
-    The least bytes are inputs, weights and outputs, each once. On a CPU, timed calls find warm
+    The least bytes are those of inputs, weights and outputs, each counted once. On a CPU, timed calls find warm
     caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
     is cold, so the device's measured bandwidth applies.
     """
@@ -100,7 +100,7 @@ def roofline(
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
-    """Return a warning if a time is far below the roofline but the reference's time is not below it.
+    """Return a warning if the candidate's time is far below the roofline and the reference's is not.
 
     The candidate is not rejected, because a function that reads only part of its inputs needs less
     time than the roofline.
@@ -127,7 +127,7 @@ def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
 def _allows_tf32(convolving: bool) -> bool:
     """Read PyTorch's TF32 flag.
 
-    torch 2.9 added a newer flag. After a problem sets it, reading the older flag raises an error.
+    torch 2.9 added a newer flag. After a problem sets the newer flag, reading the older flag raises an error.
     """
     newer = (
         getattr(torch.backends.cudnn, "conv", None) if convolving else torch.backends.cuda.matmul

@@ -44,7 +44,7 @@ class Signature:
         return sum(map(_bytes, self.outputs))
 
     def check(self, drawn: Drawn, program: Program) -> None:
-        """Raise ProblemError if a draw's shapes, types or non-tensor arguments differ from these."""
+        """Raise ProblemError if a draw's shapes, types or non-tensor arguments differ from the signature's."""
         if _specs(drawn.tensors) != self.inputs:
             raise ProblemError(
                 f"{program.problem.name}: get_inputs returns tensors whose shapes or types change "

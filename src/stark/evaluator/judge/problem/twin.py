@@ -1,4 +1,4 @@
-"""Computes the oracle: the reference's outputs in float64, at once or in slices of the first axis.
+"""Computes the oracle (the reference's outputs in float64), at once or in slices of the first axis.
 
 Slices are used only if the reference, in its own precision, returns the same values for the slices as
 for the whole inputs.
@@ -19,7 +19,7 @@ from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
 
 WHOLE = 1
 SLICES = (8, 64)
-"""Numbers of slices, tried in this order until one fits into memory."""
+"""Numbers of slices, tried in this order until the computation fits into memory."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def run_twin(
     """Compute the oracle for these inputs; `eager` holds the reference's own outputs.
 
     Without slices, float64 takes twice the memory of float32 inputs, outputs and intermediates, so
-    `save_memory` tries slices first. For inputs of this kind, `verified` slices are known to give the
-    same values as the whole inputs, so this number of slices is not checked again.
+    with `save_memory` slices are tried first. `verified` is a number of slices that gave the same values
+    as the whole inputs for earlier inputs of this kind; this number of slices is not checked again.
     """
     fits = True
     for slices in (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES):
@@ -59,7 +59,7 @@ def run_twin(
 def _compute(
     program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, verified: bool
 ) -> tuple[list[torch.Tensor] | None, bool]:
-    """Return the oracle, computed in `slices` slices, or None; and whether memory sufficed."""
+    """Compute the oracle in `slices` slices. Return the oracle or None, and whether memory sufficed."""
     try:
         if slices == WHOLE:
             outputs = program.run_float64(drawn, program.in_float64())
@@ -105,7 +105,7 @@ def _spans(length: int, slices: int) -> Iterator[slice]:
 
 
 def _agrees(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
-    """Whether the results of a slice equal those of the whole up to rounding."""
+    """Whether the results for a slice equal, up to rounding, this slice of the results for the whole inputs."""
     if _shapes(found) != _shapes(wanted):
         return False
     for one, other in zip(map(as_real, found), map(as_real, wanted), strict=True):
@@ -137,5 +137,5 @@ def _oracle_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def _shapes(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
-    """Return shape and complexness of each tensor, which the precision must not change."""
+    """Return each tensor's shape, and whether it is complex. The precision must change neither."""
     return [(tensor.shape, tensor.is_complex()) for tensor in tensors]

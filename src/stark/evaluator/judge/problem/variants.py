@@ -22,9 +22,10 @@ class Variant:
 
 
 def variants(problem: Problem) -> Iterator[Variant]:
-    """Yield a variant per top-level constant, in file order.
+    """Yield a variant per top-level integer constant, in file order.
 
-    The constant becomes about half as large. Few tile sizes divide the new value.
+    Constants above 2 become about half as large; 1 and 2 become 2 and 3. Few tile sizes divide the
+    new value.
     """
     tree = ast.parse(problem.source)
     for statement in tree.body:
@@ -36,7 +37,7 @@ def variants(problem: Problem) -> Iterator[Variant]:
 
 
 def _with_constant(problem: Problem, node: ast.Constant, value: int) -> Problem:
-    """Replace one constant in place, which keeps line numbers."""
+    """Replace one constant in its line, so that line numbers stay the same."""
     lines = problem.source.split("\n")  # as `ast` does; `splitlines` also splits at form feeds
     line = lines[node.lineno - 1].encode()
     changed = line[: node.col_offset] + str(value).encode() + line[node.end_col_offset :]

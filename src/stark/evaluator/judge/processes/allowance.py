@@ -13,7 +13,7 @@ from stark.evaluator.judge.processes.unlinked import unlinked_bytes
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
 
 FOLDER_POLL_S = 1.0
-"""Seconds between two checks of a child's folders. They take longer than the other checks."""
+"""Seconds between two checks of a child's folders. These checks take longer than the others."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Allowance:
     """Seconds of processor time for each of its processes; None for no limit."""
 
     attaches: bool = True
-    """Whether it maps memory that the judge shares with it before it runs a program."""
+    """Whether the child, before it runs a program, maps memory that the judge shares with it."""
 
     on_device: bool = False
-    """Whether the shared memory is on a GPU. Some sandbox layers would make it inaccessible there."""
+    """Whether the shared memory is on a GPU. Some sandbox layers would make such memory inaccessible."""
 
 
 class Use:
-    """What a child and its descendants use. Memory that is already in use now does not count."""
+    """What a child and its descendants use. Memory that they use when this object is created does not count."""
 
     def __init__(self, pid: int, allowed: Allowance) -> None:
         self._pid = pid

@@ -62,7 +62,7 @@ class Child:
         self._code: int | None = None
 
     def begin(self) -> None:
-        """Wait until the child is confined. If that fails, close it and raise SandboxFailed."""
+        """Wait until the child is confined. If that fails, close the child and raise SandboxFailed."""
         try:
             ready = self._channel.receive(START_S)
             error = None if ready.get("ok") is True else str(ready.get("error"))
@@ -133,8 +133,8 @@ class Child:
     def watched(self) -> Iterator[None]:
         """Check the child's resource use in a background thread while the `with` block runs.
 
-        Otherwise its use is checked only while a method waits for it. A child that uses too much is
-        killed, and the block ends with ChildFailed.
+        Outside such a block, the use is checked only while a method waits for the child. A child that
+        uses too much is killed, and the block ends with ChildFailed.
         """
         done = threading.Event()
         failed: list[BaseException] = []
@@ -180,16 +180,16 @@ class Child:
             raise ChildFailed("restless", str(error)) from error
 
     def spread(self) -> None:
-        """Pin each of its threads to one core until `loosen` is called.
+        """Pin each of its threads to one core, until `settle` or `loosen` is called.
 
-        Otherwise several threads may wake on the same core.
+        Threads that are not pinned may wake on the same core.
         """
         self._placed = placing.spread(self._runner_pid)
 
     def settle(self) -> None:
-        """Pin each thread that has worked since `spread` to its own core, and unpin the others.
+        """Pin the threads that have worked since `spread`, each to a core of its own.
 
-        Unpins all threads if there are too few cores.
+        Unpins all other threads. Unpins every thread if there are too few cores.
         """
         if self._placed is not None:
             placing.settle(self._placed)
@@ -209,7 +209,7 @@ class Child:
         return last_core(self._runner_pid)
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes of its memory to an address in this process. Returns whether that worked."""
+        """Copy `size` bytes of the child's memory to an address in this process. Returns whether that worked."""
         return copy_memory(self._runner_pid, source, target, size)
 
     def close(self) -> str:
@@ -236,13 +236,13 @@ class Child:
                 self._use.check()
 
     def _exit_code(self) -> int | None:
-        """Its exit code, or None if it runs. The forkserver reports a code only once, so it is cached."""
+        """Its exit code, or None if it runs. The forkserver reports a code only once, so the code is cached."""
         if self._code is None:
             self._code = self._exit_code_of(self.pid)
         return self._code
 
     def _ended(self) -> ChildFailed:
-        """The failure that closed the channel: an exit, a signal, or the process itself closed it."""
+        """Why the channel closed: the process exited, a signal killed it, or it closed the channel itself."""
         for _ in range(100):
             code = self._exit_code()
             if code is not None:

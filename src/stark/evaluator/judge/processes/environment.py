@@ -11,8 +11,9 @@ INHERITED = (
     "CUDA_PATH CUDA_DEVICE_ORDER OMP_NUM_THREADS NVIDIA_VISIBLE_DEVICES TRITON_INTERPRET TRITON_LIBCUDA_PATH "
     "NVIDIA_TF32_OVERRIDE TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
 ).split()
-"""Variables that a child inherits. It gets no others, such as API keys. Variables that change the
-precision of a GPU's arithmetic are inherited, because it must be the same as in the judge."""
+"""Variables that a child inherits. It inherits no other variables, such as API keys. Some of the
+inherited variables change the precision of a GPU's arithmetic, which must be the same in the child
+and in the judge."""
 
 
 def child_environment(folder: Path, extra: dict[str, str] | None = None) -> dict[str, str]:

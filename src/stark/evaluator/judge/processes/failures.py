@@ -18,12 +18,13 @@ class ChildFailed(Exception):
         self.kind = kind
         self.error = error
         self.types = types
-        """Full type names of the exception, its bases and causes, as reported by the child."""
+        """Full names of the exception's type, of its base classes and of its causes' types, as the child
+        reports them."""
 
 
 class ForkserverDied(Exception):
-    """The forkserver has died, which is the judge's own failure."""
+    """The forkserver has died. This is a failure of the judge."""
 
 
 class SandboxFailed(Exception):
-    """A sandbox layer that this machine offers failed, a failure of the judge. No program ran."""
+    """A sandbox layer failed although this machine offers it. This is a failure of the judge; no program ran."""

@@ -15,7 +15,8 @@ from pathlib import Path
 MAX_BYTES = 8 << 30
 MAX_FILES = 50_000
 MAX_DEPTH = 40
-"""Limits of bytes, files and nesting in a child's folder. Compilers stay far below these limits."""
+"""Maximum size, number of files and depth of nesting in a child's folder. Compilers stay far below these
+limits."""
 
 
 def excess(folder: Path, size: int = 0) -> str | None:
@@ -64,7 +65,7 @@ def remove(folder: Path) -> None:
 
 
 def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
-    """Everything below a folder with its depth, parents first, without following links."""
+    """Everything below a folder, each entry with its depth. Parents come first; links are not followed."""
     waiting = [(str(folder), 1)]
     while waiting:
         path, depth = waiting.pop()

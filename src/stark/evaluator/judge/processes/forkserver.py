@@ -74,10 +74,11 @@ class Forkserver:
     def fork(
         self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
     ) -> Child:
-        """Fork a confined child. `arena` is the descriptor of its shared memory, if this is a file.
+        """Fork a confined child. `arena` is the descriptor of its shared memory, if that is a file.
 
-        With a `command`, the child executes this command and serves no requests (`Child.finish`).
-        Its sandbox is not locked, so the program that the command runs must lock itself.
+        With a `command`, the child executes this command and serves no requests; `Child.finish` waits
+        for its end. The child's sandbox is then not locked, so the program that the command runs must
+        lock its own sandbox.
 
         Raises SandboxFailed and ForkserverDied.
         """

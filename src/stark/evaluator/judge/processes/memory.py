@@ -1,6 +1,6 @@
-"""Reads the memory of a stopped process, which cannot misreport what its memory contains.
+"""Reads the memory of a stopped process directly, so the process cannot misreport its contents.
 
-Linux only. Needs the right to trace the process, which the judge has for its own children.
+Linux only. Needs the right to trace the process. The judge has this right for its own children.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
 
 
 def innermost_process(pid: int) -> int:
-    """The last process of a chain in which each has one child: it runs the program, the others reap."""
+    """The last process of a chain of processes with one child each.
+
+    The last process runs the program. The others only reap processes that end.
+    """
     while True:
         children = [
             int(child)

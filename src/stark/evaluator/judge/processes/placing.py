@@ -26,7 +26,7 @@ class Placed:
 
     pid: int
     allowed: dict[int, set[int]] = field(default_factory=dict)
-    """The cores that each thread could use before: only one core for a thread that pinned itself."""
+    """The cores that each thread could use before it was pinned; only one if the thread had pinned itself."""
 
     ran_ns: dict[int, int] = field(default_factory=dict)
     """Processor time of each thread when it was pinned."""
@@ -48,10 +48,11 @@ def spread(pid: int) -> Placed:
 
 
 def settle(placed: Placed) -> None:
-    """Pin each thread that has worked since `spread` to its own core, and unpin the others.
+    """Pin the threads that have worked since `spread`, each to a core of its own.
 
-    Unpins all threads if there are too few cores, or if the program has started threads that ended
-    meanwhile. It may start such threads again, and they would inherit their creator's core.
+    Unpins all other threads. Unpins every thread if there are too few cores, or if the program has
+    started threads that worked and ended meanwhile. The program may start such threads again, and
+    they would inherit the core of the thread that starts them.
     """
     ran_ns, ended_ns = _ran_ns(placed.pid)
     worked_ns = {thread: ran_ns.get(thread, 0) - before for thread, before in placed.ran_ns.items()}
@@ -68,7 +69,7 @@ def settle(placed: Placed) -> None:
 
 
 def loosen(placed: Placed) -> None:
-    """Let all threads use their former cores, and unpin threads that inherited their creator's core."""
+    """Let all threads use their former cores, and unpin new threads, which inherited a pinned thread's core."""
     anywhere = set().union(*placed.allowed.values())
     for thread in _threads(placed.pid):
         with suppress(OSError):
@@ -84,7 +85,7 @@ def _threads(pid: int) -> Iterator[int]:
 
 
 def _ran_ns(pid: int) -> tuple[dict[int, int], int]:
-    """Processor time of each thread and of all ended threads; no threads if Linux reports none."""
+    """Processor time of each running thread, if Linux reports it, and of all ended threads together."""
     ran: dict[int, int] = {}
     for thread in _threads(pid):
         with suppress(OSError, ValueError, IndexError):

@@ -2,8 +2,8 @@
 
 Stop signals alone guarantee nothing: a timer, a thread or another process can continue a process,
 and a process that keeps forking has new descendants before all of them are found. So every thread
-must be seen stopped, and the processor time that Linux has counted up to then must be unchanged
-when the tree is continued.
+must be seen stopped, and Linux must report the same processor time at that moment and when the tree
+is continued.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PATIENCE_S = 2.0
 middle of a long system call."""
 
 SETTLING_S = 50e-6
-"""Seconds between two readings of the processor time, which must agree. A thread that is seen
-stopped leaves its core a moment later, and that moment counts as its time."""
+"""Seconds between two readings of the processor time. The two readings must agree. A thread that is
+seen stopped leaves its core a moment later, and its processor time includes that moment."""
 
 SLACK_NS = 50_000
 """Nanoseconds of processor time that a stopped process may still use: a thread that was preempted
@@ -50,7 +50,7 @@ class Standstill:
 
     since: float
     """The time of the stop by `time.perf_counter`: the time of the first signals or, if any process
-    ran after them, of the last signals."""
+    ran after the first signals, the time of the last signals."""
 
 
 def stop(root: int, known: Collection[int] = ()) -> Standstill:

@@ -18,7 +18,7 @@ looks similar and is excluded, because it counts as memory."""
 
 
 def unlinked_bytes(processes: Iterable[int]) -> int:
-    """Total bytes of the deleted files that the processes keep. Each file counts once."""
+    """Total bytes of the deleted files that the processes keep open or mapped. Each file counts once."""
     sizes: dict[int, int] = {}
     for pid in processes:
         with suppress(OSError):
@@ -38,7 +38,7 @@ def _open(pid: int) -> Iterator[tuple[int, int]]:
 
 
 def _mapped(pid: int) -> Iterator[tuple[int, int]]:
-    """The inode of each deleted file that a process has mapped, and the mapping's end in the file."""
+    """The inode of each deleted file that a process has mapped, and the offset in it where the mapping ends."""
     maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     for begin, end, offset, number in _MAPPED.findall(maps):
         yield int(number), int(offset, 16) + int(end, 16) - int(begin, 16)

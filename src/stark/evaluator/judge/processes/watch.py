@@ -77,7 +77,7 @@ def exact_memory_bytes(use: Use) -> int:
     """Resident memory without file mappings, with shared pages divided among their processes.
 
     Slower than `Use.memory_bytes`, so it is used only near a limit. Returns `Use.memory_bytes` if
-    it may not read the details.
+    reading the details is not permitted.
     """
     total = 0
     for pid in use.processes:

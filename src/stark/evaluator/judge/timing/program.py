@@ -21,26 +21,26 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
-"""Target duration of a block in milliseconds. It makes the cost of requesting the block negligible."""
+"""Target duration of a block in milliseconds. The cost of requesting such a block is negligible."""
 
 WARMUP_BLOCKS = 3
 """Blocks that warm up a program after its first three calls."""
 
 LONG_MS = 500.0
-"""Milliseconds. A program whose call takes longer gets no warm-up blocks."""
+"""A program gets no warm-up blocks if its call takes at least these milliseconds."""
 
 DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
-"""Share of a block's time that a thread may wait for a core. After a longer wait, the round does not
-count. Such a wait means that something else ran on the machine, or that two threads shared a core.
-A wait in a reference would make every candidate look faster. On a GPU the share is larger, because
-builds run on the CPU during the timing. They matter less there: work is queued ahead of time, and
-the median of a block's calls counts."""
+"""Share of a block's time that a thread may wait for a core. If a thread waits longer, the program
+counts as disturbed (`Window.counted`): something else ran on the machine, or two threads shared a
+core. A disturbed reference would make every candidate look faster. On a GPU the share is larger,
+because builds run on the CPU during the timing. Waits for a core matter less on a GPU, because work
+is queued ahead of time and only the median of a block's calls counts."""
 
 HEAD_START_CYCLES, HEAD_START_CYCLES_ALONE = 200_000, 1_000_000
 """Cycles for which the device is kept busy before a timed call: about 0.1 ms in a block and 0.5 ms
 before a single call. Meanwhile the host queues the call's first kernels, so that gaps between their
-launches are not timed. If the launches take longer, the call is launch-bound, and its time includes
-the gaps. A single call needs more cycles, because the host has just been asleep."""
+launches are not timed. If the launches take longer than these cycles, the call is launch-bound, and
+its time includes the gaps. A single call needs more cycles, because the host has just been asleep."""
 
 
 class TimedProcess(Protocol):
@@ -56,12 +56,12 @@ class TimedProcess(Protocol):
         """Continue a stopped process."""
 
     def spread(self) -> None:
-        """Pin each of its threads to one core until `loosen` is called."""
+        """Pin each of its threads to one core, until `settle` or `loosen` is called."""
 
     def settle(self) -> None:
-        """Pin each thread that has worked since `spread` to its own core, and unpin the others.
+        """Pin the threads that have worked since `spread`, each to a core of its own.
 
-        Unpins all threads if there are too few cores.
+        Unpins all other threads. Unpins every thread if there are too few cores.
         """
 
     def loosen(self) -> None:
@@ -85,7 +85,7 @@ class Timed:
     """Number of sets of inputs and outputs that the program shares with the judge."""
 
     warmups: int = 0
-    """Calls that preceded the timing."""
+    """Number of untimed calls before the first block."""
 
     call_ms: float = 0.0
     """Approximate milliseconds of a warm call."""
@@ -94,27 +94,28 @@ class Timed:
     """The time of each block by the judge's wall clock."""
 
     outside_ms: list[float] = field(default_factory=list)
-    """Per block, the untimed milliseconds before and after it in which the process ran and its
-    inputs were ready. On a CPU most of this time is an untimed call. On a GPU it includes the wait
-    until the results reach the judge's memory."""
+    """Per block, the milliseconds before and after the block during which the program could work:
+    its process ran, and its inputs were ready. On a CPU most of this time is an untimed call. On a
+    GPU this time includes the wait until the results reach the judge's memory."""
 
     single_ms: list[float] = field(default_factory=list)
-    """Per round, the time of a single call: on a GPU of one call, by device events; on a CPU the
-    median of several calls, by the judge's clock. Empty if no single calls are made."""
+    """Per round, the milliseconds of a single call. On a GPU, a round has one single call, and device
+    events time it. On a CPU, a round has several single calls; the judge's clock times each, and the
+    median is recorded. Empty if no single calls are made."""
 
     dense_ms: dict[int, list[float]] = field(default_factory=dict)
     """On a GPU, the time per call of each dense block, keyed by the number of calls in the block.
-    In a dense block no preparation precedes or separates the calls. The judge's clock runs from
-    the moment the process resumes until the judge has the results."""
+    In a dense block, the cache is not flushed and the device is not kept busy before each call. The
+    judge's clock runs from the moment the process resumes until the judge has the results."""
 
     empty_ms: dict[int, list[float]] = field(default_factory=dict)
-    """Like `dense_ms`, for dense blocks that make no calls and copy as much memory as results need."""
+    """Like `dense_ms`, for dense blocks without calls. They only copy as much memory as results need."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Per block, whether one of the program's threads waited too long for a core."""
 
     event_ms: list[float] = field(default_factory=list)
-    """On a GPU, the median time of each block's calls by device events."""
+    """On a GPU, per block, the median of its calls' times by device events."""
 
     @property
     def max_calls(self) -> int:
@@ -168,9 +169,9 @@ class Timed:
     def single_calls(self, calls: int, write: Callable[[int], None]) -> Block:
         """On a CPU, make one untimed call, then `calls` timed calls, each requested by itself.
 
-        Before each call, `write` puts new inputs into the last slot. Its argument is the number of
-        the call; the untimed call has number 0. Records the median time of the timed calls. Returns
-        the last call's block.
+        Before each call, `write` is called with the number of the call and puts new inputs into the
+        last slot. The untimed call has number 0. Records the median time of the timed calls. Returns
+        the last call as a block.
         """
         taken = []
         write(0)
@@ -198,13 +199,16 @@ class Timed:
         return block
 
     def run_block(self, slots: list[int]) -> tuple[Block, Block | None]:
-        """Resume the program and time one block. Returns the block and, on a CPU, its untimed call.
+        """Resume the program and time one block. On a CPU, an untimed call precedes the block.
 
-        The program's inputs are ready when it resumes, so it could work before the block starts.
-        Therefore all time outside the block is recorded, from resuming the program to stopping it,
-        including the time to inspect its threads. The threads' waits for a core are read right
-        before and right after the block. Each thread also waits for a core in order to resume and
-        to stop, and the last of many threads waits long, but these waits must not count.
+        Returns the block and, on a CPU, the untimed call.
+
+        The inputs are ready when the program resumes, so the program could work before the block
+        starts. Therefore all time outside the block is recorded, from resuming the program to
+        stopping it. This includes the time to inspect the program's threads. The threads' waits for
+        a core are read right before and right after the block, because other waits must not count:
+        each thread also waits for a core in order to resume and to stop, and the last of many
+        threads waits long.
         """
         self._pin()
         begin = time.perf_counter()
@@ -276,7 +280,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Block:
-    """The calls that a program has just made. Only `slots` comes from the judge itself."""
+    """The calls that a program has just made. Only `slots` is known to the judge; the program reports the rest."""
 
     slots: list[int]
     """The slots in the order of the calls."""
@@ -285,15 +289,15 @@ class Block:
     """On a CPU, the addresses of each call's results, as the program reports them."""
 
     odd: object
-    """The form of the first results that do not have the expected form, as the program reports it."""
+    """The form of the first results whose form is not the expected one, as the program reports it."""
 
 
 @contextmanager
 def on_core(core: int | None) -> Iterator[None]:
     """Run the judge's thread on `core`, where the program's main thread waits for it.
 
-    On any other core it would displace one of the program's threads. The displaced thread would
-    then share the main thread's core for a whole block.
+    On any other core, the judge's thread would displace one of the program's threads. The displaced
+    thread would then share the main thread's core for a whole block.
     """
     allowed = os.sched_getaffinity(0)
     if core not in allowed:

@@ -2,19 +2,20 @@
 
 In a round, each program runs one block: a series of calls that the judge requests and times
 together. Every call has its own slot, a set of inputs and outputs in memory that the program shares
-with the judge. The inputs are written while the candidate is stopped, as it always is when it is
-not being timed. Work outside the timed calls counts too. It shows on a CPU if the untimed call
-before a block takes longer than a timed call, and on a GPU if the judge waits longer for results.
-The result of the untimed call is checked. On a CPU, results are read from the memory of the stopped
-process.
+with the judge. The candidate is stopped except while it is being timed, and its inputs are written
+while it is stopped. Work outside the timed calls counts too. On a CPU, such work shows if the
+untimed call before a block takes longer than a timed call. The results of the untimed call are
+checked, and results are read from the memory of the stopped process. On a GPU, such work shows
+if the judge waits longer for the candidate's results than for a reference's.
 
 On a CPU, the judge's wall clock times each block. On a GPU, device events in the program's process
-time each call. Hostile code could forge the events, so the judge's wall clock around each block
-bounds them. Before each timed call on a GPU, the L2 cache is flushed and the device is kept busy.
-Neither clock counts this preparation, so work could be hidden in it. Therefore each round starts
-with dense blocks, whose calls have no preparation and are timed by the judge's clock alone. Some
-calls are also requested one at a time, each on inputs that arrive after the previous call has
-ended. Such a single call is slower than a call in a block if the program batches a block's calls.
+time each call. Hostile code could forge the events, so they are compared with the judge's wall
+clock, which runs around each block. Before each timed call on a GPU, the L2 cache is flushed and
+the device is kept busy. The time of this preparation does not count, so a program could hide work
+in it. Therefore each round starts with dense blocks, whose calls have no preparation and are timed
+by the judge's clock alone. Some calls are also requested one at a time, each on inputs that arrive
+after the previous call has ended. Such a single call is slower than a call in a block if the
+program batches a block's calls.
 """
 
 from __future__ import annotations
@@ -37,40 +38,44 @@ SPIN_S = 0.002
 on cores that the next process needs, before they sleep."""
 
 SINGLE_CALLS = 8
-"""Maximum of the mean number of single calls per round on a CPU. The mean is at most a sixth of the
-calls in a block (but at least 1), so that the single calls take less time than the block."""
+"""On a CPU, the number of single calls per round is random. Its mean is this constant or, if that is
+less, a sixth of the number of calls in a block, so that the single calls take less time than the
+block. The mean is at least 1."""
 
 HIDEABLE_MS = 2.0
-"""Milliseconds. A longer call would gain little from work hidden in its preparation."""
+"""A call of at least these milliseconds would gain little if it hid work in its preparation."""
 
 OVERTIME_FACTOR = 3
-"""Factor by which rounds and seconds may exceed their limits if some rounds do not count."""
+"""Factor by which the number of rounds and the duration of timing may exceed their limits if some
+rounds do not count."""
 
 
 Round = Sequence[Block]
-"""The blocks of all programs, the candidate's first."""
+"""The blocks of one round, one per program that takes part in it. The candidate's block comes first."""
 
 
 class Contents(Protocol):
-    """The inputs and outputs of timed calls. `place` numbers the programs; 0 is the candidate."""
+    """The inputs and outputs of timed calls. `place` is a program's number; the candidate's number is 0."""
 
     def turn(self, last: Round | None) -> None:
-        """Called before every round. May check results of `last`, the previous round. Chooses inputs."""
+        """Called before every round. Chooses inputs. May check results of `last`, the previous round, if any."""
 
     def write_alone(self, place: int, number: int) -> None:
-        """Called before each single call. Writes its inputs.
+        """Called before each single call. Writes the call's inputs.
 
-        `number` counts a program's single calls in a round from 0. On a CPU, call 0 is untimed.
+        `number` is the call's number among the program's single calls of the round, from 0. On a
+        CPU, call 0 is untimed.
         """
 
     def take(self, place: int, block: Block) -> None:
         """Called after a program's single calls, and after a block that an untimed call preceded.
 
-        `block` is the last single call or the untimed call. It contains where the results are.
+        `block` is the last single call or the untimed call. On a CPU, `block.at` says where its
+        results are.
         """
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Called before a program's block. Writes its inputs and, on a CPU, the untimed call's."""
+        """Called before a program's block. Writes the block's inputs and, on a CPU, the untimed call's inputs."""
 
     def wait(self, place: int, slots: list[int]) -> float:
         """Called after a program's block. Returns the milliseconds until the block's results arrive."""
@@ -105,7 +110,7 @@ def time_together(
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
-    A round in progress is finished. While fewer than `MIN_ROUNDS` rounds count, timing continues
+    A round that is in progress then is finished. While fewer than `MIN_ROUNDS` rounds count, timing continues
     until at least 3 * `budget_s` seconds have passed and `MIN_ROUNDS_WHEN_SLOW` rounds are done.
 
     Returns the candidate's measurement, the references' measurements by name, and warnings. Raises
@@ -202,12 +207,12 @@ def _single_calls(reference: Timed, calls: int, chance: random.Random) -> int:
     """The number of single calls in a round whose blocks have `calls` calls."""
     if reference.device_kind == "cuda":
         return 1 if calls > 1 else 0
-    # A random number, so that a candidate cannot know the last call, the only one that is checked.
+    # A random number, so that a candidate cannot know which call is the last: only that one is checked.
     return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(SINGLE_CALLS, calls // 6)) - 1)
 
 
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:
-    """Warm up all programs and choose the number of calls per block, which is the same for all.
+    """Warm up all programs and choose one number of calls per block for all of them.
 
     Afterwards all programs are stopped.
     """

@@ -2,8 +2,9 @@
 
 Uses only what the judge's clock measured around each block and what device events report. In a
 round, each program runs one block: a series of calls that the judge requests and times together. A
-single call is requested by itself. Before each of these calls on a GPU, the device is kept busy for
-a moment; in a dense block it is not. `docs/measuring.md` describes the method.
+single call is requested by itself. On a GPU, the device is kept busy for a moment before each of
+these calls. There are also dense blocks, in which the device is not kept busy before the calls.
+`docs/measuring.md` describes the method.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from typing import Protocol
 from stark.core.measurement import Measurement, Speedup, speedup
 
 MIN_ROUNDS = 8
-"""Rounds that must count before sampling may end."""
+"""Rounds that must count before sampling may end, unless it has taken over three times its budget."""
 
 MIN_ROUNDS_WHEN_SLOW = 3
 """Rounds that must count if programs are so slow that `MIN_ROUNDS` rounds take over three times the
-budget. If fewer than half of all rounds count, `MIN_ROUNDS` of them must count nevertheless: a few
-samples neither bound a time nor reveal work that the clock does not measure."""
+budget. If fewer than half of all rounds count, `MIN_ROUNDS` rounds must count nevertheless, because
+a few samples neither bound a time nor reveal work that the clock does not measure."""
 
 TARGET_HALF_WIDTH = 0.004
 """Sampling ends when the relative half-width of each speedup's confidence interval is below this."""
 
 SHORT_MS = 0.1
-"""Milliseconds below which a call is short."""
+"""A call is short if it takes less than these milliseconds."""
 
 RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
 RESOLUTION_SHARE = {"cuda": 0.0025, "cpu": 0.2}
@@ -37,22 +38,23 @@ in their time per call. The difference is up to a constant in milliseconds (one 
 for longer calls) plus a share of the time per call. `docs/measuring.md` has the measurements."""
 
 FORGED_FACTOR, FORGED_MS = 1.5, 0.01
-"""The wall clock replaces the device events if it exceeds this factor times the events' time by more
-than these milliseconds, in addition to the noise of the wall clock."""
+"""The wall clock replaces the device events if its time exceeds the sum of `FORGED_FACTOR` times the
+events' time, `FORGED_MS` milliseconds and the noise of the wall clock."""
 
 UNMEASURABLE_FACTOR = 1000.0
 """The uncertainty of a latency, as a multiple of that latency, if too few rounds count."""
 
 LATE_SHARE = 0.1
-"""Work outside the blocks counts as time if it exceeds both the noise and this share of a block."""
+"""The time of the candidate's work outside its blocks is added to its measured time if it exceeds
+both the noise and this share of a block's time."""
 
 BATCHING_SHARE = 0.5
-"""A warning is given if a call may take longer by itself, or in a dense block, than measured, by more
-than this share of its latency."""
+"""A warning is given if a call, by itself or in a dense block, may take longer than measured, and the
+difference exceeds this share of the call's latency."""
 
 SURROUNDINGS_MS = 0.2
-"""Milliseconds by which the median overheads of dense blocks of one call can differ. Blocks of
-several calls need no such allowance: their overhead is divided among the calls, and its variation
+"""Milliseconds by which the median overheads of two programs can differ in dense blocks of one call.
+Dense blocks of several calls need no such allowance: their overhead is divided among the calls, and its variation
 is measured."""
 
 
@@ -116,7 +118,7 @@ class Window:
     def verdict(self) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
         """The candidate's measurement, the references' measurements by name, and warnings.
 
-        All times are by the clock that can be trusted.
+        All times come from the clock that can be trusted.
         """
         forged = self._forged()
         by_wall = forged is not None
@@ -130,10 +132,15 @@ class Window:
         late_ms = self._late_ms()
         if late_ms:
             counts = by_wall or not self.candidate.event_ms
-            meaning = "this counts as its time" if counts else "its interval is widened accordingly"
+            meaning = (
+                "this counts as the candidate's time"
+                if counts
+                else "the candidate's interval is widened accordingly"
+            )
             warnings.append(
                 f"the candidate worked {late_ms / self.calls:.3g} ms per call outside the timed "
-                f"region, before the clock started or after it reported completion; {meaning}"
+                "region, before the clock started or after the candidate reported completion; "
+                f"{meaning}"
             )
         batching = self._cpu_batching_ms()[0] + self._gpu_batching_ms()
         if batching > BATCHING_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
@@ -218,8 +225,9 @@ class Window:
 
         Returns a number that is certain and a number that is possible; at least one of them is 0.
         Uses only the rounds to report. Otherwise a candidate could be late in these rounds and
-        punctual in rounds that it makes not count. Its own variation excuses lateness only as far
-        as its blocks vary as much, which widens its interval.
+        punctual in others, and disturb the others so that they do not count. Variation of the
+        candidate's time outside its blocks excuses lateness only as far as the times of its blocks
+        vary as much. That variation widens the candidate's interval.
         """
         first = next(iter(self.references.values()))
         if not self.candidate.outside_ms:
@@ -244,9 +252,9 @@ class Window:
         """On a CPU, the milliseconds that a call of the candidate takes longer alone than in a block.
 
         The same number for the first reference is subtracted. Returns the difference plus the
-        reference's noise, and an upper bound. The bound allows for steady differences of single
-        calls between processes that run the same program. The candidate's own variation excuses
-        nothing.
+        reference's noise, and an upper bound. Single calls in two processes that run the same
+        program can differ steadily; the upper bound allows for this. The candidate's own variation
+        excuses nothing.
         """
         if not self.candidate.single_ms or self.candidate.event_ms:
             return 0.0, 0.0
@@ -289,10 +297,10 @@ class Window:
     def _hidden_ms(self, latency_ms: float) -> float:
         """Milliseconds by which a call may take longer than measured, according to dense blocks.
 
-        In dense blocks there is no time to work before the clock starts. They include the time of
-        slow launches, but so do the reference's dense blocks. Let t be the time of a dense block
-        minus the time of an empty one. Then the candidate's latency is at least
-        t(candidate) / t(reference) times the reference's latency.
+        In dense blocks there is no time to work before the clock starts. Slow launches lengthen the
+        candidate's dense blocks, but also the reference's. Let t(program) be the time of a dense
+        block of the program minus the time of an empty dense block. Then the candidate's latency is
+        at least t(candidate) / t(reference) times the reference's latency.
         """
         known_ms = median(next(iter(self.references.values())).event_ms or [0.0])
         seen = [self._densely_ms(calls, known_ms) for calls in self.candidate.dense_ms]
@@ -367,5 +375,5 @@ def _deviation(values: list[float]) -> float:
 
 
 def _error(values: list[float]) -> float:
-    """The approximate standard error of the difference of two medians of such values."""
+    """The approximate standard error of a difference between two medians, each of as many such values."""
     return math.sqrt(2 / len(values)) * _deviation(values)

@@ -22,7 +22,7 @@ MAX_LAUNCHES = 32
 """Kernel launches to profile. Each is replayed once for every few counters."""
 
 MAX_KERNELS, MAX_NAME_CHARS = 4, 300
-"""Maximum numbers of kernels to report and of characters of a kernel's name."""
+"""Maximum number of kernels to report, and maximum length of a kernel's name in characters."""
 
 _PERCENT = "pct_of_peak_sustained_elapsed"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
@@ -87,7 +87,7 @@ def _command(log: Path) -> Sequence[str]:
 
 
 def _rows(log: str) -> Iterator[tuple[str, Row]]:
-    """The kernel's name and the counters of each launch. Skips the table's line of units."""
+    """For each launch, the kernel's name and the counters. Skips the line of units in the table."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     for values in _table(lines[begin:]):

@@ -19,7 +19,7 @@ ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an
 
 
 def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
-    """The evaluation after the tools. The sanitizer runs only in final checks (effort `promote`)."""
+    """The evaluation after the requested tools have run. The sanitizer runs only in final checks (effort `promote`)."""
     sanitizing = tools.sanitizer and correct.effort == "promote"
     if not (tools.counters or sanitizing):
         return correct

@@ -1,10 +1,10 @@
 """Runs a candidate by itself under one of NVIDIA's tools, in a sandbox.
 
-The tool opens many files and talks to its program through sockets. So it is only cut off from the
-network and limited in resources. It works in a new folder to which no candidate ever wrote, because
-files in the working, home and temporary folders decide what tools and interpreters load. The tool
-starts `candidate/under_tool.py`, which locks its sandbox before any of the candidate's code runs.
-Only then does it enter the candidate's own folder and environment.
+The tool opens many files and talks to its program through sockets. So the tool itself is only cut
+off from the network and limited in resources. It works in a new folder to which no candidate ever
+wrote, because files in the working, home and temporary folders decide what tools and interpreters
+load. The tool starts the program `candidate/under_tool.py`. This program first locks its own
+sandbox, then enters the candidate's folder and environment, and only then runs the candidate's code.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_REASON_CHARS = 300
 """Maximum length, in characters, of the reason why a tool failed."""
 
 MAX_LOG_CHARS = 4 << 20
-"""Maximum number of characters read from a log. A usual log has some ten thousand."""
+"""Maximum number of characters read from a log. A usual log has some ten thousand characters."""
 
 
 class NotRun(Exception):
@@ -71,7 +71,10 @@ class Ran:
     code: int
 
     def why(self) -> str:
-        """Why the tool failed: the program's last error, else the tool's first error, if any."""
+        """Why the tool failed: the program's last error or else the tool's first error.
+
+        If there is neither, returns a line of the output or the exit code.
+        """
         stripped = [line.strip("= ") for line in self.log.splitlines() if "SUMMARY:" not in line]
         lines = [line for line in stripped if line]
         printed = [line.strip() for line in self.printed.splitlines() if line.strip()]

@@ -1,7 +1,8 @@
 """compute-sanitizer: finds out-of-bounds accesses, shared-memory races and invalid barriers.
 
 It catches errors that happen not to change the outputs. Only errors in the candidate's own kernels
-count. Errors in a library's kernels, or in an unknown format, make the check inconclusive.
+count. If all reported errors are in a library's kernels or in an unknown format, the check is
+inconclusive.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_
 
 CHECKS = {"triton": ("memcheck",)}
 ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
-"""The checks to run, in this order: `CHECKS` for the languages that it contains, `ALL_CHECKS` for all
-others. Triton manages shared memory and barriers itself, and the checks other than `memcheck` are
+"""`CHECKS` maps languages to the checks to run for them. For all other languages, every check in
+`ALL_CHECKS` is run. Triton manages shared memory and barriers itself, and the checks other than `memcheck` are
 known to report errors in correct Triton kernels. `initcheck` is never run, because PyTorch's own
 kernels read uninitialized memory."""
 
@@ -32,15 +33,15 @@ SHOWN, LONGEST, PRINTED = 3, 400, 50
 """Maximum numbers of findings to report, of characters per finding, and of errors that the tool prints."""
 
 LONGEST_RECORD = 4_000
-"""Maximum number of characters to parse of one record in the log."""
+"""Only this many characters of each record in the log are parsed."""
 
 VARIABLES = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-"""Makes every tensor a separate allocation with a known end, instead of a part of a larger one."""
+"""Makes every tensor a separate allocation with a known end, instead of a part of a larger allocation."""
 
 _SUMMARY = re.compile(r"^=+ (?:ERROR|RACECHECK) SUMMARY: .*?(\d+) errors?\b", re.MULTILINE)
 _AT = re.compile(r"\bat (?P<kernel>.+?)\+0x[0-9a-f]+(?: in (?P<place>\S+:\d+))?")
 _AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel>.+)")
-"""The same location in the format of compute-sanitizer before version 12.3."""
+"""Like `_AT`, for the format that compute-sanitizer used before version 12.3."""
 
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
 
@@ -118,7 +119,7 @@ def _command(check: str, log: Path) -> Sequence[str]:
 
 
 def _findings(log: str) -> Iterator[Finding]:
-    """The log's records that name a kernel. Each is an error's line, then lines about its location."""
+    """The log's records that name a kernel. A record is a line with an error, then lines about its location."""
     for record in re.split(r"\n(?==+ \S)", log):
         lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
         text = " ".join(lines)

@@ -1,7 +1,7 @@
 """Describes a wrong output: which elements are wrong, what they contain, and two examples.
 
-This runs only on outputs that failed. It works on boxes of elements, one at a time, so that no second
-copy of an output of gigabytes is needed. The caller's `Rule` defines which elements are wrong.
+This runs only on outputs that failed. An output may take gigabytes, so it is examined in boxes of
+elements, one box at a time, without a second copy of the output. The caller's `Rule` defines which elements are wrong.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from stark.evaluator.judge.verify.patterns import NEARLY_ALL, Sample, precision,
 from stark.evaluator.judge.verify.places import Index, flat_range, index_of, region
 
 CHUNK = 1 << 24
-"""Elements per box: their float64 copies take a few hundred megabytes."""
+"""Largest number of elements in a box. The float64 copies of a box take a few hundred megabytes."""
 
 SAMPLE = 4096
-"""Wrong elements whose values are examined."""
+"""Approximate number of elements whose values are examined."""
 
 MAX_ROUNDING_ERROR = 0.05
 """If every element's error is below this, a lower precision may explain it."""
@@ -28,14 +28,14 @@ FEW = 8
 """A pattern in fewer elements than this may be chance."""
 
 SMALLEST_ERROR = 1e-300
-"""The error of integers that differ but are equal in float64."""
+"""The error assigned to integers that differ but are equal in float64."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Defines wrong elements: their error, relative to their magnitude plus `scale`, exceeds `cap`.
+    """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`.
 
-    Without a cap, any difference is wrong.
+    If `cap` is None, any element that differs is wrong.
     """
 
     scale: float = 1.0
@@ -73,7 +73,7 @@ class Survey:
     signs: dict[str, list[int]] = field(
         default_factory=lambda: {"negative": [0, 0], "0": [0, 0], "positive": [0, 0]}
     )
-    """Per sign of the expected value: how many elements are wrong, and how many exist."""
+    """Per sign of the expected value: how many elements are wrong, and how many there are in all."""
 
     wrong_sizes: tuple[float, float] = (math.inf, 0.0)
     right_sizes: tuple[float, float] = (math.inf, 0.0)
@@ -108,7 +108,7 @@ def describe(
 
 
 def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torch.Tensor) -> Sample:
-    """Sample the given flat indices, except where either value is not finite."""
+    """Sample the given flat indices, except where the result or the oracle is not finite."""
     index = torch.unravel_index(places, result.shape)
     numbers = result[index].isfinite() & oracle[index].isfinite()
     return Sample(result, oracle, places[numbers], rule.scale, rule.cap or 0.0)
@@ -220,7 +220,7 @@ def _location(survey: Survey) -> str:
 
 
 def _value_condition(survey: Survey) -> str | None:
-    """Say which expected values have wrong results, if their sign or magnitude decides it."""
+    """Describe the wrong elements by the sign or magnitude of the expected value, or return None."""
     if survey.wrong < FEW or survey.count - survey.wrong < FEW:
         return None
     for sign, (wrong, total) in survey.signs.items():

@@ -1,11 +1,12 @@
 """Compares an output with the float64 oracle and decides whether its error is acceptable.
 
-Let e(x) be the relative RMS error of an output x against the oracle, and let `eager` be the reference's
-own output. Then x passes if
+Let e(x) be the relative RMS error of an output x against the oracle, let `eager` be the reference's
+own output, and let k be `REFERENCE_FACTOR`. Then x passes if
 
 - e(x) is at most the budget, max(k * e(eager), the floor of x's type);
-- the largest error of an element of x is at most max(k * the largest in `eager`, 20 * the budget);
-- among the elements that are not finite in x or the oracle, no more differ than in `eager`.
+- no element of x has an error above max(k * the largest error of an element of `eager`, 20 * the budget);
+- x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
+  from the oracle's element, where at least one of the two is not finite.
 
 A candidate's error may therefore be up to k times the reference's, or up to the floor if that is larger.
 The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a
@@ -26,7 +27,7 @@ REFERENCE_FACTOR = 3.0
 """k: the allowed error as a multiple of the reference's own error."""
 
 LARGEST_FACTOR = 20.0
-"""The allowed error of a single element as a multiple of the allowed RMS error."""
+"""A single element may always have an error of up to this multiple of the allowed RMS error."""
 
 FLOORS = {
     torch.float64: 1e-12,
@@ -38,8 +39,8 @@ FLOORS = {
 
 The RMS of one rounding is about 2.5e-8 in float32, 2e-4 in float16 and 1.7e-3 in bfloat16. The floors
 therefore equal about 800 roundings for float32, 5 for float16 and 2 for bfloat16. Each floor is below the error
-of one rounding to the next less precise type, and below the error of one-byte weights with a scale per
-128 values (6.8e-3).
+of one rounding to the next less precise type, and below the error (6.8e-3) of rounding weights to one
+byte each with one scale per 128 weights.
 """
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -48,7 +49,7 @@ KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 CHUNKS = {"cuda": 1 << 25, "cpu": 1 << 17}
 """Number of elements compared at a time.
 
-This avoids float64 copies of whole tensors. On a CPU, a chunk of this size fits into the cache.
+Comparing in chunks avoids float64 copies of whole tensors. On a CPU, a chunk of this size fits into the cache.
 """
 
 
@@ -58,13 +59,13 @@ class Errors:
 
     relative_rms: float
     largest: float
-    """Largest |x - o| / (rms(o) + |o|), or an upper bound (see `measure`).
+    """Largest |x - o| / (rms(o) + |o|), or an upper bound (see `measure`); o is the oracle.
 
-    It is relative to the element for large elements and to the output's scale for small ones.
+    The error of a large element is thus relative to the element, that of a small element to rms(o).
     """
 
     nonfinite_mismatches: int
-    """Number of elements that differ and are not finite in the output or the oracle.
+    """Number of elements that differ where the output, the oracle or both are not finite.
 
     For types that are compared exactly, the number of all elements that differ.
     """
@@ -74,11 +75,11 @@ class Errors:
 class ExpectedErrors:
     """Scale of an oracle and errors of the reference's own output.
 
-    They are kept even if the tensors are freed.
+    Both are kept even if the tensors are freed.
     """
 
     scale: float
-    """Root mean square of the oracle, with non-finite elements as zero; 1 if that is zero."""
+    """Root mean square of the oracle, with non-finite elements as zero; 1 if the root mean square is zero."""
 
     eager: Errors
     """Errors of the reference's own output."""
@@ -258,7 +259,7 @@ def fault(
 
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
-    """Like `torch.allclose` with `equal_nan`, but several times faster for most close tensors."""
+    """Like `torch.allclose` with `equal_nan`, but several times faster for most tensors that are close."""
     if theirs.dtype in (torch.float16, torch.bfloat16):
         ours, theirs = ours.float(), theirs.float()
     if _largest(ours - theirs) <= tolerance:  # false for NaN
@@ -280,7 +281,7 @@ def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
 
 
 def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield matching pieces of tensors of equal size, converted to float64 one at a time."""
+    """Like `pieces`, but convert each piece to float64 when it is yielded."""
     return (tuple(piece.double() for piece in pieces) for pieces in pieces(*tensors))
 
 

@@ -23,10 +23,10 @@ MAX_SORTED = 1 << 22
 """Largest output, in elements, that is sorted to look for a permutation."""
 
 SORTED_FACTOR = 20.0
-"""Factor by which the tolerance for sorted values is smaller than that for single elements."""
+"""The tolerance for single elements divided by the tolerance for sorted values."""
 
 UNMOVED_SHARE = 0.1
-"""Values have not moved if their error is below this share of the distance between expected values."""
+"""Values count as unmoved if their error is below this share of the distance between two expected values."""
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """Narrower types, in the order in which they are tried.
@@ -52,7 +52,7 @@ class Sample:
 
     scale: float
     tolerance: float
-    """Largest difference at which two values match, relative to their magnitude plus `scale`."""
+    """Values match up to this difference, relative to `scale` plus the magnitude of the value that is compared."""
 
     @cached_property
     def got(self) -> torch.Tensor:
@@ -71,7 +71,7 @@ class Sample:
     def matches(self, other: torch.Tensor, among: torch.Tensor | None = None) -> bool:
         """Whether nearly all sampled values match `other`; with `among`, only the selected values count.
 
-        If `other` has only a few distinct values, nothing matches.
+        Returns False if `other` has only a few distinct values.
         """
         near = (self.got - other).abs() <= self.tolerance * (other.abs() + self.scale)
         if among is not None:
@@ -171,7 +171,7 @@ def _axis_order(sample: Sample) -> str | None:
 
 
 def _orders(axes: int) -> Iterator[tuple[int, ...]]:
-    """Yield every swap of two axes, the last two first, then NCHW/NHWC conversions."""
+    """Yield every swap of two axes, beginning with the last two axes, then NCHW/NHWC conversions."""
     for a, b in sorted(combinations(range(axes), 2), reverse=True):
         order = list(range(axes))
         order[a], order[b] = b, a
@@ -223,14 +223,14 @@ def _permutation(sample: Sample) -> str | None:
 
 
 def _unmoved(sample: Sample) -> bool:
-    """Whether values are much closer to their expected values than unrelated expected values are."""
+    """Whether values are much closer to their expected values than expected values are to each other."""
     unrelated = sample.expected[_shuffled(len(sample.expected), sample.expected.device)]
     apart = (sample.got - sample.expected).abs().median()
     return bool(apart < UNMOVED_SHARE * (unrelated - sample.expected).abs().median())
 
 
 def _shuffled(count: int, device: torch.device) -> torch.Tensor:
-    """Return the numbers below `count` in random order, the same on every call."""
+    """Return the numbers below `count` in a random order that is the same on every call."""
     return torch.randperm(count, generator=torch.Generator().manual_seed(0)).to(device)
 
 

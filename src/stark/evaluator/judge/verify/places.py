@@ -25,7 +25,7 @@ class Region:
 def region(per_axis: list[torch.Tensor], shape: tuple[int, ...], count: int) -> Region | None:
     """Describe the box that contains all `count` chosen elements, or return None if it is too large.
 
-    A box that is not full is too large if it is more than half of the tensor. `per_axis` counts the
+    A box that also contains other elements is too large if it is more than half of the tensor. `per_axis` counts the
     chosen elements at each index of each axis.
     """
     chosen = [found.nonzero().flatten().cpu() for found in per_axis]
@@ -45,7 +45,7 @@ def region(per_axis: list[torch.Tensor], shape: tuple[int, ...], count: int) -> 
 
 
 def flat_range(first: int, last: int, count: int, size: int, some: torch.Tensor) -> str | None:
-    """Describe `count` flat indices from `first` to `last`, or return None if their step varies.
+    """Describe `count` flat indices from `first` to `last`, or return None if the step between them varies.
 
     `some` is a sample of these indices that includes the first few.
     """
@@ -88,7 +88,7 @@ def _indices(chosen: torch.Tensor, extent: int, name: str) -> str | None:
 
 
 def _periodic(chosen: torch.Tensor, extent: int, name: str) -> str | None:
-    """Describe indices that are at the same positions in every tile, or return None if none fit."""
+    """Describe indices that are at the same positions in every tile, or return None if no tile size fits."""
     for period in PERIODS:
         remainders = (chosen % period).unique()
         if 2 * period > extent or len(remainders) == period:
