@@ -6,8 +6,7 @@ If no call is in flight, a call of any expected cost is admitted as long as the 
 exceeded by one call at most, provided no call costs more than expected.
 
 A ledger may have a parent: the ledger of each run in a bench has the bench's ledger as its parent. A call must fit the
-budgets of both. Nothing here depends on a store or a model. A session is the work of one process on a run; a resumed
-run has several.
+budgets of both. Nothing here depends on a store or a model.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Ledger:
         spent: Mapping[str, Spent] | None = None,
         elapsed_s: float = 0.0,
     ) -> None:
-        """`attempts`, `spent` (by role) and `elapsed_s` are the totals of earlier sessions."""
+        """`attempts`, `spent` (by role) and `elapsed_s` are what earlier processes used on this run, if it is resumed."""
         self.budget = budget
         self.attempts = attempts
         """Attempts begun, finished or not."""
@@ -72,7 +71,7 @@ class Ledger:
 
     @property
     def elapsed_s(self) -> float:
-        """Time spent working on the run, earlier sessions included."""
+        """Time spent working on the run, including that of earlier processes."""
         return self._earlier_s + time.monotonic() - self._start_s
 
     def begin_attempt(self) -> None:

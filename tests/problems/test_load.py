@@ -125,7 +125,7 @@ def test_a_folder_without_problems_is_refused_and_points_further_in(checkout: Pa
 
 
 def test_kernelbench_names_that_lead_nowhere_say_why(checkout: Path, tmp_path: Path):
-    no_checkout = "set `kernelbench` to the folder of a checkout"
+    no_checkout = "give its folder as `kernelbench`"
     assert no_checkout in refusal("level1/2")
     assert "There is no KernelBench checkout at" in refusal("level1/2", tmp_path / "nothing")
     assert f"The KernelBench checkout at {checkout} has no folder level7." == refusal(

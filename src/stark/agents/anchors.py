@@ -1,4 +1,4 @@
-"""Grounds plans in source: checks span anchors, shows them as markers and replaces their lines.
+"""Ties a plan to source lines: validates the plan's anchors, marks their lines for the coding model and replaces these lines.
 
 An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; this
 module inserts the markers and splices in the replacements, so no line outside an anchor can change. Every `source`

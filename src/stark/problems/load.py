@@ -116,7 +116,7 @@ def _level_folder(level: str, kernelbench: Path | None) -> Path:
     """The folder of a level in a checkout."""
     if kernelbench is None:
         raise ProblemError(
-            f"{level} is a level of KernelBench; set `kernelbench` to the folder of a checkout, which `{CLONE}` makes."
+            f"{level} is a level of KernelBench; get a checkout by `{CLONE}` and give its folder as `kernelbench`."
         )
     root = kernelbench.expanduser()
     if not root.is_dir():

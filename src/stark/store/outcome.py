@@ -59,7 +59,7 @@ class Outcome(NamedTuple):
     """Speedups against eager in the final check, by attempt; None for an attempt that failed the check."""
 
     best_attempt: int | None
-    """The fastest attempt by the rules of `core.standing`; None if no attempt counts."""
+    """The fastest attempt by the rules of `core.standing`; None if these rules rank no attempt."""
 
     best: Correct | None
     """The best attempt's evaluation: from the final check if there was one, otherwise from the search."""
@@ -72,7 +72,7 @@ class Outcome(NamedTuple):
 
     @property
     def confirmed(self) -> bool:
-        """Whether there was a final check."""
+        """Whether a final check has judged any attempt; if so, `best_attempt` is one that passed it."""
         return bool(self.checks)
 
     @property

@@ -1,4 +1,4 @@
-"""The interface through which the search has candidates judged, and a base class for executors."""
+"""The interface through which the search gets candidates judged, and a base class for executors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stark.evaluator.protocol import (
 
 
 class Executor(Protocol):
-    """Has candidates judged, locally or remotely. All methods may be called concurrently.
+    """Gets candidates judged, locally or remotely. All methods may be called concurrently.
 
     They raise ProblemError if the problem itself cannot be used, and JudgeUnavailable if no judge
     answers. A candidate's failure is part of its evaluation and never an exception.

@@ -1,4 +1,4 @@
-"""Runs each reference, eager or compiled, in its own process, which works like a candidate's process."""
+"""Runs each reference, eager or compiled, in its own process, by the same code that runs candidates."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
 def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
     """Return the expected values with zeros in the second half of each row.
 
-    The values there are almost zero in a cumulative product, for example.
+    This passes where the true values in the second half are almost zero, as in a cumulative product.
     """
     answer = output.eager.clone()
     rows = torch.atleast_1d(answer)

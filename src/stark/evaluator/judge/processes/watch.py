@@ -14,7 +14,7 @@ _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
 _PROCESSOR = 36
-"""Index of the field with the last used core, among the fields of `/proc/PID/stat` after the name."""
+"""Index of the last used core in `/proc/PID/stat`, counted from 0 at the first field after the process's name."""
 
 MAX_PROCESSES = 4096
 """Maximum number of processes to read, in case a tree grows faster than it is read."""
@@ -89,9 +89,9 @@ def exact_memory_bytes(use: Use) -> int:
 
 
 def _kilobytes(fields: re.Pattern[str], process: Path, name: str) -> int:
-    """The sum of these fields for a process, or for one of its threads if the main thread has ended.
+    """The sum of these fields of a process. Another thread's file is read if the main thread has ended.
 
-    Raises PermissionError.
+    All threads of a process share its memory, so each of them shows the same numbers. Raises PermissionError.
     """
     try:
         places = (process, *process.glob("task/*"))
