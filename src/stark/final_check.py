@@ -1,9 +1,8 @@
-"""The final check: the fastest candidates are judged once more, thoroughly, before one is reported as a win.
+"""The final check: the fastest candidates are judged once more, thoroughly, before a kernel is written.
 
 The search ranks candidates by cheap measurements, and the best of many noisy measurements is partly luck. So the
 fastest candidates, the leaders, are judged again: on more inputs and against more references. Only a candidate that
-passes is reported as a win, with the speedup that the check measured. A session is the work of one process on a run; a
-resumed run has several.
+passes is written to a file, with the speedup that the check measured.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 5
-"""Maximum number of leaders checked per session, not counting the kernel that `torch.compile` generated."""
+"""Maximum number of leaders checked per session (one process's work on a run), not counting the kernel that `torch.compile` generated."""
 
 MOST_PASSED = 2
 """A session stops checking when this many leaders have passed, even if an unchecked leader might be faster."""
@@ -53,7 +52,7 @@ async def check_leaders(
 
 
 def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The attempts for a resumed search: those that failed the final check, and their duplicates, count as failed."""
+    """All attempts, for a resumed search. Those that failed the final check, and their duplicates, are marked as failed."""
     failed = {id: found for id, found in checks.items() if not isinstance(found, Correct)}
     return [
         node.model_copy(update={"evaluation": failed.get(node.original, node.evaluation)})

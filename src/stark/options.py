@@ -51,7 +51,7 @@ class RunOptions(Frozen):
     )
     price: Price | None = _option(
         None,
-        "Price of models without a list price, in dollars per million input and output tokens, such as 3/15.",
+        "Price of the models, in place of list prices, in dollars per million input and output tokens, such as 3/15.",
         MODELS,
     )
     unpriced: bool = _option(
@@ -63,8 +63,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto`: also end when the best kernel is near the roofline, or when at least 10 attempts in a row, and "
-        "at least half of all attempts, brought no improvement.",
+        "`auto`: also end when the best kernel is near the roofline, or when the latest attempts brought no "
+        "improvement: at least 10 in a row that are at least half of all attempts so far.",
         BUDGET,
     )
     strategy: str = _option(

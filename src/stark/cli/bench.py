@@ -69,7 +69,7 @@ def run(
         option("paper", "Use the paper's levels, strategies, number of attempts and metrics."),
     ] = None,
     seeds: Annotated[
-        int, option("NUMBER", "Runs per problem and strategy, one per seed.", default=1, min=1)
+        int, option("NUMBER", "Runs per problem and strategy, one per seed.", min=1)
     ] = 1,
     runs: RunsOption = 4,
     model_slots: SlotsOption = None,

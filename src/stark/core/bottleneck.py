@@ -93,7 +93,10 @@ class Profiled:
         return Bottleneck(kind=kind, counters=counters)
 
     def _counters(self) -> KernelCounters | None:
-        """The longest step's counters; None if that kernel takes less than half of the time under Nsight Compute."""
+        """The counters of the longest step's kernel.
+
+        None if that kernel has less than half of the kernel time that Nsight Compute measured in all.
+        """
         first = next(iter(self.profile.counters), None)
         longest = kernel_name(self.profile.steps[0].name)
         leads = first is not None and first.share >= BINDING and kernel_name(first.name) == longest

@@ -59,7 +59,7 @@ class Technique:
 
     @cached_property
     def text(self) -> str:
-        """The text of the technique's file: when the technique pays off, the idea, an example, the traps."""
+        """The whole text of the technique's file: its conditions, idea, example and traps."""
         file = files("stark.languages").joinpath("techniques", f"{self.name}.md")
         return file.read_text(encoding="utf-8").strip()
 
@@ -70,7 +70,7 @@ class Technique:
 
     @property
     def lead(self) -> str:
-        """The part for prompts that ask for a plan: when the technique pays off, and its idea."""
+        """The part for prompts that ask for a plan: the technique's conditions and its idea."""
         paying, idea = (section(self.text, part, level=3) for part in ("When it pays", "The idea"))
         return f"## {self.title}\n{paying}\n{idea}"
 

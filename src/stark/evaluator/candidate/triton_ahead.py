@@ -1,7 +1,8 @@
 """Does Triton's once-per-process work before the fork, which saves each child about a second.
 
 Triton hashes its own code for its cache keys, asks for its tools' versions, and compiles a C module
-for the driver. That module is the same for every candidate, but no candidate's own cache has it.
+for the driver. That module is the same for every candidate, but each candidate would
+compile it again, since it starts with an empty cache of its own.
 Importing this file does the work and uses no device. If a step fails with the installed version of
 Triton, each child does that step itself.
 """

@@ -13,7 +13,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 
 MOST_KEPT = 8
-"""Largest number of prepared problems. The running reference of each problem is a process."""
+"""Largest number of prepared problems to keep: each keeps a process running for its reference."""
 
 
 class Keepable(Protocol):
@@ -25,7 +25,7 @@ class Keepable(Protocol):
 
     @property
     def room_bytes(self) -> float:
-        """Bytes that all kept problems together may hold; a single problem may exceed this."""
+        """Limit in bytes of what all kept problems hold together. A problem over this limit is kept alone."""
 
     @property
     def short_of_memory(self) -> bool:
