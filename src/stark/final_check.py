@@ -19,7 +19,10 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 5
-"""Maximum number of leaders checked per session (one process's work on a run), not counting the kernel that `torch.compile` generated."""
+"""Maximum number of leaders checked per session, which is one process's work on a run.
+
+The kernel that `torch.compile` generated is not counted.
+"""
 
 MOST_PASSED = 2
 """A session stops checking when this many leaders have passed, even if an unchecked leader might be faster."""
