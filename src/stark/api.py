@@ -80,7 +80,7 @@ async def aoptimize(
             are live. `attempts` may be lower than the number of recorded attempts. Of the other options, only those
             that configure the judge apply.
         judge: An open executor, used instead of the option `executor`. Several runs may share it, and the caller closes
-            it. Set `language` too if the judge's device is on another machine.
+            it. If its device is on another machine, set `language` too, since the default is chosen for this machine.
         on_event: Called in the event loop with every `stark.events.Event`.
         options: See below.
 

@@ -142,7 +142,7 @@ def without_unused_models(
 ) -> dict[str, Any]:
     """The options without models for roles that none of the strategies has.
 
-    Options named in `asked` stay, so that `configure` refuses them.
+    A model named in `asked` stays even if unused, so that `configure` refuses it.
     """
     roles = {role for name in strategies for role in team_of(strategy(name)).roles}
     unused = {name for name in ROLE_MODELS if name.removesuffix("_model") not in roles}

@@ -142,7 +142,7 @@ class Correspondence:
             return await self._drained(asyncio.create_task(calling))
 
     async def _drained(self, calling: asyncio.Task[Reply]) -> Reply:
-        """The call's reply. If this task is cancelled, it first waits until the reply is stored, for up to DRAIN_S."""
+        """The call's reply. If this task is cancelled, the reply is awaited and stored first, for up to DRAIN_S."""
         try:
             return await asyncio.shield(calling)
         except asyncio.CancelledError:
@@ -201,7 +201,7 @@ class Correspondence:
 
 
 def _priced(reply: Reply, messages: tuple[Message, ...], price: Price | None) -> Usage:
-    """The usage of a reply. If no cost is reported, it is computed from the token counts, reported or estimated."""
+    """A reply's usage. Dollars that it does not report are computed from its token counts, reported or estimated."""
     usage = reply.usage
     if usage.dollars is not None or price is None:
         return usage

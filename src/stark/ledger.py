@@ -5,8 +5,8 @@ the reservation. A call is admitted if all charges and reservations, plus its ow
 If no call is in flight, a call of any expected cost is admitted as long as the limit is not reached. So a limit is
 exceeded by one call at most, provided no call costs more than expected.
 
-A ledger may have a parent: the ledger of each run in a bench has the bench's ledger as its parent. A call must fit the
-budgets of both. Nothing here depends on a store or a model.
+A ledger may have a parent. For example, the bench's ledger is the parent of the ledger of each run in the bench. A call
+must fit the budgets of both ledgers. Nothing here depends on a store or a model.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Ledger:
         spent: Mapping[str, Spent] | None = None,
         elapsed_s: float = 0.0,
     ) -> None:
-        """`attempts`, `spent` (by role) and `elapsed_s` are what earlier processes used on this run, if it is resumed."""
+        """`attempts`, `spent` (by role) and `elapsed_s` are what earlier processes used on a resumed run."""
         self.budget = budget
         self.attempts = attempts
         """Attempts begun, finished or not."""

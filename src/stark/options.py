@@ -63,8 +63,8 @@ class RunOptions(Frozen):
     minutes: float | None = _option(None, "Start no attempt after this many minutes.", BUDGET, gt=0)
     stop: Stop = _option(
         "budget",
-        "`auto`: also end when the best kernel is near the roofline, or when the latest attempts brought no "
-        "improvement: at least 10 in a row that are at least half of all attempts so far.",
+        "`auto`: also end when the best kernel is near the roofline, or when the latest attempts (at "
+        "least 10, and at least half of the run's attempts so far) brought no improvement.",
         BUDGET,
     )
     strategy: str = _option(

@@ -104,7 +104,7 @@ class RecordedReplies:
     """Answers questions with the replies of a recorded run; no model is asked.
 
     A role is always given its last recorded reply in the attempt. Its earlier replies were rejected when the run was
-    recorded; they are skipped, since another version of STARK may accept them.
+    recorded. They are never given, so that a version of STARK that would accept them replays the same run.
     """
 
     def __init__(self, recording: Recording) -> None:

@@ -1,7 +1,7 @@
 """Two rules for stopping a run when more attempts are unlikely to pay off. The rules ignore models and costs.
 
-First rule: the fastest attempt takes at most 5 % longer than the least possible time. That least time is the roofline,
-an estimate, or the time of one kernel launch if a launch takes longer.
+First rule: the fastest attempt takes at most 5 % longer than the least possible time. The least
+possible time is an estimate: the roofline or the time of one kernel launch, whichever is longer.
 
 Second rule: the number of attempts finished since the last gain is at least 10, and at least the number finished up to
 that gain. If attempts were independent draws, attempt m + 1 would beat the best of the first m with probability

@@ -1,4 +1,4 @@
-"""Ties a plan to source lines: validates the plan's anchors, marks their lines for the coding model and replaces these lines.
+"""Ties a plan to source lines: validates its anchors, marks their lines for the coding model and replaces these lines.
 
 An anchor is a span of lines with an instruction (core.plan). The model names lines and writes replacements; this
 module inserts the markers and splices in the replacements, so no line outside an anchor can change. Every `source`
@@ -105,7 +105,7 @@ def _described(anchor: Anchor) -> str:
 
 
 def _in_order(anchors: Sequence[Anchor]) -> list[Anchor]:
-    """From the top of the file to its bottom."""
+    """The anchors, from the top of the file to its bottom."""
     return sorted(anchors, key=lambda anchor: anchor.first_line)
 
 

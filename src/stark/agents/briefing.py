@@ -28,7 +28,7 @@ OTHER_SOURCE_LINES = 220
 """The most lines that are shown of another attempt's source."""
 
 LINE_LENGTH = 200
-"""An attempt's result that is cut to one line keeps at most this many characters."""
+"""The most characters that are shown of an attempt's outcome where only its first line is shown."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def evidence_text(node: Node) -> str:
 
 
 def _with_status(node: Node, text: str) -> str:
-    """The text with the node's status in front. If the node is correct, the text already begins with `correct`."""
+    """The text with the node's status in front. A correct node's text is unchanged, since it begins with `correct`."""
     return text if isinstance(node.evaluation, Correct) else f"{node.evaluation.status}: {text}"
 
 
@@ -215,7 +215,7 @@ def _quotes_plan(brief: Brief, node: Node) -> bool:
 
 
 def _shown_first(brief: Brief, node: Node, key: Callable[[Node], object]) -> int:
-    """The id of the first attempt in the prompt whose key equals that of `node`. The selected attempt comes first."""
+    """The id of the prompt's first attempt with the same key as `node`. The selected attempt counts as first."""
     window = brief.window
     shown = [*([window.node] if window.node else []), *window.leaderboard, *window.others, node]
     return next(each.id for each in shown if key(each) == key(node))

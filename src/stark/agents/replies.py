@@ -301,7 +301,7 @@ def _located(stated: Anchor, begins: str, ends: str, lines: Sequence[str]) -> An
 
 
 def _quoted_near(quote: str, stated: int, lines: Sequence[str]) -> list[int]:
-    """The numbers of the lines near `stated` that equal the quote. If the quote ends in dots, lines may go on."""
+    """The numbers of the lines near `stated` that equal the quote or, if the quote ends in dots, begin with it."""
     quote = _bare(quote)
     prefix = re.sub(r"(?:\.\.\.|\u2026)$", "", quote).rstrip()
     is_cut = prefix != quote and len(prefix) >= _LEAST_PREFIX

@@ -60,7 +60,7 @@ class ContextWindow(Frozen):
     """The run's fastest attempts, excluding the selected node and its children."""
 
     leading: tuple[int, ...] = ()
-    """The ids of children and cousins that are also on the leaderboard."""
+    """The ids of children and cousins that are among the run's fastest attempts. `leaderboard` does not repeat them."""
 
     @property
     def others(self) -> tuple[Node, ...]:
@@ -113,7 +113,7 @@ def _for_planning(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow
 
 
 def _for_coding(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    """Failing children help too, since they began from the same source; cousins must work."""
+    """Children, whether they work or fail, since they began from the same source; and cousins, which all work."""
     children = [child for child in tree.children(node_id) if child.candidate]
     siblings = {sibling.id for sibling in tree.siblings(node_id)}
     cousins = [node for node in tree.nodes if node.parent in siblings and node.works]
@@ -127,7 +127,7 @@ def _for_coding(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
 
 
 def _for_debugging(tree: Tree, node_id: int, rng: random.Random) -> ContextWindow:
-    """A failure and its repair take two places of `LIMIT`. They are drawn together or not at all."""
+    """Random siblings. A failed sibling and its repair take two places of `LIMIT`; both are shown, or neither is."""
     siblings = [sibling for sibling in tree.siblings(node_id) if sibling.candidate]
     room, shown = LIMIT, []
     fixes = {broken.id: working_repair(tree, broken.id) for broken in siblings if not broken.works}

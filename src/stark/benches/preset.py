@@ -10,10 +10,10 @@ PAPER_OPTIONS = {"attempts": 30, "parallel": 1, "start": "reference"}
 """The protocol of arXiv 2510.16996, as published summaries describe it: 30 attempts per problem, one after the other.
 
 The paper's metrics are success, fast_1, and the mean speedups against eager, against `torch.compile`, and against
-`torch.compile` in max-autotune mode. They are in the report's table "Mean speedups".
+`torch.compile` in max-autotune mode. The report's table "Mean speedups" has all of these.
 
-Such a bench differs from the paper in three ways. The paper used a subset of KernelBench that the summaries do not
-list; the preset uses all problems of the three levels. The paper used Claude Sonnet 4 on an A100 (40 GB); a bench uses
-your model and device. The summaries do not state the number of runs per problem; a bench makes one run per problem and
-strategy by default.
+A bench with this preset differs from the paper in three ways. The paper used a subset of KernelBench that the summaries
+do not list; the preset uses all problems of the three levels. The paper used Claude Sonnet 4 on an A100 (40 GB); a
+bench uses your model and device. The summaries do not state the number of runs per problem; a bench makes one run
+per problem and strategy by default.
 """

@@ -160,7 +160,10 @@ def show(
     ] = None,
     source: Annotated[
         bool,
-        typer.Option("--source", help="Print only the source of ATTEMPT, by default the best."),
+        typer.Option(
+            "--source",
+            help="Print only the source of ATTEMPT, or of the best attempt if ATTEMPT is left out.",
+        ),
     ] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the attempt's prompts and the replies to them.")
@@ -202,7 +205,7 @@ def worker(
     ],
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
 ) -> None:
-    """Judge the requests that runs with `--executor folder:FOLDER` leave in FOLDER."""
+    """Judge the requests left in FOLDER by runs with `--executor folder:FOLDER`."""
     from stark.cli.working import work
 
     work(folder, once, settings)

@@ -104,7 +104,7 @@ def resume(
     output: FolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Continue bench NAME: its unfinished runs, and those whose problems were refused."""
+    """Continue bench NAME: work on its unfinished runs, and retry the runs whose problems were refused."""
     from stark.cli.benching import Session, resume
 
     total = _totals(total_attempts, total_tokens, total_dollars, total_minutes)

@@ -146,7 +146,7 @@ class BenchScreen(_BenchView, Screen[BenchEvent]):
         return table
 
     def _steps(self) -> Text:
-        """How many attempts wait for a model and how many for a judge; ideally models and judges are all busy."""
+        """How many attempts are with a model and how many with a judge, to show whether both are kept busy."""
         in_flight = self._in_flight.values()
         if not in_flight:
             return Text("starting judges and measuring references", "dim")

@@ -98,7 +98,7 @@ def list_benches(settings: Settings, as_json: bool) -> None:
 def _with_preset(
     preset: str | None, settings: Settings, level: str | None
 ) -> tuple[dict[str, Any], str]:
-    """The options and KernelBench levels. Only the command line overrides a preset."""
+    """The options and KernelBench levels. A preset takes precedence over all settings but the command line."""
     if preset is None:
         return dict(settings.options), level or "1"
     if preset != "paper":

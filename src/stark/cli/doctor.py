@@ -33,7 +33,7 @@ from stark.models import Way, open_model, ways
 from stark.store import Store, without_password
 
 Mark = Literal["ok", "missing", "broken"]
-"""`missing`: something that may not be needed is absent. `broken`: something does not work until it is fixed."""
+"""`missing`: something is absent, but perhaps not needed. `broken`: something does not work until it is fixed."""
 
 _SHOWN: dict[Mark, Text] = {
     "ok": Text("✓", "green"),
@@ -189,7 +189,7 @@ def _machine(torch: Torch | str) -> Iterator[Finding]:
 
 
 def _languages(torch: Torch | str) -> Iterator[Finding]:
-    """A missing tool is a fault only if the machine has a device for the language."""
+    """Which languages work. A missing tool counts as broken only if the machine has a device for the language."""
     for name, entry in LANGUAGES.items():
         missing = entry.missing()
         mark: Mark = "missing"
@@ -318,7 +318,7 @@ def _summary(usable: list[str], blocking: list[str], any_broken: bool) -> Text:
 
 
 def _model_summary(findings: list[Finding], available: list[Way]) -> Text:
-    """Whether `stark optimize` can run, with which models, or what to do."""
+    """The models with which `stark optimize` can run or, if there are none, what to do."""
     configured = [each for each in findings if each.name == CONFIGURED]
     if any(each.mark == "broken" for each in configured):
         return Text(

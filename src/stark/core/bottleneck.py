@@ -95,7 +95,7 @@ class Profiled:
     def _counters(self) -> KernelCounters | None:
         """The counters of the longest step's kernel.
 
-        None if that kernel has less than half of the kernel time that Nsight Compute measured in all.
+        None unless Nsight Compute finds the same kernel longest, with at least half of the total kernel time.
         """
         first = next(iter(self.profile.counters), None)
         longest = kernel_name(self.profile.steps[0].name)

@@ -12,14 +12,17 @@ from stark.core.usage import Cost, Spent, Usage, spent_on, utf8_bytes
 
 
 class Message(Frozen):
-    """One message of a conversation. The provider caches all but the last of consecutive user messages."""
+    """One message of a conversation. Of consecutive user messages, the provider caches all but the last."""
 
     speaker: Literal["system", "user", "assistant"]
     text: str
 
 
 Kept = Literal["outcome", "line", "nothing"]
-"""What a trimmed prompt still shows of an attempt: its plan and outcome without the source, one line, or nothing."""
+"""What a trimmed prompt still shows of an attempt.
+
+`outcome`: the plan and the outcome, but not the source. `line`: one line. `nothing`: nothing at all.
+"""
 
 
 class Cut(Frozen):

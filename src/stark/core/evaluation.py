@@ -37,7 +37,7 @@ class EvaluationBase(Frozen):
     """Findings that do not decide the status, one sentence each."""
 
     sandbox: tuple[str, ...] = ()
-    """The sandbox layers that were active when the candidate last ran. Empty if it never ran or none is recorded."""
+    """Sandbox layers that were active when the candidate last ran. Empty if it never ran or no layer is recorded."""
 
 
 class Unusable(EvaluationBase):

@@ -19,7 +19,7 @@ class Limits(Frozen):
     """For all timed calls together, in addition to the time that the reference needs for them."""
 
     timing_budget_s: float = Field(default=2.0, gt=0)
-    """For each reference that is timed. After this, timing ends even if the confidence interval is still wide."""
+    """Time per reference after which timing ends even if the confidence interval is still wide."""
 
     memory_gb: float = Field(default=16.0, gt=0)
     """Host memory of the candidate's process, not counting memory shared with the judge. Builds have a separate limit.
@@ -30,7 +30,7 @@ class Limits(Frozen):
 
 
 class Tools(Frozen):
-    """NVIDIA's tools. On a GPU, each tool that is on runs a correct candidate once more, which takes seconds."""
+    """NVIDIA's tools. On a GPU, each enabled tool runs a correct candidate once more, which takes seconds."""
 
     counters: bool = False
     """Add Nsight Compute's counters to the profile."""

@@ -37,7 +37,8 @@ class Node(Frozen):
     parent: int = Field(ge=ROOT)
     action: Action
     role: str
-    """The role that wrote the candidate (`code`, `debug`, `solo` or `compiler`), or whose reply was unusable."""
+    """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`. Without a candidate, the role whose
+    reply was unusable."""
 
     plan: Plan | None = None
     """The plan that the candidate implements; a repair keeps the plan of its parent."""

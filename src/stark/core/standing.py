@@ -77,5 +77,5 @@ def vs_eager(evaluation: Evaluation) -> Speedup | None:
 
 
 def rank_key(speedup: Speedup, attempt: int) -> tuple[bool, float, int]:
-    """Sort key that puts the fastest attempt first, too noisy ones last, and of equals the older one first."""
+    """Sort key: the fastest attempt comes first, too noisy ones last. In a tie, the older attempt comes first."""
     return speedup.too_noisy, -speedup.ratio, attempt

@@ -81,7 +81,7 @@ class Notice(Frozen):
 
 
 class Greeting(BaseModel):
-    """The field that `Hello` has in every protocol version. It is parsed first, to compare the versions."""
+    """The one field that `Hello` has in every protocol version. It is parsed first, to compare the versions."""
 
     protocol: int
 

@@ -74,7 +74,7 @@ def step_lines(profile: Profile) -> Iterator[str]:
 
 
 def _limit(profiled: Profiled, found: Bottleneck) -> str:
-    """How busy memory or arithmetic is, from the longest kernel's counters if `found` has them, else the roofline."""
+    """How busy memory or arithmetic is, by the longest kernel's counters if `found` has them, else by the roofline."""
     kernel, roof = found.counters, profiled.roofline
     memory = found.kind == "memory"
     if kernel is None:

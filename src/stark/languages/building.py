@@ -1,6 +1,7 @@
 """Environment variables that keep a candidate's build in its own folder and select the architecture to build for.
 
-PyTorch 2.x, tvm-ffi 0.1, Triton 3 and the CUDA driver read them. Each language combines the variables that it needs.
+PyTorch 2.x, tvm-ffi 0.1, Triton 3 and the CUDA driver read these variables. Each language combines those that it
+needs.
 """
 
 from __future__ import annotations

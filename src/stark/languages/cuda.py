@@ -29,7 +29,7 @@ CUDA_WORDS = re.compile(
     r"|\bATen\b|\bat::|\btorch::|\btorch/",
     re.IGNORECASE,
 )
-"""Words that occur in CUDA kernels and in host code that uses a CUDA library, the CUDA driver or PyTorch."""
+"""Words in CUDA kernels, and in host code that calls a CUDA library, the CUDA driver or PyTorch's C++ API."""
 
 
 def _rule(tree: ast.Module) -> str | None:

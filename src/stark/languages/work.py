@@ -47,7 +47,7 @@ class Work:
     """For a GPU, a name such as `sm_90`; for a CPU, its instruction set, such as `x86_64`."""
 
     bound: Bound
-    """Which has the longest minimum time: memory traffic, arithmetic, or launching the reference's operators."""
+    """What takes longest, by minimum times: memory traffic, arithmetic, or launching the reference's operators."""
 
     operators: frozenset[Operator]
     """The kinds of operators that the reference runs."""

@@ -12,7 +12,7 @@ from stark.core.errors import ModelRefused, UsageError
 
 @dataclass(frozen=True)
 class Provider:
-    """A service that offers models, named `PROVIDER:NAME`."""
+    """A service that offers models. Users write a model as `PROVIDER:NAME`."""
 
     name: str
     key_variables: tuple[str, ...]

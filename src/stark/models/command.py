@@ -1,4 +1,4 @@
-"""Uses a shell command as a model: it reads the conversation on stdin and prints the reply.
+"""Uses a shell command as a model: the command reads the conversation on stdin and prints the reply.
 
 In this way a coding agent's command line, a script or a person can take any role (docs/prompts.md). The command runs
 with the user's permissions, outside any sandbox. It receives neither a temperature nor an output limit.

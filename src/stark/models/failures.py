@@ -33,7 +33,7 @@ _PROMPT_REFUSED: dict[type[Exception], str] = {
     "with a larger context window",
     theirs.ModelRequestRejectedError: "{name} rejected this prompt; if it rejects others too, use another model",
 }
-"""Consulted after `_MODEL_REFUSED`, since some errors there are subclasses of ModelRequestRejectedError."""
+"""Consulted after `_MODEL_REFUSED`, since some errors in `_MODEL_REFUSED` are kinds of ModelRequestRejectedError."""
 
 _OUTPUT_LIMIT = re.compile(r"max_?(completion_|output_?)?tokens|completion tokens")
 """Matches the name of the output limit in a lower-cased error message that rejects this limit."""

@@ -9,8 +9,8 @@ from pydantic_ai.usage import RequestUsage
 from stark.core.usage import Price
 
 _SAMPLE_TOKENS = 1000
-"""The length for which a list price is looked up. It is small, since some providers charge more per token for long
-prompts."""
+"""The number of tokens for which a list price is looked up. It is small, since some providers charge more per token
+for long prompts."""
 
 
 def reported_dollars(response: ModelResponse) -> float | None:

@@ -92,7 +92,8 @@ class ProviderModel:
     def _usage(self, response: theirs.ModelResponse, seconds: float) -> Usage:
         """The reply's tokens, including cached ones, and its dollars.
 
-        The dollars are what the provider reports, else follow from the user's price, else from the list price.
+        The dollars are the cost that the provider reports. If it reports none, they are computed from the user's
+        price or, if the user gave none, from the list price.
         """
         measured = not response.usage.unmeasured_requests
         dollars = reported_dollars(response)

@@ -152,7 +152,7 @@ def _number(path: Path) -> int:
 
 
 def _checked(path: Path) -> Problem:
-    """The problem in this file, named `level1/23_Softmax` if the file is KernelBench's, else after the file."""
+    """The problem in this file, named after the file; a KernelBench file's level comes first: `level1/23_Softmax`."""
     source = _read(path)
     fault = form_fault(source)
     if fault is not None:

@@ -94,7 +94,7 @@ class TreeTable:
 
 
 def _note(node: Node) -> str:
-    """What a correct attempt is, or why an attempt failed."""
+    """The idea of an attempt that is correct or a duplicate, otherwise why the attempt failed."""
     if node.works or node.duplicate_of is not None:
         return idea(node)
     repair = f"{idea(node)}; " if node.action == "debug" else ""

@@ -63,8 +63,8 @@ def newest_repairable(tree: Tree, repairs: int) -> int | None:
 def failures(tree: Tree, id: int) -> int:
     """The number of failures in a row that end at this leaf: the original one and its failed repairs.
 
-    The number is 0 if the leaf is correct. Unusable replies to a repair count as failed repairs: they are children of
-    the leaf, but a node with no other children is still a leaf.
+    The number is 0 if the leaf is correct. A leaf may have children, but only unusable replies; each of them counts as
+    a failed repair.
     """
     if tree.works(id):
         return 0

@@ -133,14 +133,14 @@ class Database:
 
 
 def exists(url: str) -> bool:
-    """Whether there is a store at this address. Only SQLite files are checked; for other addresses, True is returned."""
+    """Whether there is a store at this address. Only SQLite files are checked; others are assumed to exist."""
     parsed = _parse(url)
     on_server = parsed.get_backend_name() != "sqlite"
     return on_server or _in_memory(parsed) or Path(str(parsed.database)).exists()
 
 
 def without_password(url: str) -> str:
-    """A store's address for display. Passwords are hidden, before the host and in the options."""
+    """A store's address for display. It hides the password before the host and any password among the options."""
     parsed = _parse(url)
     secret = {name: "hidden" for name in parsed.query if name.endswith("password")}
     return parsed.update_query_dict(secret).render_as_string(hide_password=True)

@@ -29,7 +29,7 @@ class RunSummary(Frozen):
     """How many of the finished attempts are correct."""
 
     best_attempt: int | None
-    """The fastest attempt by the rules of `core.standing`; None if no attempt counts."""
+    """The fastest attempt by the rules of `core.standing`; None if these rules rank no attempt."""
 
     latency_ms: float | None
     """Latency of the best attempt, from the final check if there was one."""

@@ -1,9 +1,9 @@
 """Memory that the judge owns and a child maps: it contains a program's inputs, weights and outputs.
 
-On a CPU it is an anonymous file. On a GPU the driver allocates it. A CUDA IPC handle exposes
-an entire block of device memory, and torch's caching allocator would cut other tensors from the same
-block. For the same reason an arena's size is a multiple of the driver's granularity: smaller
-allocations share a block.
+On a CPU it is an anonymous file. On a GPU it is allocated by the driver, not by torch: a CUDA IPC
+handle exposes an entire block of device memory, and torch's caching allocator would cut other tensors
+from the same block. The driver, too, puts several small allocations into one block, so an arena's size
+is a multiple of the driver's granularity.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ BYTES_PER_SPILL = 4
 """Bytes per register. Triton counts spills in registers of this size."""
 
 MIN_CLOCKED_S = 0.02
-"""Total duration of the calls, in seconds, that is needed to measure busy cores: if a process has a limit
-on its processor time, Linux may update the used time only every few milliseconds."""
+"""Busy cores are measured over calls that together take at least this many seconds. Shorter measurements are
+inexact: if a process has a limit on its processor time, Linux may update the used time only every few milliseconds."""
 
 
 def profiled(

@@ -278,8 +278,8 @@ class Runner:
     def _written(self, returned: object) -> list[object]:
         """The leaves of a call's result, with views (transposed, conjugated or negated tensors) materialized.
 
-        Views are materialized inside the timed region. The judge reads CPU results in contiguous order. On
-        a GPU, a result may also have the reference's strides.
+        This happens inside the timed region. Results are also made contiguous, because the judge reads
+        CPU results in that order; on a GPU, a result may instead have the reference's strides.
         """
         leaves = leaves_of(returned)
         as_good = self.orders if self.device.type == "cuda" else []
@@ -308,7 +308,7 @@ class Runner:
         return fits
 
     def _odd(self) -> list[str] | None:
-        """The forms of the first call's results that did not fit since the last request, or None if all fitted."""
+        """The forms of the first results since the last request that did not fit; None if all fitted."""
         odd, self.odd_forms = self.odd_forms, None
         return odd
 

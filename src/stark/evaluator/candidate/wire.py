@@ -48,7 +48,7 @@ class Channel:
             raise ChannelClosed(str(error)) from error
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Linux closes any descriptors that come with it.
+        """The next message. Linux closes any file descriptors that were sent with the message.
 
         Raises TimeoutError, or ChannelClosed when the other side is gone or its message is invalid.
         """

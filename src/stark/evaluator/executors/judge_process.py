@@ -42,7 +42,7 @@ STDERR_LINES = 20
 """Number of lines at the end of the judge's output that are kept for error messages."""
 
 CLOSE_S = 10.0
-"""Seconds to wait for a judge to exit by itself, and again after killing it."""
+"""Seconds to wait for a judge to exit by itself. If it is then killed, the same wait follows once more."""
 
 
 class JudgeProcess:

@@ -1,8 +1,8 @@
 """An executor that starts judges by commands and restarts them. Used by `local` and `command`.
 
 No request is lost when a judge dies. Each open request is sent again, alone: its judge handles no
-other request meanwhile. A candidate counts as crashed only if judges die on its request every time,
-and a judge can still measure the problem's reference.
+other request meanwhile. A candidate counts as crashed only if two things hold: judges die
+on its request every time, and a judge can still measure the problem's reference.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Turnstile:
 
 
 class Judge:
-    """The judge that one command starts: at the first request and, if the judge died, again at the next request."""
+    """The judge of one command. It is started at the first request and, if it died, again at the next request."""
 
     def __init__(
         self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None

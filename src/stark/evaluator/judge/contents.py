@@ -42,9 +42,10 @@ because the reference's own error is at most 1/3 of the budget.
 Outcome = TypeVar("Outcome")
 
 Check = Callable[[int, Drawn, list[ExpectedTensor], object], None]
-"""Checks a slot's results. The arguments are the slot, its inputs, its expected outputs and the results' form.
+"""Checks a slot's results. The arguments are the slot, its inputs, its expected outputs and a form.
 
-The form, as the program reports it, is None unless shapes or types are not as expected.
+If the results' shapes or types are not as expected, the form is what the program reports about them.
+Otherwise it is None.
 """
 
 
@@ -57,7 +58,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class SingleCall:
-    """Inputs and results of a call outside a block, and the program's report on this call as `block`."""
+    """The inputs and results of a call outside a block. `block` is the program's report on this call."""
 
     drawn: Drawn
     results: list[torch.Tensor]
@@ -72,7 +73,7 @@ class TimedContents:
     earlier result and patch it. The inputs are copied to each program right before its
     block, so that drawing inputs affects all programs alike.
 
-    The last slot (the kept slot) is for calls outside blocks: single calls and, on a CPU, the
+    Calls outside blocks use the last slot (the kept slot). These are single calls and, on a CPU, the
     untimed call before each block. On a GPU, blocks use the kept slot too.
     """
 
@@ -109,7 +110,8 @@ class TimedContents:
     def turn(self, last: Round | None) -> None:
         """Check the previous round, then drop its inputs. No program gets these inputs again.
 
-        A block's results are compared only in rounds chosen at random. Raises Verdict.
+        Except in the last round (see `end`), a block's results are compared only if a random choice
+        selects the round. Raises Verdict.
         """
         if last is not None:
             self._check_inputs(last)

@@ -210,8 +210,9 @@ class PreparedReference:
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
 
-        Raises ProblemError if the reference does not run. If memory was short, the next call for this
-        reference tries to start it again. Otherwise the next call raises the same error at once.
+        Raises ProblemError if the reference does not run. If the start failed because memory was
+        short, the next call for this reference tries again. After any other failure, the next call
+        raises the same error at once.
         """
         if name not in self._running:
             try:

@@ -61,7 +61,7 @@ class _ReportedEntry(Frozen):
 
 
 class _Reported(Frozen):
-    """The form of a child's answer. All times are totals over the profiled calls; `calls` counts these."""
+    """The form of a child's answer. All times are totals over the profiled calls; `calls` is their number."""
 
     calls: Annotated[int, Field(ge=1, le=MOST_CALLS)]
     busy_us: Microseconds

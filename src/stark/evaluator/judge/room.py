@@ -30,7 +30,7 @@ WORKING_COPIES = 3
 DRAWING_S = 0.05
 """Approximate seconds that drawing one block's inputs may take.
 
-Many short blocks are better than few long blocks.
+This limits the length of a block, because many short blocks are better than few long blocks.
 """
 
 MOST_SLOTS, MOST_RESULTS = 51, 2000
@@ -66,7 +66,8 @@ class Room:
     def together_bytes(self) -> float:
         """Bytes that all prepared problems together may hold.
 
-        The sum of one problem's limits: for expected values, a candidate's slots and one reference's slots.
+        All problems share what one problem may hold: its expected values and the slots of a candidate and of
+        one reference.
         """
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
@@ -99,8 +100,8 @@ class Room:
     def slots(self) -> int:
         """Number of slots. With more slots, a block can have more calls, each with its own inputs.
 
-        On a CPU, one slot is reserved for the untimed call before each block. The other slots of a
-        small problem fit into half the last-level cache, so that timed calls find warm caches.
+        On a CPU, one slot is reserved for the untimed call before each block. If the problem is
+        small, the other slots together fit into half the last-level cache, so that timed calls find warm caches.
         """
         one = max(self.bytes_in + self.bytes_out, 1)
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)

@@ -65,7 +65,7 @@ class RunningReference:
         self.child.spread()
 
     def settle(self) -> None:
-        """Unpin threads that have not worked since `spread`; unpin all if the others have too few cores."""
+        """Unpin threads that have not worked since `spread`, or all threads if there are too few cores."""
         self.child.settle()
 
     def loosen(self) -> None:

@@ -1,7 +1,7 @@
 """Keeps prepared problems for their next candidates: an LRU cache limited by memory and count.
 
-Searches take turns on a device, and preparing a problem takes longer than judging one of its
-candidates.
+Searches take turns on a device. Preparing a problem again at each turn would take longer than judging one
+of its candidates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 
 MOST_KEPT = 8
-"""Largest number of prepared problems to keep: each keeps a process running for its reference."""
+"""Largest number of prepared problems to keep, limited because each keeps a process running for its reference."""
 
 
 class Keepable(Protocol):

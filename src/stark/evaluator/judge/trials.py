@@ -97,7 +97,10 @@ class Trials:
         self.warnings: tuple[str, ...] = ()
         self._kept: dict[Trial, Expected] = {}
         self._errors: dict[Trial, list[ExpectedErrors]] = {}
-        """The reference's errors on trials for later candidates; stored even if the outputs are too large to keep."""
+        """The reference's errors on every trial that later candidates use too.
+
+        They are stored even if the expected outputs are too large to keep.
+        """
 
         self._slices: dict[str | None, int] = {}
         """Number of slices in which the oracle was last computed, by regime.
@@ -140,7 +143,7 @@ class Trials:
             yield from self._usable(others, kept=False)
 
     def fresh_inputs(self) -> Iterator[Drawn]:
-        """Yield inputs for timing, new each time, so that no candidate can leak a later candidate's inputs."""
+        """Yield inputs for timing. All are new, so no candidate sees inputs that a later one will get."""
         while True:
             yield self.drawn(Trial.fresh())
 

@@ -24,7 +24,7 @@ class AlwaysRoot:
 
 @dataclass(frozen=True)
 class Latest:
-    """For the strategy `reflexion`: one attempt at a time, whatever `parallel` is: each needs the previous outcome."""
+    """For the strategy `reflexion`: one attempt at a time, since each needs the last outcome; ignores `parallel`."""
 
     name: ClassVar[str] = "latest"
 

@@ -10,7 +10,8 @@ The first rule that applies decides:
 
 If rule 4 finds no node, another draft starts, so this policy never waits. The drafts keep a mediocre first design from
 using the whole budget. The quota `width` keeps the fastest node from using it all when that node cannot be improved
-further or when its measurement was lucky. The quota also lets the search build on a first step that made things slower.
+further or when its measurement was lucky. Once faster nodes have used up their quotas, slower nodes get their turn, so
+the search can also build on a first step that made things slower.
 
 Textbook best-first search (Pearl, Heuristics, 1984) has neither drafts nor fresh starts. Starting with drafts and
 limiting repairs come from AIDE (arXiv 2502.13138). The defaults were chosen on simulated runs (docs/notes/search.md).
@@ -44,7 +45,7 @@ class BestFirst:
 
     fresh: float = 0.1
     width: int = 3
-    """In the paper, a node is dead after the same number of failed children."""
+    """The paper's search has the same number: there, a node is dead after 3 failed children."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.fresh <= 1:

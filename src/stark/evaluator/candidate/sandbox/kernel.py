@@ -97,9 +97,9 @@ def adopt_orphans() -> None:
 
 
 def forbid_new_privileges() -> None:
-    """Set no_new_privs: an executed file, such as a setuid program, grants no privileges. Raises OSError.
+    """Set no_new_privs, which Landlock and seccomp require. Raises OSError.
 
-    Landlock and seccomp require it.
+    From then on, executing a file, such as a setuid program, grants no privileges.
     """
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 

@@ -115,7 +115,7 @@ def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
 
 
 def _limited_per_user(active: set[Layer]) -> bool:
-    """Whether RLIMIT_NPROC counts only the child's processes. Linux does not apply this limit to root."""
+    """Whether RLIMIT_NPROC limits only the child's processes. False for root, to whom Linux does not apply it."""
     counted = kernel.release() >= COUNTED_PER_NAMESPACE_SINCE and os.getuid() != 0
     return counted and "network" in active
 

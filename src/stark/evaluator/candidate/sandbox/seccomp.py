@@ -218,7 +218,7 @@ def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
 def assemble(
     machine: Architecture, outside: OutsideProcesses, refuse_truncate: bool, own: int
 ) -> list[Instruction]:
-    """The filter's instructions for process `own`."""
+    """The filter's instructions. `own` is the id of the process that the filter is for."""
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, machine.audit),

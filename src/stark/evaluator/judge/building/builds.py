@@ -94,8 +94,8 @@ class Builds:
     def build(self, candidate: Candidate, limits: Limits) -> Built:
         """Build the candidate, or return its existing build.
 
-        Raises ChildFailed if the build takes too long or too much memory. A compiler's errors are
-        in the result.
+        Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
+        errors are in the result.
         """
         tools = language(candidate.language)
         key = self._key(candidate)
@@ -177,7 +177,7 @@ class Builds:
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
     """The first errors, without the build's paths.
 
-    They are taken from the exception if it contains any, else from the exception and the output.
+    If the exception does not contain the compiler's errors, the output is searched too.
     """
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
     for path in (built.work, built.folder):

@@ -61,10 +61,11 @@ def kernel_resources(output: str) -> tuple[KernelResources, ...]:
 def spilled_bytes(
     kernels: tuple[KernelResources, ...], shown_name: str, registers: int
 ) -> int | None:
-    """Bytes that each thread of a kernel spills, found by the kernel's name in a profiler and its registers.
+    """Bytes that each thread of a kernel spills.
 
-    If no kernel with this name has this number of registers, the number is ignored. If several
-    kernels match, returns the maximum; if none matches, returns None.
+    `shown_name` is the kernel's name in a profiler. `registers` is its number of registers; it is
+    ignored if no kernel with this name has that many. If several kernels match, returns the maximum;
+    if none matches, returns None.
     """
     name = _without_arguments(shown_name)
     alike = [kernel for kernel in kernels if kernel.name == name]

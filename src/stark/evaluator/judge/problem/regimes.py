@@ -90,7 +90,8 @@ REGIMES: dict[str, Change] = {
     "shifted": shifted,
     "heavy-tailed": heavy_tailed,
 }
-"""The regimes by name. Effort `search` uses only the first if the expected values of all do not fit into memory."""
+"""The regimes by name. Effort `search` uses only the first regime if the expected values
+of all regimes together do not fit into memory."""
 
 
 def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:

@@ -20,7 +20,7 @@ MATRIX = {"cuda": 8192, "cpu": 1024}
 REPEATS = 4
 
 PLAUSIBLE_SHARE = 0.8
-"""A time below this share of the roofline is implausible: measurement errors are smaller."""
+"""A time below this share of the roofline is implausible. Measurement errors are too small to explain such a time."""
 
 LAUNCHES = 500
 

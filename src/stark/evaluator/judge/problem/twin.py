@@ -42,8 +42,8 @@ def run_twin(
     """Compute the oracle for these inputs; `eager` holds the reference's own outputs.
 
     Without slices, float64 takes twice the memory of float32 inputs, outputs and intermediates, so
-    with `save_memory` slices are tried first. `verified` is a number of slices that gave the same values
-    as the whole inputs for earlier inputs of this kind; this number of slices is not checked again.
+    with `save_memory` slices are tried first. `verified` is a number of slices that is not
+    checked, because it was found to give the same values as the whole inputs for earlier inputs of this kind.
     """
     fits = True
     for slices in (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES):

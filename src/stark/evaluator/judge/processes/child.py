@@ -1,4 +1,4 @@
-"""Sends requests to one confined child process, watches its resource use, stops and kills it.
+"""Sends requests to one confined child process, watches its resource use, and stops and kills the process.
 
 Knows nothing about correctness. Reports only what the child answered or how it ended.
 """

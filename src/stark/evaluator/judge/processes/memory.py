@@ -1,4 +1,4 @@
-"""Reads the memory of a stopped process directly, so the process cannot misreport its contents.
+"""Reads the memory of a stopped process directly, so the process cannot misreport what the memory holds.
 
 Linux only. Needs the right to trace the process. The judge has this right for its own children.
 """

@@ -109,7 +109,8 @@ class Timed:
     judge's clock runs from the moment the process resumes until the judge has the results."""
 
     empty_ms: dict[int, list[float]] = field(default_factory=dict)
-    """Like `dense_ms`, for dense blocks without calls. They only copy as much memory as results need."""
+    """Like `dense_ms`, for dense blocks without calls. These blocks only read and write as much memory as
+    copies of the results would."""
 
     disturbed: list[bool] = field(default_factory=list)
     """Per block, whether one of the program's threads waited too long for a core."""
@@ -289,7 +290,7 @@ class Block:
     """On a CPU, the addresses of each call's results, as the program reports them."""
 
     odd: object
-    """The form of the first results whose form is not the expected one, as the program reports it."""
+    """As the program reports it, the form of the first results that do not have the expected form."""
 
 
 @contextmanager

@@ -110,8 +110,9 @@ def time_together(
 ) -> tuple[Measurement, dict[str, Measurement], tuple[str, ...]]:
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
-    A round that is in progress then is finished. While fewer than `MIN_ROUNDS` rounds count, timing continues
-    until at least 3 * `budget_s` seconds have passed and `MIN_ROUNDS_WHEN_SLOW` rounds are done.
+    If the time runs out during a round, this round is finished. While fewer than `MIN_ROUNDS` rounds
+    count, timing continues until at least 3 * `budget_s` seconds have passed and `MIN_ROUNDS_WHEN_SLOW`
+    rounds are done.
 
     Returns the candidate's measurement, the references' measurements by name, and warnings. Raises
     whatever `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the

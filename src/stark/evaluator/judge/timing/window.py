@@ -45,7 +45,7 @@ UNMEASURABLE_FACTOR = 1000.0
 """The uncertainty of a latency, as a multiple of that latency, if too few rounds count."""
 
 LATE_SHARE = 0.1
-"""The time of the candidate's work outside its blocks is added to its measured time if it exceeds
+"""The candidate's work outside its blocks is added to its measured time if this work takes longer than
 both the noise and this share of a block's time."""
 
 BATCHING_SHARE = 0.5
@@ -83,7 +83,9 @@ class Window:
     """Milliseconds that a request costs, measured on a reference, not on the candidate."""
 
     def counted(self) -> list[int]:
-        """The rounds in which no program was disturbed, that is, waited too long for a core.
+        """The rounds in which no program was disturbed.
+
+        A program is disturbed if one of its threads waits too long for a core.
 
         A candidate that was disturbed in most rounds probably disturbs itself, by having more
         threads than there are cores. Its disturbances are ignored; those of references count.
@@ -223,11 +225,12 @@ class Window:
     def _lateness(self) -> tuple[float, float]:
         """Milliseconds that the candidate worked outside its blocks, minus those of the first reference.
 
-        Returns a number that is certain and a number that is possible; at least one of them is 0.
+        Returns these milliseconds and 0 if the work is certain. Returns 0 and these milliseconds if they may
+        be noise.
         Uses only the rounds to report. Otherwise a candidate could be late in these rounds and
-        punctual in others, and disturb the others so that they do not count. Variation of the
-        candidate's time outside its blocks excuses lateness only as far as the times of its blocks
-        vary as much. That variation widens the candidate's interval.
+        punctual in others, and disturb the others so that they do not count. If the
+        candidate's time outside its blocks varies, this excuses lateness only as far as the times of its
+        blocks vary as much, because variation of the blocks' times widens the candidate's interval.
         """
         first = next(iter(self.references.values()))
         if not self.candidate.outside_ms:
@@ -251,10 +254,10 @@ class Window:
     def _cpu_batching_ms(self) -> tuple[float, float]:
         """On a CPU, the milliseconds that a call of the candidate takes longer alone than in a block.
 
-        The same number for the first reference is subtracted. Returns the difference plus the
-        reference's noise, and an upper bound. Single calls in two processes that run the same
-        program can differ steadily; the upper bound allows for this. The candidate's own variation
-        excuses nothing.
+        The same number for the first reference is subtracted. Returns two numbers: the
+        difference plus the reference's noise, and an upper bound. The upper bound allows for the steady
+        difference that single calls can have in two processes that run the same program. The
+        candidate's own variation excuses nothing.
         """
         if not self.candidate.single_ms or self.candidate.event_ms:
             return 0.0, 0.0
@@ -375,5 +378,5 @@ def _deviation(values: list[float]) -> float:
 
 
 def _error(values: list[float]) -> float:
-    """The approximate standard error of a difference between two medians, each of as many such values."""
+    """The approximate standard error of a difference between two medians of samples like `values`."""
     return math.sqrt(2 / len(values)) * _deviation(values)

@@ -1,10 +1,11 @@
 """Runs a candidate by itself under one of NVIDIA's tools, in a sandbox.
 
-The tool opens many files and talks to its program through sockets. So the tool itself is only cut
-off from the network and limited in resources. It works in a new folder to which no candidate ever
-wrote, because files in the working, home and temporary folders decide what tools and interpreters
-load. The tool starts the program `candidate/under_tool.py`. This program first locks its own
-sandbox, then enters the candidate's folder and environment, and only then runs the candidate's code.
+The tool opens many files and talks to its program through sockets. So the tool itself gets no full
+sandbox: it is only cut off from the network and limited in resources. The tool works in a new
+folder to which no candidate ever wrote, because files in the working, home and temporary folders
+decide what tools and interpreters load. The tool starts the program `candidate/under_tool.py`.
+This program first locks its own sandbox, then enters the candidate's folder and environment, and
+only then runs the candidate's code.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from stark.languages import language
 from stark.languages.tools import of_cuda
 
 TOOL_GB = 24.0
-"""Gigabytes of host memory for a tool itself. A memory checker keeps a state for every byte."""
+"""Gigabytes of host memory for a tool itself. A memory checker needs much: it keeps a state for every byte."""
 
 MAX_REASON_CHARS = 300
 """Maximum length, in characters, of the reason why a tool failed."""

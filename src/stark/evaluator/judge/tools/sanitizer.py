@@ -76,7 +76,7 @@ def findings(target: Target, check: str) -> list[str]:
 
 
 def found_in(ran: Ran, source: str) -> list[str]:
-    """The findings in the tool's output for `source`. Raises NotRun if the output is inconclusive."""
+    """The findings in the tool's log for the kernels of `source`. Raises NotRun if the log is inconclusive."""
     counted = _SUMMARY.search(ran.log)
     if counted is None:
         raise NotRun(ran.why())

@@ -65,9 +65,9 @@ class Errors:
     """
 
     nonfinite_mismatches: int
-    """Number of elements that differ where the output, the oracle or both are not finite.
+    """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both.
 
-    For types that are compared exactly, the number of all elements that differ.
+    For types that are compared exactly, the number of all elements that differ from the oracle's.
     """
 
 
