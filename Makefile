@@ -1,7 +1,6 @@
 # One set of commands for people and for CI. Each sets up .venv first if need be.
-# A file's tests share fixtures, so one worker has them all. One worker more than cores, since tests of judges wait for
-# limits of time; at most four, since judges disturb each other's timings.
-PYTEST = .venv/bin/python -m pytest -n $$(($$(nproc) + 1)) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A file's tests share fixtures, so one worker has them all. At most four workers, since judges disturb each other.
+PYTEST = .venv/bin/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test test-fast exploits check bench setup clean
 

@@ -140,7 +140,7 @@ def exists(url: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """A store's address for display. It hides the password before the host and any password among the options."""
+    """A store's address for display. Both the password in `user:password@host` and any password in the URL's options are hidden."""
     parsed = _parse(url)
     secret = {name: "hidden" for name in parsed.query if name.endswith("password")}
     return parsed.update_query_dict(secret).render_as_string(hide_password=True)
