@@ -32,7 +32,7 @@ class Kernel:
     """Whether the kernel passed the final check. If not, its speedup is only the search's estimate."""
 
     file: str
-    """The text that `save` writes: the source, its origin, and a check against the reference."""
+    """The text that `save` writes: the source, its origin, and code that checks the kernel when the file is run."""
 
     @property
     def speedup(self) -> Speedup:

@@ -99,7 +99,7 @@ def take_profile(
 def reference_profile(
     start: Callable[[], RunningReference], kind: Literal["cpu", "cuda"], latency_ms: float
 ) -> Profile | None:
-    """Profile a reference in a separate process, because profiling may slow it down.
+    """Profile a reference in a process of its own, because profiling may slow down the process that is timed.
 
     Returns None on failure.
     """

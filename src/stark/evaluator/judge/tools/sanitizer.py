@@ -1,6 +1,6 @@
 """compute-sanitizer: finds out-of-bounds accesses, shared-memory races and invalid barriers.
 
-It catches errors that happen not to change the outputs. Only errors in the candidate's own kernels
+It also catches errors that leave the outputs correct by chance. Only errors in the candidate's own kernels
 count. If all reported errors are in a library's kernels or in an unknown format, the check is
 inconclusive.
 """
