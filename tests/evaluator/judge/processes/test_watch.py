@@ -58,7 +58,8 @@ def test_memory_counts_when_the_first_thread_has_ended() -> None:
         used = use_of_tree(process.pid)
 
         assert 40 << 20 < used.memory_bytes < 200 << 20
-        assert 40 << 20 < exact_memory_bytes(used) <= used.memory_bytes
+        exact = exact_memory_bytes(used)  # read later, when the thread may have touched more pages
+        assert 40 << 20 < exact < used.memory_bytes + (1 << 20)
         process.kill()
 
 
