@@ -136,6 +136,14 @@ def test_resuming_stores_what_was_changed(given: dict[str, Any]) -> None:
     assert begun.run.config.models == config.models
 
 
+def test_with_a_judge_of_its_own_a_resumed_run_opens_no_executor(given: dict[str, Any]) -> None:
+    begun = stark.optimize(PROBLEM, attempts=1, executor="command:", **given)
+
+    resumed = stark.resume(begun.run_id, attempts=2, **kept(given))
+
+    assert 2 == len(resumed.tree.nodes)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

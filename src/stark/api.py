@@ -169,7 +169,8 @@ async def aresume(
             raise UsageError(f"run {run.id} asks live models and is not a replay; leave out replay")
         recording = None if replay is None else recording_for(Path(replay), run.problem)
         # If the executor or a model cannot be opened, the stored run stays unchanged.
-        open_executor(run.config.executor)
+        if judge is None:
+            open_executor(run.config.executor)
         if recording is None:
             live_replies(run.config, unpriced, within)
         with opened.exclusive(run.id):  # no other process may be working on the run
