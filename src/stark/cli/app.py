@@ -197,18 +197,22 @@ def record(
     record_run(run, file, without_problem, settings)
 
 
-@command(app, "executor")
+@command(app)
 def worker(
     settings: Settings,
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="The folder that `--executor folder:` names.")
     ],
     once: Annotated[bool, typer.Option("--once", help="End when no request is waiting.")] = False,
+    executor: Annotated[
+        str | None,
+        option("TEXT", "Where to judge: local, local:DEVICES or command:LINE.", default="local"),
+    ] = None,
 ) -> None:
     """Judge the requests left in FOLDER by runs with `--executor folder:FOLDER`."""
     from stark.cli.working import work
 
-    work(folder, once, settings)
+    work(folder, once, executor or settings.options.get("executor", "local"))
 
 
 @command(app, "store")

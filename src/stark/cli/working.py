@@ -6,14 +6,12 @@ from pathlib import Path
 
 from stark.cli import consoles
 from stark.cli.interrupt import run_interruptibly
-from stark.cli.settings import Settings
 from stark.evaluator.executors import open_judges, require_requests, serve_folder
 from stark.explain.numbers import counted
 
 
-def work(folder: Path, once: bool, settings: Settings) -> None:
+def work(folder: Path, once: bool, executor: str) -> None:
     """Serve the folder until the process is interrupted or, with `once`, until no request is waiting."""
-    executor = settings.options.get("executor", "local")
     judges = open_judges(executor)
     require_requests(folder)
 

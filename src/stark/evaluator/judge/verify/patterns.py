@@ -23,10 +23,10 @@ MAX_SORTED = 1 << 22
 """Largest output, in elements, that is sorted to look for a permutation."""
 
 SORTED_FACTOR = 20.0
-"""The tolerance for single elements divided by the tolerance for sorted values."""
+"""Sorted values must agree this many times more closely than single elements."""
 
 UNMOVED_SHARE = 0.1
-"""Values count as unmoved if their error is below this share of the distance between two expected values."""
+"""Values count as unmoved if their error is under a tenth of the usual difference between two expected values."""
 
 NARROW = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """Narrower types, in the order in which they are tried.
