@@ -104,7 +104,7 @@ class RunOptions(Frozen):
     @field_validator("price", mode="before")
     @classmethod
     def _written_price(cls, value: object) -> object:
-        """Read `3/15`."""
+        """A price that is text, such as `3/15`, as a `Price`."""
         return written_price(value) if isinstance(value, str) else value
 
 

@@ -188,10 +188,10 @@ def test_an_attempt_begins_once_and_ends_once(begun: Store) -> None:
 
 
 def test_a_node_belongs_to_the_attempt_that_was_begun(begun: Store) -> None:
-    with pytest.raises(StoreError, match="attempt 4 was not begun to improve 0"):
+    with pytest.raises(StoreError, match="no attempt 4 that was begun as `improve` of attempt 0"):
         begun.add_node(RUN, samples.node(4), elapsed_s=1.0)
     elsewhere = samples.node(3, selection=Selection(parent=2, action="debug"))
-    with pytest.raises(StoreError, match="attempt 3 was not begun to debug 2"):
+    with pytest.raises(StoreError, match="no attempt 3 that was begun as `debug` of attempt 2"):
         begun.add_node(RUN, elsewhere, elapsed_s=1.0)
     assert begun.nodes(RUN) == []
 

@@ -68,7 +68,7 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     """Store a new bench. If a bench of the same name is stored already, change only its budget, and return that
     bench.
 
-    Raises UsageError if that bench has other runs.
+    Raises UsageError if the runs of that bench differ from these.
     """
     if bench.name not in store.benches():
         store.create_bench(bench, runs)
@@ -76,8 +76,8 @@ def enter(store: Store, bench: Bench, runs: Sequence[Run]) -> Bench:
     stored = store.bench(bench.name)
     if (stored.cells, stored.attempts) != (bench.cells, bench.attempts):
         raise UsageError(
-            f"the store already has a bench {bench.name} with other problems, strategies, seeds, models, budget, limits "
-            f"or tools; continue that bench with `stark bench resume {bench.name}`, or choose another name"
+            f"the store already has a bench {bench.name} whose runs have other problems, strategies, seeds, models, "
+            f"attempts, limits or tools; continue that bench with `stark bench resume {bench.name}`, or choose another name"
         )
     changed = stored.model_copy(update={"budget": bench.budget})
     store.change_bench(changed)

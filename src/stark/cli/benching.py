@@ -113,7 +113,7 @@ def _suite(paths: list[Path], checkout: Path | None, levels: str, numbers: str |
         return folders(paths)
     if checkout is None:
         raise UsageError(
-            "name folders or files of problems, or a checkout of KernelBench with --kernelbench FOLDER"
+            "give problems as files or folders, or a checkout of KernelBench as --kernelbench FOLDER"
         )
     chosen = None if numbers is None else parse_numbers(numbers, "--problems")
     return kernelbench(checkout, parse_numbers(levels, "--level"), chosen)

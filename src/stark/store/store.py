@@ -312,7 +312,8 @@ class Store:
         with self._database.writing(doing) as connection:
             if connection.execute(begun).one_or_none() != (node.parent, node.action):
                 raise StoreError(
-                    f"{doing} failed: attempt {node.id} was not begun to {node.action} {node.parent}"
+                    f"{doing} failed: the store has no attempt {node.id} that was begun as "
+                    f"`{node.action}` of attempt {node.parent}"
                 )
             source = None
             if node.candidate is not None:

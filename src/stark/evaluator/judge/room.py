@@ -13,10 +13,8 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""Memory limits: one for all kept expected values together, one for the slots of each program.
-
-A limit for a GPU is a share of the GPU's memory. A limit for a CPU is in bytes.
-"""
+"""Memory limits, as shares of a GPU's memory and in bytes for a CPU: one for all kept expected values together, one
+for the slots of each program."""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 """Approximate bytes that a running reference uses in addition to its slots.
@@ -54,7 +52,7 @@ class Room:
     """Seconds to draw one set of inputs."""
 
     peak_bytes: int = 0
-    """Peak bytes of the first call on a GPU. They include a copy of the inputs, but not the inputs themselves."""
+    """Peak bytes that the first call allocates on a GPU, including its working copy of the inputs."""
 
     def limit_bytes(self, use: Literal["expected", "slots"]) -> float:
         """Return how many bytes this use may take."""
@@ -66,8 +64,7 @@ class Room:
     def together_bytes(self) -> float:
         """Bytes that all prepared problems together may hold.
 
-        All problems share what one problem may hold: its expected values and the slots of a candidate and of
-        one reference.
+        The total is what one problem may hold: expected values, and the slots of a candidate and of one reference.
         """
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 
@@ -115,7 +112,8 @@ class Room:
         return 1 + max(1, min(most - 1, int(room / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes held between candidates, for `expected` kept trials and `running` references.
+        """Estimate the bytes that the problem holds while it waits for the next candidate, with `expected` kept trials
+        and `running` references.
 
         `shared_bytes` is the size of the memory shared with each reference and with the candidate.
         """

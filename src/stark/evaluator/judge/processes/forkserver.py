@@ -77,8 +77,8 @@ class Forkserver:
         """Fork a confined child. `arena` is the descriptor of its shared memory, if that is a file.
 
         With a `command`, the child executes this command and serves no requests; `Child.finish` waits
-        for its end. The child's sandbox is then not locked, so the program that the command runs must
-        lock its own sandbox.
+        for its end. The command keeps the privileges that it needs to set up a sandbox, so it must drop
+        them (`Confinement.lock`) before it runs any of the candidate's code.
 
         Raises SandboxFailed and ForkserverDied.
         """

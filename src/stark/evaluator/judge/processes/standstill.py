@@ -2,8 +2,8 @@
 
 Stop signals alone guarantee nothing: a timer, a thread or another process can continue a process,
 and a process that keeps forking has new descendants before all of them are found. So every thread
-must be seen stopped, and Linux must report the same processor time at that moment and when the tree
-is continued.
+must be seen stopped, and from that moment until the tree is continued, no process may use more than
+a few microseconds of processor time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Standstill:
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """The time of the stop by `time.perf_counter`: the time of the first signals or, if any process
-    ran after the first signals, the time of the last signals."""
+    """When the tree stopped, by `time.perf_counter`: when the first stop signals were sent. If a process ran
+    after that, when the last ones were sent."""
 
 
 def stop(root: int, known: Collection[int] = ()) -> Standstill:
@@ -82,7 +82,7 @@ def stop(root: int, known: Collection[int] = ()) -> Standstill:
 def continue_tree(standstill: Standstill) -> None:
     """Continue a stopped tree. Raises NotStopped if any of its processes ran meanwhile."""
     if not _unchanged(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
-        raise NotStopped("it ran after the judge had stopped it")
+        raise NotStopped("one of its processes ran after the judge had stopped it")
     _signal(standstill.used_ns, signal.SIGCONT)
 
 
