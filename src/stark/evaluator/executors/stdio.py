@@ -33,8 +33,8 @@ TRIES_ALONE = 3
 """Maximum number of times that a request is sent again, alone, after its judge died."""
 
 PREPARING = 2.0
-"""Cost of preparing a problem, in candidates judged. So many requests may wait for a judge that has prepared the
-problem before the next one goes to an idle judge that has not."""
+"""Cost of preparing a problem, in candidates judged. While fewer requests than this wait for a judge that has
+prepared the problem, the next one waits there too; after that it goes to an idle judge that has not."""
 
 READY = 8
 """Number of recent problems that a judge is assumed to keep prepared. If problems are large, the judge keeps fewer."""

@@ -62,9 +62,9 @@ class Room:
 
     @property
     def together_bytes(self) -> float:
-        """Bytes that all prepared problems together may hold.
+        """Bytes that all prepared problems may hold in total.
 
-        The total is what one problem may hold: expected values, and the slots of a candidate and of one reference.
+        One problem alone may use all of them: for its expected values, and for the slots of a candidate and a reference.
         """
         return self.limit_bytes("expected") + 2 * self.limit_bytes("slots")
 

@@ -3,7 +3,7 @@
 Stop signals alone guarantee nothing: a timer, a thread or another process can continue a process,
 and a process that keeps forking has new descendants before all of them are found. So every thread
 must be seen stopped, and from that moment until the tree is continued, no process may use more than
-a few microseconds of processor time.
+`SLACK_NS` of processor time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PATIENCE_S = 2.0
 middle of a long system call."""
 
 SETTLING_S = 50e-6
-"""Seconds between two readings of the processor time. The two readings must agree. A thread that is
-seen stopped leaves its core a moment later, and its processor time includes that moment."""
+"""Seconds between two readings of the processor time. The tree counts as stopped when both are the same.
+One reading is not enough: Linux shows a thread as stopped a moment before it leaves its core."""
 
 SLACK_NS = 50_000
 """Nanoseconds of processor time that a stopped process may still use: a thread that was preempted
@@ -49,8 +49,8 @@ class Standstill:
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """When the tree stopped, by `time.perf_counter`: when the first stop signals were sent. If a process ran
-    after that, when the last ones were sent."""
+    """The time of the stop by `time.perf_counter`: when the judge sent the first stop signals or, if these did not
+    stop every process, when it sent the last."""
 
 
 def stop(root: int, known: Collection[int] = ()) -> Standstill:
