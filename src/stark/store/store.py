@@ -56,8 +56,8 @@ class Store:
     def open(cls, url: str, create: bool = True) -> Store:
         """The store at a SQLAlchemy URL, such as `sqlite:///path/to/stark.db`.
 
-        If the store does not exist, it is created; if `create` is false, an empty store in memory is opened instead, so
-        that reading leaves no file behind. Raises StoreError if the store cannot be opened or has another version's
+        A store that does not exist is created or, if `create` is false, replaced by an empty one in memory, so that
+        reading leaves no file behind. Raises StoreError if the store cannot be opened or has another version's
         schema.
         """
         return cls(Database(url if create or exists(url) else "sqlite://"))

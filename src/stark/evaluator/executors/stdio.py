@@ -33,8 +33,8 @@ TRIES_ALONE = 3
 """Maximum number of times that a request is sent again, alone, after its judge died."""
 
 PREPARING = 2.0
-"""Cost of preparing a problem, in candidates judged. While fewer requests than this wait for a judge that has
-prepared the problem, the next one waits there too; after that it goes to an idle judge that has not."""
+"""Cost of preparing a problem, counted in requests. A request goes to the judge with the fewest open requests, and
+this cost is added for each judge that would have to prepare the problem first."""
 
 READY = 8
 """Number of recent problems that a judge is assumed to keep prepared. If problems are large, the judge keeps fewer."""

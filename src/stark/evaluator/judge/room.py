@@ -112,10 +112,10 @@ class Room:
         return 1 + max(1, min(most - 1, int(room / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes that the problem holds while it waits for the next candidate, with `expected` kept trials
-        and `running` references.
+        """Estimate the bytes that the problem holds while it waits for the next candidate.
 
-        `shared_bytes` is the size of the memory shared with each reference and with the candidate.
+        `expected` is the number of trials whose expected values are kept, `running` the number of references that
+        run, and `shared_bytes` the size of the memory shared with each reference and with the candidate.
         """
         values = expected * self.expected_bytes
         contexts = running * CONTEXT_BYTES[self.device.kind]

@@ -1,8 +1,7 @@
 """Selects the top-level statements of a Python file that are needed to define given names.
 
-A candidate made from code that `torch.compile` generates contains statements from the generated file
-(`inductor_file`) and from the problem's file (`transplant`), but only those that it needs. Works on the
-text and its syntax tree. Nothing is executed.
+Used to turn the code that `torch.compile` generates into a candidate, which gets only those statements of the generated
+file and of the problem's file that it needs. Works on the text and its syntax tree. Nothing is executed.
 """
 
 from __future__ import annotations
