@@ -1,6 +1,6 @@
 """Which runs a bench consists of: every problem with every strategy and seed.
 
-The id of a run is derived from its content, so the same request always leads to the same ids. A repeated request
+The id of a run is derived from its problem and configuration, so the same request always leads to the same ids. A repeated request
 therefore finds its runs in the store, and two benches share the runs that they have in common.
 """
 

@@ -13,8 +13,8 @@ from stark.core.device import Device
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
-"""Memory limits, as shares of a GPU's memory and in bytes for a CPU: one for all kept expected values together, one
-for the slots of each program."""
+"""How much memory all kept expected values may take together, and the slots of each program. `GPU_SHARES` are shares
+of a GPU's memory, `CPU_BYTES` are bytes."""
 
 CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 """Approximate bytes that a running reference uses in addition to its slots.
