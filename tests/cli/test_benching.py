@@ -300,7 +300,7 @@ def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
             ("run", "small", "--model", "exec:x", "--total-dollars", "0"),
             "the limit on dollars of the whole bench should",
         ),
-        (("run", "--model", "exec:x"), "or a checkout of KernelBench with"),
+        (("run", "--model", "exec:x"), "or a checkout of KernelBench as --kernelbench"),
         (("run", "small", "--model", "exec:x", "--output", "/proc/x"), "written to /proc/x"),
         (("resume", "--output", "/proc/x"), "nothing can be written to /proc/x"),
         (
