@@ -172,30 +172,29 @@ import torch.nn as nn
 from stark.evaluator.candidate.runner import Runner
 
 def addresses(results):
-    return [[result.data_ptr()] for result in results]
+    return [result.data_ptr() for result in results]
 
 def skipping(self, request):
-    slots = request["slots"]
-    calls = slots[: max(1, len(slots) // 2)]
-    self.kept = [self.model(*self.inputs[slot]) for slot in calls]
-    at = addresses(self.kept[n % len(calls)] for n in range(len(slots)))
-    return {"times_ms": [], "at": at, "odd": None}
+    if getattr(self, "kept", None) is None:
+        self.kept = [self.model(*self.inputs[0])]
+        return {"at": addresses(self.kept), "odd": None}
+    twice, self.kept = self.kept, None
+    self.alive = twice
+    return {"at": addresses(twice), "odd": None}
 
 def late(self, request):
-    for slot, result in getattr(self, "promised", []):
-        result.copy_(self.model(*self.inputs[slot]))
-    empty = [torch.empty_like(self.outputs[0][0]) for _ in request["slots"]]
-    self.promised = list(zip(request["slots"], empty))
-    return {"times_ms": [], "at": addresses(empty), "odd": None}
+    for result in getattr(self, "promised", []):
+        result.copy_(self.model(*self.inputs[0]))
+    self.promised = [torch.empty_like(self.outputs[0][0])]
+    return {"at": addresses(self.promised), "odd": None}
 
 def says_so(self, request):
-    own = [self.outputs[slot][0] for slot in request["slots"]]
-    return {"times_ms": [], "at": addresses(own), "odd": None}
+    return {"at": addresses([self.outputs[0][0]]), "odd": None}
 
 honest = Runner._answer
 
 def answer(self, work, request):
-    timed = request["do"] == "time"
+    timed = request["do"] == "time once"
     return honest(self, (lambda asked: INSTEAD(self, asked)) if timed else work, request)
 
 Runner._answer = answer
@@ -223,7 +222,7 @@ async def test_a_patched_runner_is_found_out_while_it_is_timed(
 
 
 async def test_a_patch_that_changes_nothing_is_no_fault(executor: Executor) -> None:
-    patched = PATCHES_THE_RUNNER.replace("INSTEAD", "Runner._time")
+    patched = PATCHES_THE_RUNNER.replace("INSTEAD", "Runner._time_once")
 
     found = await executor.evaluate(PROBLEM, as_candidate("cpp", patched))
 

@@ -141,9 +141,9 @@ def test_a_reference_that_was_disturbed_is_timed_again(
         tried.append(None)
         return measurement(2.0), len(tried) > busy
 
-    monkeypatch.setattr("stark.evaluator.judge.prepared.time_alone", timed)
+    monkeypatch.setattr("stark.evaluator.judge.timing.rounds.time_alone", timed)
     prepared: Any = object.__new__(PreparedReference)
-    prepared.device, prepared.room = torch.device("cpu"), SimpleNamespace(slots=2)
+    prepared.device, prepared.room = torch.device("cuda"), SimpleNamespace(slots=2)
     prepared._running = {"eager": Child()}
 
     found, doubts = prepared._time_eager(Limits())

@@ -1,10 +1,11 @@
 """A process that has imported torch without using a device, and forks children in milliseconds.
 
 Importing torch takes seconds and a fork takes milliseconds, but a CUDA context does not survive a
-fork. So this process uses no device and runs no program itself. It answers three requests:
+fork. So this process uses no device and runs no program itself. It answers four requests:
 
     {"do": "sandbox"}                     ->  {"layers": maps each layer to null, or to why it is missing}
     {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
+    {"do": "kill", "pid": 123}            ->  {}; only this process knows whether the number is still the child's
     {"do": "wait", "pid": 123}            ->  {"status": null, or the exit code once the child has ended}
 
 The exit code is negative if a signal ended the child. A child's first message on its own channel is
@@ -81,6 +82,10 @@ class Forkserver:
             pid = self._fork(request, descriptors, active)
             self.wanted.add(active)
             return {"pid": pid, "layers": sorted(active)}
+        if request["do"] == "kill":
+            if request["pid"] in self.alive:
+                _end_group(request["pid"])
+            return {}
         self._reap()
         return {"status": self.ended.pop(request["pid"], None)}
 

@@ -63,9 +63,8 @@ class Runner:
         self.model: Any = _nothing_loaded
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
-        self.returned: list[list[object]] = []
-        self.returned_before: list[list[object]] = []
-        """Results of the `time` request before the latest, kept alive for the judge to read."""
+        self.returned: list[object] = []
+        """Results of the latest `time once`, kept alive for the judge to read."""
 
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
@@ -84,6 +83,7 @@ class Runner:
             "generate": self._generate,
             "call": self._call,
             "time": self._time,
+            "time once": self._time_once,
             "give back": self._give_back,
             "profile": self._profile,
         }
@@ -211,27 +211,27 @@ class Runner:
                 torch.cuda.empty_cache()
         return {}
 
-    def _time(self, request: Message) -> Message:
-        """Make one call on each of the slots, in the requested order.
+    def _time_once(self, request: Message) -> Message:
+        """On a CPU, make one call, or none with `empty`. The judge's clock times it.
 
-        On a CPU, results are not copied: the judge reads them from the addresses in the answer, so
-        results stay alive through the next `time` request. On a GPU, results are copied to
-        the slots' outputs. With a `head_start`, device events time each call; without it, only the
-        judge's clock times the calls. With `empty`, no call is made.
+        The judge reads the results from the addresses in the answer.
         """
-        slots: list[int] = request["slots"]
-        if self.device.type == "cuda":
-            head_start: int | None = request["head_start"]
-            if head_start is None:
-                times = self._run_densely(slots, request["empty"])
-            else:
-                times = self._time_on_device(slots, head_start)
-            return {"times_ms": times, "at": [], "odd": self._odd()}
         if not request["empty"]:
-            self.returned_before = self.returned
-            self.returned = [self._written(self.model(*self.inputs[slot])) for slot in slots]
-        at = [self._addresses(leaves) for leaves in self.returned]
-        return {"times_ms": [], "at": at, "odd": self._odd()}
+            self.returned = self._written(self.model(*self.inputs[0]))
+        return {"at": self._addresses(self.returned), "odd": self._odd()}
+
+    def _time(self, request: Message) -> Message:
+        """On a GPU, make one call on each of the slots, in the requested order.
+
+        Results are copied to the slots' outputs. With a `head_start`, device events time each call;
+        without it, only the judge's clock times the calls. With `empty`, no call is made.
+        """
+        slots, head_start = request["slots"], request["head_start"]
+        if head_start is None:
+            times = self._run_densely(slots, request["empty"])
+        else:
+            times = self._time_on_device(slots, head_start)
+        return {"times_ms": times, "odd": self._odd()}
 
     def _time_on_device(self, slots: list[int], head_start: int) -> list[float]:
         """The device time of each call in milliseconds, by events.

@@ -6,8 +6,10 @@ message or none. A child's messages are parsed but never trusted.
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import time
 from typing import Any
 
 Message = dict[str, Any]
@@ -17,6 +19,10 @@ MAX_BYTES = 128 * 1024
 
 MAX_DESCRIPTORS = 8
 """Maximum number of descriptors with one message."""
+
+
+CROWDED_S = 60.0
+"""Seconds to wait if the user has too many descriptors in flight. A candidate may have sent them; they end with it."""
 
 
 class ChannelClosed(Exception):
@@ -42,10 +48,15 @@ class Channel:
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send one message. Raises ChannelClosed if the other side is gone."""
-        try:
-            socket.send_fds(self.end, [json.dumps(message).encode()], list(descriptors))
-        except OSError as error:
-            raise ChannelClosed(str(error)) from error
+        data, deadline = json.dumps(message).encode(), time.monotonic() + CROWDED_S
+        while True:
+            try:
+                socket.send_fds(self.end, [data], list(descriptors))
+                return
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS or time.monotonic() > deadline:
+                    raise ChannelClosed(str(error)) from error
+            time.sleep(0.02)
 
     def receive(self, timeout_s: float | None = None) -> Message:
         """The next message. Linux closes any file descriptors that were sent with the message.

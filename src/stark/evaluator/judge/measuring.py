@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Rejected
+from stark.core.judging import Limits
+from stark.core.measurement import Measurement
+from stark.evaluator.judge.agreement import Check
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, ReferenceDied, RunningReference
-from stark.evaluator.judge.timing.program import Timed, TimedProcess
-from stark.evaluator.judge.timing.rounds import time_together
+from stark.evaluator.judge.timing import gated, rounds
+from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.trials import Expected
 from stark.evaluator.judge.verify.oracle import ExpectedTensor
 from stark.evaluator.judge.verifying import Verified, check_results
+from stark.evaluator.judge.visit_contents import VisitContents
 
 
 def measure(
@@ -28,12 +32,8 @@ def measure(
 
     Raises Verdict.
     """
-    kind, limits = prepared.device.type, attempt.limits
-
+    limits = attempt.limits
     limit_s = limits.time_s + prepared.slack_s
-
-    def timed(program: TimedProcess) -> Timed:
-        return Timed(program, kind, limit_s, prepared.slots)
 
     def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:
         check_results(
@@ -43,17 +43,11 @@ def measure(
     with attempt.during("time", limit_s), attempt.charging_memory():
         child.pause()  # a candidate's busy threads must not delay the start of a reference
         running = _references(attempt, prepared)
-        child.resume()
-        contents = TimedContents(
-            prepared, child, list(running.values()), limit_s, verified.budgets, check
-        )
+        child.go_on()
+        time_all = _time_on_cpu if prepared.device.type == "cpu" else _time_on_gpu
         with _freeing_memory(running.values(), limit_s):
-            candidate, references, warnings = time_together(
-                timed(child),
-                {name: timed(one) for name, one in running.items()},
-                limits.timing_budget_s * len(running),
-                random.SystemRandom(),
-                contents,
+            candidate, references, warnings = time_all(
+                child, running, prepared, limits, verified.budgets, check
             )
     doubts = implausible(candidate.latency_ms, references[EAGER].latency_ms, prepared.roofline)
     if doubts:
@@ -67,6 +61,49 @@ def measure(
         roofline=prepared.roofline,
         effort=attempt.effort,
         warnings=(*warnings, *doubts, *prepared.trials.warnings),
+    )
+
+
+Times = tuple[Measurement, dict[str, Measurement], tuple[str, ...]]
+"""The candidate's measurement, the references' by name, and warnings."""
+
+
+def _time_on_cpu(
+    child: LimitedChild,
+    running: dict[str, RunningReference],
+    prepared: PreparedReference,
+    limits: Limits,
+    budgets: Sequence[float],
+    check: Check,
+) -> Times:
+    references = [(reference, reference.shared) for reference in running.values()]
+    limit_s = limits.time_s + prepared.slack_s
+    ours, theirs = gated.time_together(
+        gated.Gated(child, limit_s),
+        {name: gated.Gated(reference, limit_s) for name, reference in running.items()},
+        limits.timing_budget_s * len(running),
+        prepared.room.visit_calls,
+        random.SystemRandom(),
+        VisitContents(prepared, child, references, budgets, check),
+    )
+    return ours, theirs, ()
+
+
+def _time_on_gpu(
+    child: LimitedChild,
+    running: dict[str, RunningReference],
+    prepared: PreparedReference,
+    limits: Limits,
+    budgets: Sequence[float],
+    check: Check,
+) -> Times:
+    limit_s = limits.time_s + prepared.slack_s
+    return rounds.time_together(
+        Timed(child, limit_s, prepared.slots),
+        {name: Timed(reference, limit_s, prepared.slots) for name, reference in running.items()},
+        limits.timing_budget_s * len(running),
+        random.SystemRandom(),
+        TimedContents(prepared, list(running.values()), limit_s, budgets, check),
     )
 
 

@@ -36,8 +36,8 @@ from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.timing import gated, rounds
 from stark.evaluator.judge.timing.program import Timed
-from stark.evaluator.judge.timing.rounds import time_alone
 from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
 
@@ -299,13 +299,12 @@ class PreparedReference:
         )
 
     def _time_eager(self, limits: Limits) -> tuple[Measurement, tuple[str, ...]]:
-        """Time the reference alone, and again if the machine was busy.
-
-        Returns the last measurement, and a warning if the machine stayed busy.
-        """
+        """Time the reference alone. Return the measurement, and a warning if a GPU's host stayed busy."""
+        eager, budget_s = self.running(EAGER, limits), limits.timing_budget_s
+        if self.device.type == "cpu":
+            return gated.time_alone(eager, limits.time_s, budget_s), ()
         for _ in range(TIMING_ATTEMPTS):
-            timed = Timed(self.running(EAGER, limits), self.device.type, limits.time_s, self.slots)
-            found, steady = time_alone(timed, limits.timing_budget_s)
+            found, steady = rounds.time_alone(Timed(eager, limits.time_s, self.slots), budget_s)
             if steady:
                 return found, ()
         return found, (BUSY_WARNING,)

@@ -19,7 +19,7 @@ from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import ReferenceDied, RunningReference
-from stark.evaluator.judge.timing.program import TimedProcess
+from stark.evaluator.judge.timing.process import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4
 """Approximate total milliseconds of all profiled calls, and the largest number of calls."""

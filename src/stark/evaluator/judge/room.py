@@ -95,21 +95,22 @@ class Room:
 
     @property
     def slots(self) -> int:
-        """Number of slots. With more slots, a block can have more calls, each with its own inputs.
+        """Number of slots. With more slots, a block on a GPU can have more calls, each with its own inputs."""
+        if self.device.kind == "cpu" or not self.keeps_all:
+            return 1
+        return self._sets(3)
 
-        On a CPU, one slot is reserved for the untimed call before each block. If the problem is
-        small, the other slots together fit into half the last-level cache, so that timed calls find warm caches.
-        """
+    @property
+    def visit_calls(self) -> int:
+        """Most timed calls in a visit on a CPU, each with its own inputs."""
+        return self._sets(2)
+
+    def _sets(self, fewest: int) -> int:
+        """How many sets of inputs and outputs may be drawn and kept at a time; `fewest` if drawing is slow."""
         one = max(self.bytes_in + self.bytes_out, 1)
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
-        most = max(min(MOST_SLOTS, int(wanted)), 3)
-        room = self.limit_bytes("slots")
-        if self.device.kind == "cuda":
-            return max(1, min(most, int(room / one))) if self.keeps_all else 1
-        cache = self.device.last_level_cache_mb * 2**20 / 2
-        if one <= cache / 8:
-            room = cache
-        return 1 + max(1, min(most - 1, int(room / one)))
+        most = max(min(MOST_SLOTS, int(wanted)), fewest)
+        return max(1, min(most, int(self.limit_bytes("slots") / one)))
 
     def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
         """Estimate the bytes that the problem holds while it waits for the next candidate.

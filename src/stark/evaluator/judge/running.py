@@ -60,6 +60,14 @@ class RunningReference:
         with _raising_reference_died():
             self.child.resume()
 
+    def stood_still(self) -> bool:
+        """Whether none of its processes has run since `pause`."""
+        return self.child.stood_still()
+
+    def go_on(self) -> None:
+        """Continue the process, whatever it did since `pause`."""
+        self.child.go_on()
+
     def spread(self) -> None:
         """Pin each thread of the process to one core until `loosen` is called."""
         self.child.spread()

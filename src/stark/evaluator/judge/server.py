@@ -312,9 +312,9 @@ def _encodable(text: str) -> str:
 
 
 def _identity(device: torch.device) -> str:
-    """Return a name of the device that does not depend on the device's index in this process."""
+    """Return a name of the device that no other device has, also where hosts share a cache folder."""
     if device.type == "cpu":
-        return "cpu"
+        return f"cpu-{platform.node()}"
     return str(torch.cuda.get_device_properties(device).uuid)
 
 

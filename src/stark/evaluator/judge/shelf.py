@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 
 MOST_KEPT = 8
 """Largest number of prepared problems to keep, limited because each keeps a process running for its reference."""
@@ -66,8 +67,8 @@ class Shelf(Generic[Kept]):
         """Prepare a problem; if memory was short, evict all others and try again."""
         try:
             ready = prepare()
-        except ProblemError:
-            if not self._kept:
+        except ProblemError as error:
+            if not self._kept or not is_out_of_memory(error):
                 raise
         else:
             if not (ready.short_of_memory and self._kept):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -10,7 +11,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, continue_tree, stop
+from stark.evaluator.judge.processes import standstill
+from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
 
 ENDLESS = "while True: pass"
 
@@ -68,56 +70,107 @@ def used_by(standstill: Standstill) -> list[int]:
 @pytest.mark.parametrize("program", [ENDLESS, SLEEPS_IN_THREADS])
 def test_what_is_stopped_uses_no_processor_and_goes_on_when_it_is_told_to(program: str) -> None:
     with running(program) as pid:
+        tree = Tree(pid)
         for _ in range(5):
-            standing = stop(pid)
+            standing = tree.stop()
             time.sleep(0.01)
-            again = stop(pid, standing.used_ns)
+            assert tree.stood(standing)
+            again = tree.stop()
             assert used_by(standing) == used_by(again)
             assert standing.since < again.since
-            continue_tree(again)
+            tree.go_on()
     assert pid in standing.used_ns
 
 
 def test_a_process_that_works_goes_on_working() -> None:
     with running(ENDLESS) as pid:
-        before = stop(pid)
-        continue_tree(before)
+        tree = Tree(pid)
+        before = tree.stop()
+        tree.go_on()
         time.sleep(0.05)
-        assert used_by(before) < used_by(stop(pid))
+        assert used_by(before) < used_by(tree.stop())
 
 
 def test_a_process_that_someone_else_continued_is_found_out() -> None:
     with running(ENDLESS) as pid:
-        standing = stop(pid)
+        tree = Tree(pid)
+        standing = tree.stop()
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
-        with pytest.raises(NotStopped, match="ran after the judge had stopped it"):
-            continue_tree(standing)
+        assert not tree.stood(standing)
 
 
 @pytest.mark.parametrize("program", [CONTINUED_BY_ITS_OWN_THREADS, CONTINUED_BY_EACH_OTHER])
 def test_nothing_keeps_itself_running_by_signals(program: str) -> None:
     with running(program) as pid:
+        tree = Tree(pid)
         try:
-            standing = stop(pid)
+            standing = tree.stop()
         except NotStopped:
             return
         time.sleep(0.05)
-        assert used_by(standing) == used_by(stop(pid, standing.used_ns))
+        assert used_by(standing) == used_by(tree.stop())
 
 
 def test_a_tree_that_forks_for_ever_is_not_waited_for_for_ever() -> None:
     with running(FORKS_AND_ENDS_FOR_EVER) as pid:
         begin = time.monotonic()
         with suppress(NotStopped):
-            stop(pid)
+            Tree(pid).stop()
         assert time.monotonic() - begin < 30
 
 
 def test_a_process_that_is_gone_stands() -> None:
     with running("") as pid:
         time.sleep(0.2)
-    standing = stop(pid)
+    tree = Tree(pid)
+    standing = tree.stop()
 
     assert {pid: None} == standing.used_ns
-    continue_tree(standing)
+    tree.go_on()
+
+
+TWO_CHILDREN = """
+for _ in range(2):
+    if os.fork() == 0: time.sleep(60)
+time.sleep(60)
+"""
+
+
+def test_a_number_that_has_become_anothers_is_not_signalled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process of the tree ends, and its number goes to a stranger before the judge signals it."""
+    with running(TWO_CHILDREN) as pid, running(ENDLESS) as stranger:
+        real = standstill.use_of_tree
+
+        def outdated(root: int) -> object:
+            used = real(root)
+            return dataclasses.replace(used, processes=used.processes | {stranger})
+
+        monkeypatch.setattr(standstill, "use_of_tree", outdated)
+        monkeypatch.setattr(standstill, "_is_stopped", lambda pid: True)  # as if it had ended
+        tree = Tree(pid)
+        with suppress(NotStopped):  # the stranger's processor time grows
+            tree.stop()
+        monkeypatch.undo()
+
+        assert "R" == standstill._state(f"/proc/{stranger}/stat")
+        assert pid in tree._handles
+        assert 3 == len(tree._handles)
+        tree.close()
+
+
+def test_handles_of_processes_that_have_ended_are_closed() -> None:
+    with running("os.fork() == 0 and os._exit(0)\nos.wait()\ntime.sleep(60)") as pid:
+        tree = Tree(pid)
+        tree.stop()
+        tree.go_on()
+        before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        for _ in range(3):
+            tree.stop()
+        tree.go_on()
+
+        assert before == len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+        tree.close()
+        assert before == len(os.listdir("/proc/self/fd")) + 1  # noqa: PTH208

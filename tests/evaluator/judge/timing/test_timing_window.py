@@ -10,38 +10,36 @@ from stark.core.measurement import speedup
 from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.timing.window import Window
 
-REQUEST_MS = 0.2
+OVERHEAD_MS = 0.15
+"""What the judge's clock sees of a call beyond its events."""
 
 
 def program(
-    blocks_ms: Sequence[float],
-    outside_ms: Sequence[float],
+    events_ms: Sequence[float],
     disturbed: Sequence[bool] = (),
-    events_ms: Sequence[float] = (),
     single_ms: Sequence[float] = (),
     dense_ms: Mapping[int, list[float]] | None = None,
     empty_ms: Mapping[int, list[float]] | None = None,
+    blocks_ms: Sequence[float] = (),
 ) -> Timed:
-    """A program whose blocks of ten calls were timed; each came with one more call."""
-    rounds = len(blocks_ms)
-    alone = single_ms or ([] if events_ms else [block / 10 for block in blocks_ms])
+    """A program whose blocks of ten calls were timed."""
+    rounds = len(events_ms)
     return Timed(
         child=None,  # type: ignore[arg-type]
-        device_kind="cuda" if events_ms else "cpu",
         limit_s=1.0,
-        slots=11,
-        block_ms=list(blocks_ms),
-        outside_ms=list(outside_ms),
+        slots=10,
+        block_ms=list(blocks_ms) or [10 * (OVERHEAD_MS + event) for event in events_ms],
+        outside_ms=[0.1] * rounds,
         disturbed=list(disturbed) or [False] * rounds,
         event_ms=list(events_ms),
-        single_ms=list(alone),
+        single_ms=list(single_ms),
         dense_ms=dict(dense_ms or {}),
         empty_ms=dict(empty_ms or {}),
     )
 
 
 def window(candidate: Timed, reference: Timed) -> Window:
-    return Window(candidate, {"eager": reference}, calls=10, request_ms=REQUEST_MS)
+    return Window(candidate, {"eager": reference}, calls=10)
 
 
 def lowest_speedup(candidate: Timed, reference: Timed) -> float:
@@ -50,99 +48,16 @@ def lowest_speedup(candidate: Timed, reference: Timed) -> float:
     return speedup("eager", theirs["eager"], ours).low
 
 
-def test_unrest_beside_its_blocks_does_not_excuse_a_candidate() -> None:
-    reference = program([20.0] * 8, [2.0] * 8)
-    idles_ms = [0.0, 800.0, 0.0, 800.0, 400.0, 0.0, 800.0, 400.0]
-
-    candidate = program([0.5] * 8, [20.0 + idle for idle in idles_ms])
-
-    assert lowest_speedup(candidate, reference) < 1
-
-
-def test_unrest_that_its_blocks_have_too_is_no_work() -> None:
-    reference = program([20.0] * 8, [2.0] * 8)
-    restless_ms = [0.0, 4.0, 0.0, 4.0, 2.0, 0.0, 4.0, 2.0]
-
-    candidate = program([10.0 + more for more in restless_ms], [1.0 + more for more in restless_ms])
-
-    assert () == window(candidate, reference).verdict()[2]
-
-
-def test_what_is_done_beside_the_rounds_that_count_is_what_counts() -> None:
-    rounds = 40
-    reference = program([20.0] * rounds, [2.0] * rounds)
-    cheats = [number % 20 < 9 for number in range(rounds)]
-
-    candidate = program(
-        [0.5 if cheating else 20.0 for cheating in cheats],
-        [20.0 if cheating else 2.0 for cheating in cheats],
-        [not cheating and number % 20 < 19 for number, cheating in enumerate(cheats)],
-    )
-
-    assert lowest_speedup(candidate, reference) < 1
-    assert any(
-        "outside the timed region" in said for said in window(candidate, reference).verdict()[2]
-    )
-
-
 def test_a_few_rounds_of_many_that_do_not_count_assure_nothing() -> None:
     busy = [True] * 13 + [False] * 3
+    candidate = program([0.2] * 16)
 
-    reference = program([20.0] * 16, [2.0] * 16, disturbed=busy)
-    candidate = program([2.0] * 16, [0.2] * 16)
-
-    assert lowest_speedup(candidate, reference) < 1
-    assert lowest_speedup(candidate, program([20.0] * 16, [2.0] * 16)) > 5
+    assert lowest_speedup(candidate, program([2.0] * 16, busy)) < 1
+    assert lowest_speedup(candidate, program([2.0] * 16)) > 5
 
 
 def test_a_slow_program_is_measured_in_three_rounds() -> None:
-    reference, candidate = program([9000.0] * 3, [900.0] * 3), program([900.0] * 3, [90.0] * 3)
-
-    assert lowest_speedup(candidate, reference) > 5
-
-
-def test_what_may_have_been_worked_beside_the_clock_widens_the_interval() -> None:
-    unsteady_ms = [2.0, 42.0, 2.0, 42.0, 2.0, 42.0, 2.0, 42.0]
-    reference = program([20.0] * 8, unsteady_ms)
-
-    candidate = program([2.0] * 8, [more + 20.0 for more in unsteady_ms])
-
-    assert lowest_speedup(candidate, reference) < 1
-
-
-def test_what_a_few_rounds_saw_beside_the_clock_widens_and_is_no_time() -> None:
-    reference = program([20.0] * 4, [2.0] * 4)
-    late = program([10.0] * 4, [30.0] * 4)
-
-    ours, _, warnings = window(late, reference).verdict()
-
-    assert 0.98 == pytest.approx(ours.latency_ms, rel=0.01)
-    assert lowest_speedup(late, reference) < 1
-    assert () == warnings
-
-
-def test_calls_that_are_worked_on_together_assure_nothing() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, single_ms=[2.2] * 8)
-    unsteady_ms = [2.2, 2.2, 9.0, 2.2] * 2
-    batched = program([5.0] * 8, [1.0] * 8, single_ms=unsteady_ms)
-    quick = program([5.0] * 8, [1.0] * 8, single_ms=[0.7] * 8)
-
-    warnings = window(batched, reference).verdict()[2]
-
-    assert "by itself a call takes up to 1.5 ms longer than in a block of 10" in warnings[0]
-    assert lowest_speedup(batched, reference) < 1.1
-    assert lowest_speedup(quick, reference) > 3
-    assert () == window(quick, reference).verdict()[2]
-
-
-def test_who_is_a_little_quicker_alone_than_the_reference_may_be_so_by_chance() -> None:
-    reference = program([20.0] * 8, [2.5] * 8, single_ms=[2.2] * 8)
-    batched = program([5.0] * 8, [1.0] * 8, single_ms=[1.9] * 8)
-
-    warnings = window(batched, reference).verdict()[2]
-
-    assert lowest_speedup(batched, reference) < 1
-    assert "a call takes up to 1.2 ms longer" in warnings[0]
+    assert lowest_speedup(program([90.0] * 3), program([900.0] * 3)) > 5
 
 
 EMPTY_MS = {1: 0.9, 10: 0.11}
@@ -154,9 +69,7 @@ def on_gpu(
 ) -> Timed:
     """A program whose calls took so long by device events, those that came alone too, and by the judge's clock in dense blocks."""
     return program(
-        [10 * (0.15 + event_ms)] * 8,
-        [0.1] * 8,
-        events_ms=[event_ms] * 8,
+        [event_ms] * 8,
         single_ms=[single_ms] * 8,
         dense_ms={
             1: [EMPTY_MS[1] + (dense_single_ms or dense_ms)] * 8,
@@ -225,17 +138,10 @@ def test_an_honest_win_on_a_gpu_stays_as_it_is_measured() -> None:
     assert () == window(quick, reference).verdict()[2]
 
 
-def test_what_asking_costs_is_no_win() -> None:
-    rounds = 20
-    reference = program([REQUEST_MS + 0.1] * rounds, [0.1] * rounds)
-
-    assert lowest_speedup(program([REQUEST_MS + 0.01] * rounds, [0.1] * rounds), reference) < 1
-
-
 def on_device(claimed_ms: float, took_ms: float, idle_ms: Sequence[float]) -> Timed:
     """A program whose events claim a time of a call, where another passed and it idled after its blocks."""
-    blocks_ms = [10 * (took_ms + 0.15) + idle for idle in idle_ms]
-    return program(blocks_ms, [0.1] * len(idle_ms), events_ms=[claimed_ms] * len(idle_ms))
+    blocks_ms = [10 * (took_ms + OVERHEAD_MS) + idle for idle in idle_ms]
+    return program([claimed_ms] * len(idle_ms), blocks_ms=blocks_ms)
 
 
 def test_events_that_leave_out_a_part_of_the_time_are_no_win() -> None:

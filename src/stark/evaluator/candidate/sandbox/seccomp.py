@@ -167,6 +167,9 @@ _SOCKETPAIR = (53, 199)
 _SETTING_OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX, with which a process makes Linux send signals on its behalf."""
 
+_HOLDING_UP_OTHERS = (1024, 1026, 1040)
+"""F_SETLEASE, F_NOTIFY and F_SETDELEG. Whoever opens a file on which a process holds a lease waits for that process."""
+
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
 
@@ -238,6 +241,7 @@ def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instructio
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
     yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
     yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
+    yield from _except(_FCNTL[machine.column], 1, _HOLDING_UP_OTHERS)
     yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
     yield from _only(_SOCKETPAIR[machine.column], 1, _CONNECTED_TYPES)
     if refuse_truncate:

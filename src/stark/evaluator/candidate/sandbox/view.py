@@ -28,6 +28,9 @@ SETTINGS = (
 ).split()
 """The entries of /etc that a program may read. Some of the other entries contain passwords or keys."""
 
+PRIVATE = ("pip.conf",)
+"""Entries of a Python environment that a program may not read: an address in them may contain a password."""
+
 DEVICES = "null zero full random urandom nvidia* nvidia-caps dri kfd dxg".split()
 """Names and name patterns of the files in /dev that a program may use."""
 
@@ -48,7 +51,8 @@ def readable(environment: Mapping[str, str], folder: Path) -> Iterator[Path]:
 def of_machine() -> tuple[Path, ...]:
     """What every child may read: system folders, this Python, its packages and STARK. Cached."""
     settings = (Path("/etc") / name for name in SETTINGS)
-    python = map(Path, {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix})
+    prefixes = map(Path, {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix})
+    python = (path for prefix in prefixes for path in prefix.iterdir() if path.name not in PRIVATE)
     packages = [Path(__file__).parents[3], *(Path(entry) for entry in sys.path if entry)]
     shown = (path for path in packages if not _would_reveal(path, _home()))
     return (*map(Path, SYSTEM), *settings, *python, *shown)

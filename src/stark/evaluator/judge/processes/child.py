@@ -6,21 +6,24 @@ Knows nothing about correctness. Reports only what the child answered or how it 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes import placing
 from stark.evaluator.judge.processes.allowance import Allowance, Use
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
-from stark.evaluator.judge.processes.memory import copy_memory, innermost_process
+from stark.evaluator.judge.processes.memory import (
+    copy_memory,
+    innermost_process,
+    shares_pages,
+)
 from stark.evaluator.judge.processes.output import Output
-from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, continue_tree, stop
+from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
 from stark.evaluator.judge.processes.watch import last_core, waits_s
 
 POLL_S = 0.05
@@ -33,6 +36,9 @@ ENDING_S = 5.0
 """Seconds to wait until a killed child has exited. A process stuck in a driver takes longer."""
 
 
+RAN = "one of its processes ran after the judge had stopped it"
+
+
 class Child:
     """One running child. Every method except `begin` and `close` may raise ChildFailed."""
 
@@ -40,6 +46,7 @@ class Child:
         self,
         pid: int,
         exit_code: Callable[[int], int | None],
+        kill: Callable[[int], None],
         layers: tuple[str, ...],
         channel: Channel,
         output: Output,
@@ -51,12 +58,12 @@ class Child:
         self.layers = layers
         """The sandbox layers around it."""
 
-        self._exit_code_of = exit_code
+        self._exit_code_of, self._kill_group_of = exit_code, kill
         self._channel = channel
         self._output = output
         self._allowed = allowed
         self._runner_pid = pid
-        self._processes: Collection[int] = ()
+        self._tree = Tree(pid)
         self._stopped: Standstill | None = None
         self._placed: placing.Placed | None = None
         self._code: int | None = None
@@ -164,20 +171,26 @@ class Child:
         Returns the time of the stop by `time.perf_counter`.
         """
         try:
-            self._stopped = stop(self.pid, self._processes)
+            self._stopped = self._tree.stop()
         except NotStopped as error:
             raise ChildFailed("restless", str(error)) from error
-        self._processes = self._stopped.used_ns
         return self._stopped.since
+
+    def stood_still(self) -> bool:
+        """Whether none of its processes has run since `pause`."""
+        return self._stopped is None or self._tree.stood(self._stopped)
 
     def resume(self) -> None:
         """Continue its processes if they are stopped."""
-        standing, self._stopped = self._stopped, None
-        try:
-            if standing is not None:
-                continue_tree(standing)
-        except NotStopped as error:
-            raise ChildFailed("restless", str(error)) from error
+        if not self.stood_still():
+            raise ChildFailed("restless", RAN)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Continue its processes, whatever they did since `pause`."""
+        if self._stopped is not None:
+            self._tree.go_on()
+        self._stopped = None
 
     def spread(self) -> None:
         """Pin each of its threads to one core, until `settle` or `loosen` is called.
@@ -212,6 +225,10 @@ class Child:
         """Copy `size` bytes of the child's memory to an address in this process. Returns whether that worked."""
         return copy_memory(self._runner_pid, source, target, size)
 
+    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
+        """Whether memory appears twice in these spans (address and bytes); None if they cannot be written."""
+        return shares_pages(self._runner_pid, spans)
+
     def close(self) -> str:
         """Kill all its processes. Returns the beginning and the end of what it printed."""
         self._channel.close()
@@ -219,11 +236,13 @@ class Child:
         deadline = time.monotonic() + ENDING_S
         while self._exit_code() is None and time.monotonic() < deadline:
             time.sleep(0.002)
+        self._tree.close()
         return self._output.close()
 
     def _kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """Kill its process group, unless it has ended: its number may be another's by then."""
+        if self._code is None:
+            self._kill_group_of(self.pid)
 
     def _receive(self, deadline: float, limit_s: float) -> Message:
         while True:

@@ -104,7 +104,15 @@ class Forkserver:
             theirs.close()
             os.close(writing)
         output = Output(reading, allowed.output_kb)
-        child = Child(forked["pid"], self.exit_code, tuple(forked["layers"]), ours, output, allowed)
+        child = Child(
+            forked["pid"],
+            self.exit_code,
+            self.kill,
+            tuple(forked["layers"]),
+            ours,
+            output,
+            allowed,
+        )
         child.begin()
         return child
 
@@ -112,6 +120,10 @@ class Forkserver:
         """A child's exit code (negative for a signal); None while it runs. Raises ForkserverDied."""
         code = self._ask({"do": "wait", "pid": pid})["status"]
         return None if code is None else int(code)
+
+    def kill(self, pid: int) -> None:
+        """Kill a child with its process group, unless it has ended. Raises ForkserverDied."""
+        self._ask({"do": "kill", "pid": pid})
 
     def close(self) -> None:
         """End the forkserver and every child."""

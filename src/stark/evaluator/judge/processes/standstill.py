@@ -22,19 +22,22 @@ PATIENCE_S = 2.0
 """Seconds that a tree may take to stop. Stopping takes a fraction of a millisecond, except in the
 middle of a long system call."""
 
-SETTLING_S = 50e-6
-"""Seconds between two readings of the processor time. The tree counts as stopped when both are the same.
-One reading is not enough: Linux shows a thread as stopped a moment before it leaves its core."""
+SETTLING_S = 20e-6
+"""Seconds between two looks at the threads' states. A thread that sleeps needs a core to stop, perhaps the judge's."""
 
 SLACK_NS = 50_000
-"""Nanoseconds of processor time that a stopped process may still use: a thread that was preempted
-while stopping uses its last microseconds when it is scheduled again."""
+"""Nanoseconds of processor time that a stopped tree may still use. Linux shows a thread as stopped a moment before
+it leaves its core, and a thread that was preempted while stopping uses its last microseconds later."""
 
 STOPPED_STATES = frozenset("TtZXx")
 """Linux's letters for the states of a thread that is stopped or has ended."""
 
 _PROCESS_CLOCK = 2
 """Selects the clock that counts a process's processor time, including that of ended threads."""
+
+
+Used = dict[int, int | None]
+"""The processor time of processes in nanoseconds, None for one that has ended."""
 
 
 class NotStopped(Exception):
@@ -45,70 +48,116 @@ class NotStopped(Exception):
 class Standstill:
     """A stopped process tree."""
 
-    used_ns: dict[int, int | None]
+    used_ns: Used
     """The processor time of every process, None for one that has ended."""
 
     since: float
-    """The time of the stop by `time.perf_counter`: when the judge sent the first stop signals or, if these did not
-    stop every process, when it sent the last."""
+    """A time, by `time.perf_counter`, at which every thread had stopped."""
 
 
-def stop(root: int, known: Collection[int] = ()) -> Standstill:
-    """Stop a process and all its descendants. Raises NotStopped.
+class Tree:
+    """A process and its descendants. They are signalled by handles, which never name another process."""
 
-    The `known` processes get the signal first, before others are searched for.
-    """
-    _signal(known, signal.SIGSTOP)
-    begin = since = time.perf_counter()
-    first_ns = {pid: processor_ns(pid) for pid in known}
-    signalled = set(first_ns)
-    while True:
-        found = use_of_tree(root).processes
-        moving = {pid for pid in found if pid not in signalled or not _is_stopped(pid)}
-        if not moving:
-            used_ns = {pid: processor_ns(pid) for pid in found}
-            time.sleep(SETTLING_S)
-            if used_ns == {pid: processor_ns(pid) for pid in found}:
-                return Standstill(used_ns, begin if _unchanged(first_ns, used_ns) else since)
-        if time.perf_counter() > begin + PATIENCE_S:
-            raise NotStopped("it does not stop on SIGSTOP")
-        if moving:
-            _signal(moving, signal.SIGSTOP)
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._handles: dict[int, int] = {}
+        """By the id of a process, a file descriptor that stands for it."""
+
+    def stop(self) -> Standstill:
+        """Stop all processes, those first that were stopped before. Raises NotStopped."""
+        deadline = time.perf_counter() + PATIENCE_S
+        self._meet({self._root})
+        self._signal(signal.SIGSTOP)
+        while time.perf_counter() < deadline:
+            if not all(map(_is_stopped, self._handles)):
+                time.sleep(SETTLING_S)
+                continue
             since = time.perf_counter()
-            signalled |= moving
-            time.sleep(SETTLING_S)  # a sleeping thread needs a core to stop, perhaps this one
+            before_ns = _used_ns(self._handles)
+            found = use_of_tree(self._root).processes
+            if not self._meet(found) and all(map(_is_stopped, found)):
+                used_ns = _used_ns(found)
+                if _unchanged(before_ns, used_ns):
+                    return Standstill(used_ns, since)
+            self._signal(signal.SIGSTOP)
+        raise NotStopped("it does not stop on SIGSTOP")
+
+    def stood(self, standstill: Standstill) -> bool:
+        """Whether the processes have stood still since they were stopped."""
+        return _unchanged(standstill.used_ns, _used_ns(standstill.used_ns))
+
+    def go_on(self) -> None:
+        """Continue all processes."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Close all handles."""
+        while self._handles:
+            os.close(self._handles.popitem()[1])
+
+    def _meet(self, found: Collection[int]) -> bool:
+        """Open handles for these processes, except those that have ended, and may have left their numbers to others.
+
+        Returns whether any is new.
+        """
+        before = len(self._handles)
+        for pid in set(found) - self._handles.keys():
+            with suppress(ProcessLookupError):
+                handle = os.pidfd_open(pid)
+                parent = _parent(pid) or 0  # of the handle's process, if that still lives
+                if pid == self._root or parent in self._handles or parent in found:
+                    self._handles[pid] = handle
+                else:
+                    os.close(handle)
+        return len(self._handles) > before
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid, handle in list(self._handles.items()):
+            try:
+                signal.pidfd_send_signal(handle, number)
+            except ProcessLookupError:
+                os.close(self._handles.pop(pid))
 
 
-def continue_tree(standstill: Standstill) -> None:
-    """Continue a stopped tree. Raises NotStopped if any of its processes ran meanwhile."""
-    if not _unchanged(standstill.used_ns, {pid: processor_ns(pid) for pid in standstill.used_ns}):
-        raise NotStopped("one of its processes ran after the judge had stopped it")
-    _signal(standstill.used_ns, signal.SIGCONT)
+def _parent(pid: int) -> int | None:
+    """The parent of a process; None if it has ended."""
+    with suppress(OSError, ValueError, IndexError):
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        return int(stat.rpartition(") ")[2].split()[1])
+    return None
 
 
-def _unchanged(before_ns: dict[int, int | None], after_ns: dict[int, int | None]) -> bool:
-    """Whether none of the processes ran between two readings of their processor time."""
+def _used_ns(processes: Iterable[int]) -> Used:
+    return {pid: processor_ns(pid) for pid in processes}
+
+
+def _unchanged(before_ns: Used, after_ns: Used) -> bool:
+    """Whether all processes together used at most `SLACK_NS` between two readings of their processor time."""
     pairs = [(before_ns.get(pid, 0), used_ns) for pid, used_ns in after_ns.items()]
-    return all(a is None or b is None or b <= a + SLACK_NS for a, b in pairs)
-
-
-def _signal(processes: Iterable[int], number: signal.Signals) -> None:
-    for pid in processes:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    return sum(b - a for a, b in pairs if a is not None and b is not None) <= SLACK_NS
 
 
 def _is_stopped(pid: int) -> bool:
     """Whether every thread is stopped; true for a process that is gone."""
-    with suppress(OSError):
-        return all(_state(task) in STOPPED_STATES for task in Path(f"/proc/{pid}/task").iterdir())
-    return True
+    tasks = f"/proc/{pid}/task"
+    try:
+        return all(_state(f"{tasks}/{task}/stat") in STOPPED_STATES for task in os.listdir(tasks))  # noqa: PTH208  (quicker)
+    except OSError:
+        return True
 
 
-def _state(task: Path) -> str:
-    with suppress(OSError):  # it ended meanwhile
-        return (task / "stat").read_text(errors="replace").rpartition(") ")[2][0]
-    return "X"
+def _state(place: str) -> str:
+    """The letter for a thread's state. The plainest calls, because a clock runs meanwhile."""
+    try:
+        file = os.open(place, os.O_RDONLY)
+    except OSError:  # it ended meanwhile
+        return "X"
+    try:
+        return chr(os.read(file, 4096).rpartition(b") ")[2][0])
+    except (OSError, IndexError):
+        return "X"
+    finally:
+        os.close(file)
 
 
 def processor_ns(pid: int) -> int | None:

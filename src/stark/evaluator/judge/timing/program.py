@@ -1,4 +1,4 @@
-"""Requests blocks of timed calls from one program's process and records their times.
+"""Requests blocks of timed calls from one program's process on a GPU and records their times.
 
 A slot is a set of inputs and outputs in memory that the program shares with the judge. A block is a
 series of calls, each on its own slot, that the judge requests and times together. A single call is
@@ -8,19 +8,15 @@ the times.
 
 from __future__ import annotations
 
-import math
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol
 
-from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.timing.process import TimedProcess
 
-BLOCK_MS = {"cuda": 8.0, "cpu": 25.0}
+BLOCK_MS = 8.0
 """Target duration of a block in milliseconds. The cost of requesting such a block is negligible."""
 
 WARMUP_BLOCKS = 3
@@ -29,12 +25,15 @@ WARMUP_BLOCKS = 3
 LONG_MS = 500.0
 """A program gets no warm-up blocks if its call takes at least these milliseconds."""
 
-DISTURBED_SHARE = {"cuda": 0.5, "cpu": 0.1}
+DISTURBED_SHARE = 0.5
 """Share of a block's time that a thread may wait for a core. If a thread waits longer, the program
 counts as disturbed (`Window.counted`): something else ran on the machine, or two threads shared a
-core. A disturbed reference would make every candidate look faster. On a GPU the share is larger,
-because builds run on the CPU during the timing. Waits for a core matter less on a GPU, because work
-is queued ahead of time and only the median of a block's calls counts."""
+core. A disturbed reference would make every candidate look faster. The share is large because builds
+run on the CPU during the timing, work is queued ahead of time, and only the median of a block's
+calls counts."""
+
+MOST_MS = 1e9
+"""A time that is not below this is invalid."""
 
 HEAD_START_CYCLES, HEAD_START_CYCLES_ALONE = 200_000, 1_000_000
 """Cycles for which the device is kept busy before a timed call: about 0.1 ms in a block and 0.5 ms
@@ -43,43 +42,11 @@ launches are not timed. If the launches take longer than these cycles, the call 
 its time includes the gaps. A single call needs more cycles, because the host has just been asleep."""
 
 
-class TimedProcess(Protocol):
-    """A process that runs a program: a candidate's child or a running reference."""
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and return its answer."""
-
-    def pause(self) -> float:
-        """Stop the process while another is timed. Returns the time of the stop by `time.perf_counter`."""
-
-    def resume(self) -> None:
-        """Continue a stopped process."""
-
-    def spread(self) -> None:
-        """Pin each of its threads to one core, until `settle` or `loosen` is called."""
-
-    def settle(self) -> None:
-        """Pin the threads that have worked since `spread`, each to a core of its own.
-
-        Unpins all other threads. Unpins every thread if there are too few cores.
-        """
-
-    def loosen(self) -> None:
-        """Undo the pinning."""
-
-    def waits_s(self) -> dict[str, float]:
-        """Seconds that each of its threads has waited for a core so far."""
-
-    def core(self) -> int | None:
-        """The core that its main thread ran on last, if known."""
-
-
 @dataclass
 class Timed:
     """One program that is being timed: its process and the times of its blocks so far."""
 
     child: TimedProcess
-    device_kind: str
     limit_s: float
     slots: int
     """Number of sets of inputs and outputs that the program shares with the judge."""
@@ -95,16 +62,14 @@ class Timed:
 
     outside_ms: list[float] = field(default_factory=list)
     """Per block, the milliseconds before and after the block during which the program could work:
-    its process ran, and its inputs were ready. On a CPU most of this time is an untimed call. On a
-    GPU this time includes the wait until the results reach the judge's memory."""
+    its process ran, and its inputs were ready. This includes the wait until the results reach the
+    judge's memory."""
 
     single_ms: list[float] = field(default_factory=list)
-    """Per round, the milliseconds of a single call. On a GPU, a round has one single call, and device
-    events time it. On a CPU, a round has several single calls; the judge's clock times each, and the
-    median is recorded. Empty if no single calls are made."""
+    """Per round, the milliseconds of a single call by device events. Empty if no single calls are made."""
 
     dense_ms: dict[int, list[float]] = field(default_factory=dict)
-    """On a GPU, the time per call of each dense block, keyed by the number of calls in the block.
+    """The time per call of each dense block, keyed by the number of calls in the block.
     In a dense block, the cache is not flushed and the device is not kept busy before each call. The
     judge's clock runs from the moment the process resumes until the judge has the results."""
 
@@ -116,12 +81,7 @@ class Timed:
     """Per block, whether one of the program's threads waited too long for a core."""
 
     event_ms: list[float] = field(default_factory=list)
-    """On a GPU, per block, the median of its calls' times by device events."""
-
-    @property
-    def max_calls(self) -> int:
-        """Maximum number of calls in a block. On a CPU the last slot is reserved for calls outside blocks."""
-        return self.slots - 1 if self.device_kind == "cpu" else self.slots
+    """Per block, the median of its calls' times by device events."""
 
     def warm_up(self) -> float:
         """Run the program until it is warm. Returns the approximate milliseconds of a call."""
@@ -138,10 +98,10 @@ class Timed:
 
     def calls_for(self, call_ms: float) -> int:
         """The number of calls, each of `call_ms` milliseconds, in a block of the target duration."""
-        return max(1, min(self.max_calls, round(BLOCK_MS[self.device_kind] / call_ms)))
+        return max(1, min(self.slots, round(BLOCK_MS / call_ms)))
 
     def single_call(self, write: Callable[[], None]) -> Block:
-        """On a GPU, time one call on the inputs that `write` puts into the last slot."""
+        """Time one call on the inputs that `write` puts into the last slot."""
         write()
         self.child.resume()
         try:
@@ -152,7 +112,7 @@ class Timed:
         return block
 
     def dense(self, slots: list[int], wait: Callable[[], float], empty: bool = False) -> Block:
-        """Run a dense block on a GPU and record its time. With `empty`, the block makes no calls.
+        """Run a dense block and record its time. With `empty`, the block makes no calls.
 
         `wait` returns the milliseconds until the results have reached the judge's memory.
         """
@@ -167,42 +127,15 @@ class Timed:
         kept.setdefault(len(slots), []).append(taken_ms / len(slots))
         return block
 
-    def single_calls(self, calls: int, write: Callable[[int], None]) -> Block:
-        """On a CPU, make one untimed call, then `calls` timed calls, each requested by itself.
-
-        Before each call, `write` is called with the number of the call and puts new inputs into the
-        last slot. The untimed call has number 0. Records the median time of the timed calls. Returns
-        the last call as a block.
-        """
-        taken = []
-        write(0)
-        self._pin()
-        self.child.resume()
-        try:
-            self._warm()
-            with self._on_its_core():
-                for number in range(1, calls + 1):
-                    write(number)
-                    _, wall_ms, block = self._time([self.slots - 1])
-                    taken.append(wall_ms)
-        finally:
-            self.child.pause()
-            self.child.loosen()
-        self.single_ms.append(median(taken))
-        return block
-
     def sample(self, slots: list[int]) -> Block:
         """Time one block: a call on each of these slots."""
         times, wall_ms, block = self._time(slots)
         self.block_ms.append(wall_ms)
-        if self.device_kind == "cuda":
-            self.event_ms.append(max(median(times), 1e-6))
+        self.event_ms.append(max(median(times), 1e-6))
         return block
 
-    def run_block(self, slots: list[int]) -> tuple[Block, Block | None]:
-        """Resume the program and time one block. On a CPU, an untimed call precedes the block.
-
-        Returns the block and, on a CPU, the untimed call.
+    def run_block(self, slots: list[int]) -> Block:
+        """Resume the program, time one block and stop the program.
 
         The inputs are ready when the program resumes, so the program could work before the block
         starts. Therefore all time outside the block is recorded, from resuming the program to
@@ -211,56 +144,18 @@ class Timed:
         each thread also waits for a core in order to resume and to stop, and the last of many
         threads waits long.
         """
-        self._pin()
         begin = time.perf_counter()
         self.child.resume()
         try:
-            warm = self._warm()
-            with self._on_its_core():
-                before = self.child.waits_s()
-                block = self.sample(slots)
-                after = self.child.waits_s()
+            before = self.child.waits_s()
+            block = self.sample(slots)
+            after = self.child.waits_s()
         finally:
             stopped = self.child.pause()
-            self.child.loosen()
         waited_s = max((after[task] - before.get(task, 0.0) for task in after), default=0.0)
-        self.disturbed.append(
-            1e3 * waited_s > DISTURBED_SHARE[self.device_kind] * self.block_ms[-1]
-        )
+        self.disturbed.append(1e3 * waited_s > DISTURBED_SHARE * self.block_ms[-1])
         self.outside_ms.append((stopped - begin) * 1e3 - self.block_ms[-1])
-        return block, warm
-
-    def _pin(self) -> None:
-        """On a CPU, pin the program's threads before it resumes, so that each has a core."""
-        if self.device_kind == "cpu":
-            self.child.spread()
-
-    def _warm(self) -> Block | None:
-        """On a CPU, make one untimed call, because another program has just used the caches.
-
-        Afterwards only the threads that worked during this call stay pinned.
-        """
-        if self.device_kind == "cuda":
-            return None
-        block = self._time([self.slots - 1])[2]
-        self.child.settle()
         return block
-
-    def request_ms(self, calls: int) -> float:
-        """Milliseconds by the judge's wall clock that a block would take if its calls took no time."""
-        slots = list(range(calls))
-        self._time(slots)
-        taken = []
-        for _ in range(9):
-            self.child.pause()
-            self.child.resume()
-            with self._on_its_core():
-                taken.append(self._time(slots, empty=True)[1])
-        return median(taken)
-
-    def _on_its_core(self) -> AbstractContextManager[None]:
-        """On a CPU, move the judge's thread to the core of the program's main thread."""
-        return on_core(self.child.core() if self.device_kind == "cpu" else None)
 
     def _call_ms(self, slots: list[int]) -> float:
         """Milliseconds per call, at least 1 µs."""
@@ -274,9 +169,8 @@ class Timed:
         begin = time.perf_counter()
         answer = self.child.ask(request, self.limit_s)
         wall = (time.perf_counter() - begin) * 1e3
-        wanted = len(slots) if self.device_kind == "cuda" and head_start is not None else 0
-        block = Block(slots, answer.get("at"), answer.get("odd"))
-        return _times(answer.get("times_ms"), wanted), wall, block
+        wanted = len(slots) if head_start is not None else 0
+        return _times(answer.get("times_ms"), wanted), wall, Block(slots, answer.get("odd"))
 
 
 @dataclass(frozen=True)
@@ -286,37 +180,14 @@ class Block:
     slots: list[int]
     """The slots in the order of the calls."""
 
-    at: object
-    """On a CPU, the addresses of each call's results, as the program reports them."""
-
     odd: object
     """As the program reports it, the form of the first results that do not have the expected form."""
-
-
-@contextmanager
-def on_core(core: int | None) -> Iterator[None]:
-    """Run the judge's thread on `core`, where the program's main thread waits for it.
-
-    On any other core, the judge's thread would displace one of the program's threads. The displaced
-    thread would then share the main thread's core for a whole block.
-    """
-    allowed = os.sched_getaffinity(0)
-    if core not in allowed:
-        yield
-        return
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 def _times(answer: object, wanted: int) -> list[float]:
     """The times that a child reports. Raises ChildFailed if they are invalid."""
     claimed = answer if isinstance(answer, list) else [None]
-    times = [
-        float(t) for t in claimed if isinstance(t, int | float) and math.isfinite(t) and t >= 0
-    ]
+    times = [float(t) for t in claimed if isinstance(t, int | float) and 0 <= t < MOST_MS]
     if len(times) < len(claimed) or len(times) != wanted:
         raise ChildFailed("crashed", "the process reported invalid times for its calls")
     return times

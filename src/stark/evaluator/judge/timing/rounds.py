@@ -1,21 +1,20 @@
-"""Times programs in turns, in random order, and checks the clocks that a candidate could forge.
+"""Times programs on a GPU in turns, in random order, and checks the clocks that a candidate could forge.
 
 In a round, each program runs one block: a series of calls that the judge requests and times
 together. Every call has its own slot, a set of inputs and outputs in memory that the program shares
 with the judge. The candidate is stopped except while it is being timed, and its inputs are written
-while it is stopped. Work outside the timed calls counts too. On a CPU, such work shows if the
-untimed call before a block takes longer than a timed call. The results of the untimed call are
-checked, and results are read from the memory of the stopped process. On a GPU, such work shows
-if the judge waits longer for the candidate's results than for a reference's.
+while it is stopped. Work outside the timed calls shows if the judge waits longer for the candidate's
+results than for a reference's.
 
-On a CPU, the judge's wall clock times each block. On a GPU, device events in the program's process
-time each call. Hostile code could forge the events, so they are compared with the judge's wall
-clock, which runs around each block. Before each timed call on a GPU, the L2 cache is flushed and
-the device is kept busy. The time of this preparation does not count, so a program could hide work
-in it. Therefore each round starts with dense blocks, whose calls have no preparation and are timed
-by the judge's clock alone. Some calls are also requested one at a time, each on inputs that arrive
-after the previous call has ended. Such a single call is slower than a call in a block if the
-program batches a block's calls.
+Device events in the program's process time each call. Hostile code could forge the events, so they
+are compared with the judge's wall clock, which runs around each block. Before each timed call the L2
+cache is flushed and the device is kept busy. The time of this preparation does not count, so a
+program could hide work in it. Therefore each round starts with dense blocks, whose calls have no
+preparation and are timed by the judge's clock alone. Some calls are also requested one at a time,
+each on inputs that arrive after the previous call has ended. Such a single call is slower than a call
+in a block if the program batches a block's calls.
+
+`gated.py` times programs on a CPU.
 """
 
 from __future__ import annotations
@@ -32,15 +31,6 @@ from stark.evaluator.judge.timing.window import MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW
 
 MAX_ROUNDS = 100
 """Maximum number of counted rounds."""
-
-SPIN_S = 0.002
-"""Seconds to wait between programs on a CPU. OpenMP threads of the previous process spin this long,
-on cores that the next process needs, before they sleep."""
-
-SINGLE_CALLS = 8
-"""On a CPU, the number of single calls per round is random. Its mean is this constant or, if that is
-less, a sixth of the number of calls in a block, so that the single calls take less time than the
-block. The mean is at least 1."""
 
 HIDEABLE_MS = 2.0
 """A call of at least these milliseconds would gain little if it hid work in its preparation."""
@@ -60,22 +50,14 @@ class Contents(Protocol):
     def turn(self, last: Round | None) -> None:
         """Called before every round. Chooses inputs. May check results of `last`, the previous round, if any."""
 
-    def write_alone(self, place: int, number: int) -> None:
-        """Called before each single call. Writes the call's inputs.
-
-        `number` is the call's number among the program's single calls of the round, from 0. On a
-        CPU, call 0 is untimed.
-        """
+    def write_alone(self, place: int) -> None:
+        """Called before a single call. Writes the call's inputs."""
 
     def take(self, place: int, block: Block) -> None:
-        """Called after a program's single calls, and after a block that an untimed call preceded.
-
-        `block` is the last single call or the untimed call. On a CPU, `block.at` says where its
-        results are.
-        """
+        """Called after a single call."""
 
     def write(self, place: int, slots: list[int]) -> None:
-        """Called before a program's block. Writes the block's inputs and, on a CPU, the untimed call's inputs."""
+        """Called before a program's block. Writes the block's inputs."""
 
     def wait(self, place: int, slots: list[int]) -> float:
         """Called after a program's block. Returns the milliseconds until the block's results arrive."""
@@ -90,14 +72,13 @@ def time_alone(program: Timed, budget_s: float) -> tuple[Measurement, bool]:
     Returns the measurement, and whether enough rounds count.
     """
     calls = program.calls_for(program.warm_up())
-    request_ms = program.request_ms(calls) if program.device_kind == "cpu" else 0.0
     deadline = time.monotonic() + budget_s
     while len(program.block_ms) < MIN_ROUNDS or (
         time.monotonic() < deadline and len(program.block_ms) < 2 * MIN_ROUNDS
     ):
         program.run_block(list(range(calls)))
     program.child.resume()
-    window = Window(program, {"": program}, calls, request_ms)
+    window = Window(program, {"": program}, calls)
     return window.measurement(program, by_wall=False), window.measurable()
 
 
@@ -159,32 +140,20 @@ def _round(
     everyone: Sequence[Timed], calls: int, chance: random.Random, contents: Contents
 ) -> Round:
     """One block of each program, in random order."""
-    slots = chance.sample(range(everyone[0].max_calls), calls)
-    single_calls = _single_calls(everyone[1], calls, chance)
+    slots = chance.sample(range(everyone[0].slots), calls)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(len(everyone)), len(everyone)):
         program = everyone[place]
-        if program.device_kind == "cpu":
-            time.sleep(SPIN_S)
-            if single_calls:
-                contents.take(
-                    place, program.single_calls(single_calls, partial(contents.write_alone, place))
-                )
-        elif single_calls and place < 2:  # only the candidate and the first reference are compared
-            write = partial(contents.write_alone, place, 0)
-            contents.take(place, program.single_call(write))
+        if calls > 1 and place < 2:  # only the candidate and the first reference are compared
+            contents.take(place, program.single_call(partial(contents.write_alone, place)))
         contents.write(place, slots)
-        blocks[place], warm = program.run_block(slots)
-        if warm is not None:
-            contents.take(place, warm)
+        blocks[place] = program.run_block(slots)
         program.outside_ms[-1] += contents.wait(place, slots)
     return [blocks[place] for place in sorted(blocks)]
 
 
 def _dense_calls(reference: Timed) -> list[int]:
     """The number of calls in each dense block of a round. Depends only on the reference."""
-    if reference.device_kind == "cpu":
-        return []
     calls = reference.calls_for(reference.call_ms)
     return sorted({1, calls}) if calls > 1 or reference.call_ms < HIDEABLE_MS else []
 
@@ -194,7 +163,7 @@ def _dense_round(
 ) -> Round:
     """Run a dense block of the candidate, one of the reference, and an empty one of the reference."""
     everyone = (candidate, reference)
-    slots = chance.sample(range(candidate.max_calls), calls)
+    slots = chance.sample(range(candidate.slots), calls)
     blocks: dict[int, Block] = {}
     for place in chance.sample(range(2), 2):
         wait = partial(contents.wait, place, slots)
@@ -204,14 +173,6 @@ def _dense_round(
     return [blocks[0], blocks[1]]
 
 
-def _single_calls(reference: Timed, calls: int, chance: random.Random) -> int:
-    """The number of single calls in a round whose blocks have `calls` calls."""
-    if reference.device_kind == "cuda":
-        return 1 if calls > 1 else 0
-    # A random number, so that a candidate cannot know which call is the last: only that one is checked.
-    return 0 if calls == 1 else chance.randint(1, 2 * max(1, min(SINGLE_CALLS, calls // 6)) - 1)
-
-
 def _window(candidate: Timed, references: Mapping[str, Timed], contents: Contents) -> Window:
     """Warm up all programs and choose one number of calls per block for all of them.
 
@@ -219,13 +180,11 @@ def _window(candidate: Timed, references: Mapping[str, Timed], contents: Content
     """
     contents.turn(None)
     for place, program in enumerate((candidate, *references.values())):
-        contents.write(place, list(range(program.max_calls)))
+        contents.write(place, list(range(program.slots)))
     estimates = [candidate.warm_up()]
     candidate.child.pause()
     estimates += [reference.warm_up() for reference in references.values()]
     calls = candidate.calls_for(sum(estimates) / len(estimates))
-    first = next(iter(references.values()))
-    request_ms = first.request_ms(calls) if first.device_kind == "cpu" else 0.0
     for reference in references.values():
         reference.child.pause()
-    return Window(candidate, references, calls, request_ms)
+    return Window(candidate, references, calls)

@@ -1,9 +1,8 @@
-"""Computes results from raw times: chooses the clock, the rounds that count and the uncertainty.
+"""Computes results from raw times on a GPU: chooses the clock, the rounds that count and the uncertainty.
 
 Uses only what the judge's clock measured around each block and what device events report. In a
 round, each program runs one block: a series of calls that the judge requests and times together. A
-single call is requested by itself. On a GPU, the device is kept busy for a moment before each of
-these calls. There are also dense blocks, in which the device is not kept busy before the calls.
+single call is requested by itself. The device is kept busy for a moment before each of these calls. There are also dense blocks, in which the device is not kept busy before the calls.
 `docs/measuring.md` describes the method.
 """
 
@@ -31,8 +30,8 @@ TARGET_HALF_WIDTH = 0.004
 SHORT_MS = 0.1
 """A call is short if it takes less than these milliseconds."""
 
-RESOLUTION_MS = {"cuda": {"short": 0.0012, "long": 0.0004}, "cpu": {"short": 0.0, "long": 0.0}}
-RESOLUTION_SHARE = {"cuda": 0.0025, "cpu": 0.2}
+RESOLUTION_MS = {"short": 0.0012, "long": 0.0004}
+RESOLUTION_SHARE = 0.0025
 """Depending on where their memory lies, two processes that run the same program can differ steadily
 in their time per call. The difference is up to a constant in milliseconds (one for short calls, one
 for longer calls) plus a share of the time per call. `docs/measuring.md` has the measurements."""
@@ -61,7 +60,6 @@ is measured."""
 class Times(Protocol):
     """The recorded times of one program's blocks. `Timed` documents the fields."""
 
-    device_kind: str
     warmups: int
     block_ms: list[float]
     outside_ms: list[float]
@@ -79,8 +77,6 @@ class Window:
     candidate: Times
     references: Mapping[str, Times]
     calls: int
-    request_ms: float
-    """Milliseconds that a request costs, measured on a reference, not on the candidate."""
 
     def counted(self) -> list[int]:
         """The rounds in which no program was disturbed.
@@ -133,10 +129,9 @@ class Window:
             )
         late_ms = self._late_ms()
         if late_ms:
-            counts = by_wall or not self.candidate.event_ms
             meaning = (
                 "this counts as the candidate's time"
-                if counts
+                if by_wall
                 else "the candidate's interval is widened accordingly"
             )
             warnings.append(
@@ -144,7 +139,7 @@ class Window:
                 "region, before the clock started or after the candidate reported completion; "
                 f"{meaning}"
             )
-        batching = self._cpu_batching_ms()[0] + self._gpu_batching_ms()
+        batching = self._batching_ms()
         if batching > BATCHING_SHARE * self.measurement(self.candidate, by_wall=False).latency_ms:
             warnings.append(
                 f"by itself a call takes up to {batching:.3g} ms longer than in a block of "
@@ -166,34 +161,24 @@ class Window:
         )
 
     def measurement(self, program: Times, by_wall: bool) -> Measurement:
-        """The measurement of one program, by device events if there are any and `by_wall` is
-        false.
-        """
-        by_events = bool(program.event_ms) and not by_wall
-        every = program.event_ms if by_events else self._net_ms(program)
+        """The measurement of one program, by device events or the judge's clock."""
+        every = self._net_ms(program) if by_wall else program.event_ms
         rounds, measurable = self._reported()
         samples_ms = tuple(every[number] for number in rounds)
-        kind = program.device_kind
-        resolution_ms = _resolution_ms(kind, median(samples_ms))
-        # The request's cost is subtracted as measured on a reference. A candidate's may be lower.
-        if kind == "cpu":
-            resolution_ms += self.request_ms / self.calls
-        if kind == "cuda" and program is self.candidate:
-            possible_ms = self._hidden_ms(median(samples_ms)) + self._gpu_batching_ms()
+        resolution_ms = _resolution_ms(median(samples_ms))
+        if program is self.candidate:
+            possible_ms = self._hidden_ms(median(samples_ms)) + self._batching_ms()
             resolution_ms = max(resolution_ms, possible_ms)
-            if by_events:  # the clocks may differ by too little to prove a forgery
+            if not by_wall:  # the clocks may differ by too little to prove a forgery
                 resolution_ms = max(resolution_ms, self._unexplained_ms())
-        if kind == "cpu" and program is self.candidate:  # this may be noise or hidden work
-            possible_ms = self._lateness()[1] / self.calls + self._cpu_batching_ms()[1]
-            resolution_ms = max(resolution_ms, possible_ms)
         if not measurable:
             resolution_ms = UNMEASURABLE_FACTOR * median(samples_ms)
         return Measurement(
             samples_ms=samples_ms,
             calls_per_sample=self.calls,
             warmups=program.warmups,
-            clock="device_events" if by_events else "judge_wall",
-            cache="warm" if kind == "cpu" else "cold",
+            clock="judge_wall" if by_wall else "device_events",
+            cache="cold",
             resolution_ms=resolution_ms,
         )
 
@@ -209,24 +194,15 @@ class Window:
     def _overhead_ms(self) -> float:
         """Milliseconds per call that the judge's clock measures in addition to the call itself.
 
-        On a GPU this is the time to flush the cache and to copy results. On a CPU it is a share of
-        the cost of the request.
+        This is the time to flush the cache and to copy results.
         """
         first = next(iter(self.references.values()))
-        if not first.event_ms:
-            return self.request_ms / self.calls
         pairs = zip(first.block_ms, first.event_ms, strict=True)
         return median(block / self.calls - event for block, event in pairs)
 
     def _late_ms(self) -> float:
-        """Milliseconds that the candidate certainly worked outside its blocks."""
-        return self._lateness()[0]
+        """Milliseconds that the candidate certainly worked outside its blocks, minus those of the first reference.
 
-    def _lateness(self) -> tuple[float, float]:
-        """Milliseconds that the candidate worked outside its blocks, minus those of the first reference.
-
-        Returns these milliseconds and 0 if the work is certain. Returns 0 and these milliseconds if they may
-        be noise.
         Uses only the rounds to report. Otherwise a candidate could be late in these rounds and
         punctual in others, and disturb the others so that they do not count. If the
         candidate's time outside its blocks varies, this excuses lateness only as far as the times of its
@@ -234,59 +210,32 @@ class Window:
         """
         first = next(iter(self.references.values()))
         if not self.candidate.outside_ms:
-            return 0.0, 0.0
+            return 0.0
         rounds = self._reported()[0]
-        (ours, our_blocks), (theirs, their_blocks) = (
+        (ours, our_blocks), (theirs, _) = (
             ([every[n] for n in rounds] for every in (program.outside_ms, program.block_ms))
             for program in (self.candidate, first)
         )
         late_ms = median(ours) - median(theirs)
-        if first.device_kind == "cpu":  # the untimed call is included, and takes what a call takes
-            late_ms -= (median(our_blocks) - median(their_blocks)) / self.calls
         noise = 3 * (_deviation(theirs) + min(_deviation(ours), _deviation(our_blocks)))
         noise /= math.sqrt(len(ours))
         sure = late_ms > max(noise, LATE_SHARE * median(our_blocks))
-        # Threads may be late by chance when they wake, so a few rounds prove nothing.
-        if first.device_kind == "cpu":
-            sure = sure and len(rounds) >= MIN_ROUNDS
-        return (late_ms, 0.0) if sure else (0.0, max(late_ms, 0.0))
-
-    def _cpu_batching_ms(self) -> tuple[float, float]:
-        """On a CPU, the milliseconds that a call of the candidate takes longer alone than in a block.
-
-        The same number for the first reference is subtracted. Returns two numbers: the
-        difference plus the reference's noise, and an upper bound. The upper bound allows for the steady
-        difference that single calls can have in two processes that run the same program. The
-        candidate's own variation excuses nothing.
-        """
-        if not self.candidate.single_ms or self.candidate.event_ms:
-            return 0.0, 0.0
-        first = next(iter(self.references.values()))
-        rounds = self._reported()[0]
-        ours, theirs = (
-            [program.single_ms[n] - program.block_ms[n] / self.calls for n in rounds]
-            for program in (self.candidate, first)
-        )
-        noise = 3 * _error(theirs)
-        seen = median(ours) - median(theirs) + noise
-        single_ms = median(self.candidate.single_ms[n] for n in rounds)
-        at_most = seen + RESOLUTION_SHARE[first.device_kind] * single_ms
-        return max(0.0, seen), max(0.0, at_most)
+        return late_ms if sure else 0.0
 
     def _may_be_noise(self, latency_ms: float) -> bool:
-        """On a GPU, whether the candidate's interval may be wide because of noise, which more rounds reduce."""
-        possible_ms = self._hidden_ms(latency_ms) + self._gpu_batching_ms()
+        """Whether the candidate's interval may be wide because of noise, which more rounds reduce."""
+        possible_ms = self._hidden_ms(latency_ms) + self._batching_ms()
         if possible_ms < TARGET_HALF_WIDTH * latency_ms:
             return False
         dense_ms = next(iter(self.references.values())).dense_ms
         return bool(dense_ms) and possible_ms < 3 * _error(dense_ms[max(dense_ms)])
 
-    def _gpu_batching_ms(self) -> float:
-        """On a GPU, the milliseconds that a call of the candidate takes longer alone than in a block.
+    def _batching_ms(self) -> float:
+        """The milliseconds that a call of the candidate takes longer alone than in a block.
 
         The same number for the first reference, plus its standard error, is subtracted.
         """
-        if not self.candidate.single_ms or not self.candidate.event_ms:
+        if not self.candidate.single_ms:
             return 0.0
         first = next(iter(self.references.values()))
         rounds = self._reported()[0]
@@ -331,8 +280,6 @@ class Window:
         between its calls to add noise of its own.
         """
         first = next(iter(self.references.values()))
-        if not self.candidate.event_ms:
-            return 0.0
         beside = [
             block / self.calls - event
             for block, event in zip(first.block_ms, first.event_ms, strict=True)
@@ -356,10 +303,10 @@ class Window:
         )
 
 
-def _resolution_ms(kind: str, latency_ms: float) -> float:
+def _resolution_ms(latency_ms: float) -> float:
     """Milliseconds by which processes that run the same program may differ, at this latency."""
-    absolute_ms = RESOLUTION_MS[kind]["short" if latency_ms < SHORT_MS else "long"]
-    return absolute_ms + RESOLUTION_SHARE[kind] * latency_ms
+    absolute_ms = RESOLUTION_MS["short" if latency_ms < SHORT_MS else "long"]
+    return absolute_ms + RESOLUTION_SHARE * latency_ms
 
 
 def _exact(measurement: Measurement) -> Measurement:

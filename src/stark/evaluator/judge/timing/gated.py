@@ -1,0 +1,310 @@
+"""Times programs on a CPU. A program runs only while the judge's clock runs, one call at a time.
+
+For each call, the judge writes new inputs while the program is stopped, starts its clock, continues the program,
+requests the call, waits for the answer and stops the program. The clock ends with the stop, and only then are the
+results read. So everything that depends on the inputs, and everything that changes the results, is timed.
+
+A visit is a series of such calls of one program. In a round every program is visited once, in random order, with
+the same inputs. A visit's sample is the median of its calls, minus the time of a call that does nothing, measured
+on a reference. The interval's end that favours the candidate takes nothing off: a candidate may answer faster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Protocol
+
+import torch
+
+from stark.core.measurement import Measurement, speedup
+from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.timing.process import TimedProcess
+
+VISIT_MS = 25.0
+"""Target duration of a visit's calls in milliseconds, without what the judge does between them."""
+
+WARMUPS = 3
+"""Calls of each program before the first round. A visit begins with one more, since others have used the caches."""
+
+LONG_MS = 500.0
+"""If a call of the reference takes this long, no round is spent on warming up."""
+
+MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, MAX_ROUNDS = 8, 3, 100
+"""Rounds before timing may end; the same for programs so slow that these take three budgets; and the most rounds."""
+
+OVERTIME_FACTOR = 3
+"""Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
+
+TARGET_HALF_WIDTH = 0.004
+"""Timing ends when the half-width of each speedup's interval, before it is widened, is relatively below this."""
+
+EMPTY_CALLS = 15
+"""Calls that do nothing, of which the median is taken off."""
+
+PROCESS_SHARE = 0.2
+"""Two processes that run the same program differ steadily by up to this share, depending on where their memory lies.
+`docs/measuring.md` has the measurements."""
+
+RESTLESS = "its processes run while the judge has stopped them"
+
+SPIN_S = 0.002
+"""Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
+
+
+class Contents(Protocol):
+    """Inputs and results of the calls. `place` is a program's number; the candidate's is 0.
+
+    Calls of a round are numbered. Call 0 warms up and is not timed. All methods are called while programs are stopped.
+    """
+
+    def turn(self, calls: int) -> None:
+        """Check the results of the previous round, if any, and choose inputs for calls 0 to `calls`."""
+
+    def write(self, place: int, number: int) -> None:
+        """Write the inputs of a call."""
+
+    def read(self, place: int, number: int, answer: Message) -> None:
+        """Read the results of a call."""
+
+    def end(self) -> None:
+        """Check the results of the last round."""
+
+
+@dataclass
+class Gated:
+    """One program that is being timed. Its process must be stopped."""
+
+    child: TimedProcess
+    limit_s: float
+    samples_ms: list[float] = field(default_factory=list)
+    """Per visit, the median milliseconds of a call by the judge's clock."""
+
+    def call(self, empty: bool = False) -> tuple[float, Message]:
+        """Let the program make one call, or none with `empty`.
+
+        Returns the milliseconds from before it was continued until it was stopped, and its answer.
+        """
+        begin = time.perf_counter()
+        self.child.go_on()
+        try:
+            answer = self.child.ask({"do": "time once", "empty": empty}, self.limit_s)
+        finally:
+            stopped = self.child.pause()
+        return (stopped - begin) * 1e3, answer
+
+    def warm_up(self, place: int, contents: Contents) -> float:
+        """Make the first calls. Returns the milliseconds of the fastest of the later ones."""
+        taken = []
+        for number in range(WARMUPS):
+            contents.write(place, number)
+            taken.append(self.call()[0])
+        return min(taken[1:])
+
+    def visit(self, place: int, calls: int, contents: Contents, whole: bool) -> float:
+        """Make up to `calls` timed calls. Returns their median in milliseconds.
+
+        Only a `whole` visit makes all of them, however long they take. Its threads are pinned meanwhile, because
+        Linux may wake two on one core, which would then wait for each other.
+        """
+        time.sleep(SPIN_S)
+        self.child.spread()
+        taken: list[float] = []
+        try:
+            contents.write(place, 0)
+            self.call()
+            self.child.settle()
+            with on_core(self.child.core()):
+                for number in range(1, calls + 1):
+                    contents.write(place, number)
+                    if not self.child.stood_still():  # it may have seen the inputs
+                        self.child.pause()
+                        continue
+                    call_ms, answer = self.call()
+                    taken.append(call_ms)
+                    contents.read(place, number, answer)
+                    if not whole and sum(taken) > 2 * VISIT_MS:
+                        break
+        finally:
+            self.child.loosen()
+        if not taken:
+            raise ChildFailed("restless", RESTLESS)
+        return median(taken)
+
+    def empty_ms(self) -> float:
+        """The median milliseconds of a call that does nothing."""
+        with on_core(self.child.core()):
+            return median(self.call(empty=True)[0] for _ in range(EMPTY_CALLS))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Programs that were timed side by side."""
+
+    candidate: Gated
+    references: Mapping[str, Gated]
+    calls: int
+    empty_ms: float
+
+    def measurement(self, program: Gated) -> Measurement:
+        """The measurement of one program."""
+        samples_ms = tuple(self._net_ms(sample_ms) for sample_ms in program.samples_ms)
+        return Measurement(
+            samples_ms=samples_ms,
+            calls_per_sample=self.calls,
+            warmups=WARMUPS,
+            clock="judge_wall",
+            cache="warm",
+            resolution_ms=self.empty_ms + PROCESS_SHARE * median(samples_ms),
+        )
+
+    def _net_ms(self, sample_ms: float) -> float:
+        return sample_ms - self.empty_ms if sample_ms > self.empty_ms else sample_ms
+
+    def narrow(self) -> bool:
+        """Whether more rounds would hardly make the intervals narrower."""
+        return all(
+            self._half_width(name, reference) < TARGET_HALF_WIDTH
+            for name, reference in self.references.items()
+        )
+
+    def _half_width(self, name: str, reference: Gated) -> float:
+        exact = {"resolution_ms": 0.0}
+        theirs, ours = (
+            self.measurement(program).model_copy(update=exact)
+            for program in (reference, self.candidate)
+        )
+        ratio = speedup(name, theirs, ours)
+        return (ratio.high - ratio.low) / (2 * ratio.ratio)
+
+
+def time_alone(child: TimedProcess, limit_s: float, budget_s: float) -> Measurement:
+    """Time one program by itself, on the inputs in its memory, for about `budget_s` seconds."""
+    program, contents = Gated(child, limit_s), _Unchanged()
+    child.pause()
+    with _one_thread():
+        calls = _calls(program.warm_up(0, contents), program.limit_s)
+        window = Window(program, {}, calls, program.empty_ms())
+        deadline = time.monotonic() + budget_s
+        while len(program.samples_ms) < MIN_ROUNDS or (
+            time.monotonic() < deadline and len(program.samples_ms) < 2 * MIN_ROUNDS
+        ):
+            program.samples_ms.append(program.visit(0, calls, contents, whole=False))
+    child.go_on()
+    return window.measurement(program)
+
+
+def time_together(
+    candidate: Gated,
+    references: Mapping[str, Gated],
+    budget_s: float,
+    most_calls: int,
+    chance: random.Random,
+    contents: Contents,
+) -> tuple[Measurement, dict[str, Measurement]]:
+    """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
+
+    A visit has at most `most_calls` timed calls; their number depends on the first reference only. Returns the
+    candidate's measurement and the references' by name. Raises whatever `contents` raises. The candidate is left
+    stopped. `docs/measuring.md` describes the method.
+    """
+    everyone = [candidate, *references.values()]
+    for program in everyone:
+        program.child.pause()
+    try:
+        with _one_thread():
+            contents.turn(WARMUPS - 1)
+            taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
+            calls = min(most_calls, _calls(taken_ms[1], budget_s))
+            window = Window(candidate, references, calls, everyone[1].empty_ms())
+            if taken_ms[1] < LONG_MS:
+                _round(everyone, calls, chance, contents)
+            _rounds(everyone, window, budget_s, chance, contents)
+    finally:  # the references serve the next candidate
+        for reference in references.values():
+            reference.child.go_on()
+    contents.end()
+    return window.measurement(candidate), {
+        name: window.measurement(one) for name, one in references.items()
+    }
+
+
+def _rounds(
+    everyone: Sequence[Gated],
+    window: Window,
+    budget_s: float,
+    chance: random.Random,
+    contents: Contents,
+) -> None:
+    """Run rounds until there are enough."""
+    begin = time.monotonic()
+    for count in range(1, MAX_ROUNDS + 1):
+        for program, taken_ms in zip(
+            everyone, _round(everyone, window.calls, chance, contents), strict=True
+        ):
+            program.samples_ms.append(taken_ms)
+        over = (time.monotonic() - begin) / budget_s
+        if count >= MIN_ROUNDS and (over > 1 or window.narrow()):
+            break
+        if count >= MIN_ROUNDS_WHEN_SLOW and over > OVERTIME_FACTOR:
+            break
+
+
+def _round(
+    everyone: Sequence[Gated], calls: int, chance: random.Random, contents: Contents
+) -> list[float]:
+    """Visit each program once, in random order. Returns the median milliseconds of each one's calls."""
+    contents.turn(calls)
+    taken_ms = {
+        place: everyone[place].visit(place, calls, contents, whole=place > 0)
+        for place in chance.sample(range(len(everyone)), len(everyone))
+    }
+    return [taken_ms[place] for place in range(len(everyone))]
+
+
+def _calls(call_ms: float, budget_s: float) -> int:
+    """The number of calls in a visit, if each takes `call_ms` milliseconds."""
+    return max(1, round(min(VISIT_MS, 1e3 * budget_s) / max(call_ms, 1e-3)))
+
+
+class _Unchanged:
+    """Contents of a program that is timed on the inputs that it already has."""
+
+    def turn(self, calls: int) -> None: ...
+    def write(self, place: int, number: int) -> None: ...
+    def read(self, place: int, number: int, answer: Message) -> None: ...
+    def end(self) -> None: ...
+
+
+@contextmanager
+def on_core(core: int | None) -> Iterator[None]:
+    """Run the judge's thread on `core`, where the program's main thread waits for it.
+
+    On any other core, it would displace one of the program's threads, which would then share the main thread's core.
+    """
+    allowed = os.sched_getaffinity(0)
+    if core not in allowed:
+        yield
+        return
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread in the judge: more would spin on the program's cores after each copy."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

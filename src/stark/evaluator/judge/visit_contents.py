@@ -1,0 +1,184 @@
+"""Provides the inputs of calls that are timed on a CPU, and checks their results.
+
+`timing/gated.py` says what a visit is. All methods are called while the programs are stopped. Every call has new
+inputs, however large they are: if only a part changed, a candidate could cache an earlier result and patch it.
+The results are copied from the stopped process to the judge's own memory. A random half of each round's calls is
+compared with the reference's results for the same inputs, so a candidate that skips calls is found.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from stark.core.evaluation import Incorrect
+from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.agreement import Check, agree
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.shared import SharedSet
+
+SLOT = 0
+"""The slot of all timed calls."""
+
+CANDIDATE, REFERENCE = 0, 1
+"""The programs whose results are compared."""
+
+COMPARED_SHARE = 0.5
+"""Share of a round's calls that are compared; at least one is."""
+
+KEPT_BYTES = 256 << 20
+"""Results of one program that are kept for comparison take about this much memory at most."""
+
+
+class Readable(Protocol):
+    """A stopped process whose memory can be read."""
+
+    def copy_out(self, source: int, target: int, size: int) -> bool:
+        """Copy `size` bytes from that memory to an address in the judge. Returns False if they are unreadable."""
+
+
+class Inspected(Readable, Protocol):
+    """A stopped process whose memory can be written too."""
+
+    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
+        """Whether memory appears twice in these spans (address, bytes); None if they cannot be written."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The results of one call, in the judge's memory, and what the program said of their form."""
+
+    results: list[torch.Tensor]
+    odd: object
+
+
+class VisitContents:
+    """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
+
+    def __init__(
+        self,
+        prepared: PreparedReference,
+        child: Inspected,
+        references: Sequence[tuple[Readable, SharedSet]],
+        budgets: Sequence[float],
+        check: Check,
+    ) -> None:
+        self._prepared, self._budgets, self._check = prepared, budgets, check
+        self._child = child
+        self._programs: list[tuple[Readable, SharedSet]] = [(child, prepared.shared), *references]
+        self._inputs = prepared.trials.fresh_inputs()
+        self._drawn: list[Drawn] = []
+        """The inputs of this round's calls, by number."""
+
+        self._compared: set[int] = set()
+        """Secret: the numbers of the calls whose results are kept and compared."""
+
+        self._kept: tuple[dict[int, Kept], dict[int, Kept]] = ({}, {})
+        """Results of the candidate and of the first reference, by the number of the call."""
+
+        self._random = random.SystemRandom()
+
+    def turn(self, calls: int) -> None:
+        """Compare the last round's results. Draw inputs for calls 0 to `calls`. No program gets any of them again."""
+        self._compare()
+        self._drawn = [next(self._inputs) for _ in range(calls + 1)]
+        size = sum(output.nbytes for output in self._prepared.shared.results(SLOT))
+        most = max(1, min(round(COMPARED_SHARE * calls), KEPT_BYTES // max(size, 1)))
+        self._compared = set(self._random.sample(range(1, calls + 1), min(most, calls)))
+
+    def write(self, place: int, number: int) -> None:
+        """Write the inputs of a call."""
+        self._programs[place][1].fill_inputs(self._drawn[number], SLOT)
+
+    def read(self, place: int, number: int, answer: Message) -> None:
+        """Keep the results of a call if they are to be compared, and look for memory that appears twice in them."""
+        if place > REFERENCE or number not in self._compared:
+            return
+        child, shared = self._programs[place]
+        outputs = [
+            torch.empty_like(output, memory_format=torch.contiguous_format)
+            for output in shared.outputs[SLOT]
+        ]
+        addresses = [*_addresses(answer.get("at")), *[0] * len(outputs)]
+        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=False)]
+        read = [
+            child.copy_out(address, output.data_ptr(), size)
+            for output, (address, size) in zip(outputs, spans, strict=True)
+        ]
+        for output in itertools.compress(outputs, map(operator.not_, read)):
+            _spoil(output)
+        changed = [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
+        kept = Kept([*outputs, *changed], answer.get("odd"))
+        self._kept[place][number] = kept
+        if place == CANDIDATE:
+            if shared.changed_input(self._drawn[number], SLOT) is not None:
+                self._ask_oracle(number, kept)
+            if all(read):
+                self._check_pages(spans)
+
+    def end(self) -> None:
+        """Compare the last round's results, and one of them with the oracle."""
+        last = dict(self._kept[CANDIDATE])
+        self._compare()
+        if last:
+            number = self._random.choice(list(last))
+            self._restore(number, last[number])
+            self._ask_oracle(number, last[number])
+
+    def _compare(self) -> None:
+        """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
+        ours, theirs = self._kept
+        for number, kept in ours.items():
+            if number not in theirs or not agree(
+                kept.results, theirs[number].results, self._budgets
+            ):
+                self._restore(number, kept)
+                self._ask_oracle(number, kept)
+        ours.clear()
+        theirs.clear()
+
+    def _restore(self, number: int, kept: Kept) -> None:
+        """Put a call's inputs and results back into shared memory, where the check expects them."""
+        shared = self._prepared.shared
+        shared.fill_inputs(self._drawn[number], SLOT)
+        for place, value in zip(shared.results(SLOT), kept.results, strict=True):
+            place.copy_(value)
+
+    def _ask_oracle(self, number: int, kept: Kept) -> None:
+        drawn = self._drawn[number]
+        for output, value in zip(self._prepared.shared.outputs[SLOT], kept.results, strict=False):
+            output.copy_(value)
+        self._check(SLOT, drawn, self._prepared.trials.expected_of(drawn), kept.odd)
+
+    def _check_pages(self, spans: Sequence[tuple[int, int]]) -> None:
+        shared = self._child.shares_pages(spans)
+        if shared is not False:
+            fault = "shared memory" if shared else "lay in memory that cannot be written"
+            raise Verdict(
+                Incorrect(
+                    error=f"while the candidate was timed, parts of its results {fault}; "
+                    "write every element to ordinary memory of its own"
+                )
+            )
+
+
+def _spoil(output: torch.Tensor) -> None:
+    """Fill results that could not be read with values that are wrong."""
+    if output.is_floating_point() or output.is_complex():
+        output.fill_(float("nan"))
+    else:
+        output.view(torch.uint8).fill_(0x55)
+
+
+def _addresses(at: object) -> list[int]:
+    """The addresses that a program reports for its results, with 0 for each invalid one."""
+    claims = at if isinstance(at, list) else []
+    return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]

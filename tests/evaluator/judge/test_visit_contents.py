@@ -1,0 +1,270 @@
+"""What the judge makes of the results of calls that it times on a CPU, with programs that run in this process."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.evaluation import Incorrect
+from stark.core.problem import Problem
+from stark.evaluator.judge import visit_contents
+from stark.evaluator.judge.attempt import Verdict
+from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.trials import Expected
+from stark.evaluator.judge.verify.oracle import FLOORS
+from stark.evaluator.judge.verifying import check_results
+from stark.evaluator.judge.visit_contents import VisitContents, _addresses
+from support.nodes import CPU
+
+SOURCE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        {body}
+
+def get_inputs():
+    return [torch.rand(16, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+CALLS = 4
+
+Forward = Callable[[Any], Any]
+Answer = dict[str, Any]
+
+
+class Program:
+    """Stands for a process: what it returned lies in this one's memory."""
+
+    def __init__(self, shared: SharedSet, forward: Forward) -> None:
+        self.shared, self.forward = shared, forward
+        self.returned: list[Any] = []
+        """All results so far, none of which moves."""
+
+        self.shares: bool | None = False
+
+    def copy_out(self, source: int, target: int, size: int) -> bool:
+        if source:
+            ctypes.memmove(target, source, size)
+        return source != 0
+
+    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
+        return self.shares
+
+    def call(self) -> Answer:
+        self.returned.append(self.forward(self.shared.inputs[0][0]))
+        return {"at": [self.returned[-1].data_ptr()], "odd": None}
+
+
+class Window:
+    """A candidate and a reference, their contents, and how often the oracle was asked."""
+
+    def __init__(self, folder: Path, body: str, honest: Forward) -> None:
+        forkserver: Any = SimpleNamespace(folder=folder)
+        problem = Problem(name="made_up", source=SOURCE.format(body=body))
+        self.prepared = PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
+        self.candidate = Program(self.prepared.shared, honest)
+        self.reference = Program(self.prepared._new_shared_set("eager"), honest)
+        self.asked = 0
+        results = len(self.prepared.signature.outputs) + len(self.prepared.program.changes)
+        self.contents = VisitContents(
+            self.prepared,
+            self.candidate,
+            [(self.reference, self.reference.shared)],
+            [FLOORS[torch.float32]] * results,
+            self.check,
+        )
+        self.contents.turn(CALLS)
+
+    def check(self, slot: int, drawn: Any, expected: Any, odd: object) -> None:
+        self.asked += 1
+        check_results(self.prepared, slot, Expected(drawn, expected), odd, "")
+
+    def visit(self, place: int, change: Callable[[Answer], Answer] = lambda answer: answer) -> None:
+        """Every call of a program in a round; `change` is what becomes of its answers."""
+        program = (self.candidate, self.reference)[place]
+        for number in range(CALLS + 1):
+            self.contents.write(place, number)
+            answer = change(program.call())
+            if number:
+                self.contents.read(place, number, answer)
+
+    def round(self) -> None:
+        for place in (1, 0):
+            self.visit(place)
+
+
+@pytest.fixture(autouse=True)
+def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visit_contents, "COMPARED_SHARE", 1.0)
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Window:
+    return Window(tmp_path, "return x * 2 + 1", lambda x: x * 2 + 1)
+
+
+def refusal(decide: Callable[..., None], *given: object) -> str:
+    """With what words the candidate is found wrong."""
+    with pytest.raises(Verdict) as raised:
+        decide(*given)
+    assert isinstance(raised.value.evaluation, Incorrect)
+    return raised.value.evaluation.error
+
+
+def test_right_results_are_asked_of_the_oracle_once_at_the_end(window: Window) -> None:
+    for _ in range(3):
+        window.round()
+        window.contents.turn(CALLS)
+    window.round()
+    assert 0 == window.asked
+
+    window.contents.end()
+
+    assert 1 == window.asked
+
+
+def test_every_call_has_new_inputs_which_are_the_same_for_all(window: Window) -> None:
+    seen: list[list[Any]] = [[], []]
+    for _ in range(2):
+        for place, program in ((0, window.candidate), (1, window.reference)):
+            for number in range(CALLS + 1):
+                window.contents.write(place, number)
+                seen[place].append(tuple(program.shared.inputs[0][0].flatten().tolist()))
+        window.contents.turn(CALLS)
+
+    assert seen[0] == seen[1]
+    assert 2 * (CALLS + 1) == len(set(seen[0]))
+
+
+@pytest.mark.parametrize("when", ["in the next round", "at the end"])
+def test_one_wrong_result_is_found(window: Window, when: str) -> None:
+    window.visit(1)
+    window.candidate.forward = lambda x: (
+        x * 2 + (1.01 if len(window.candidate.returned) == 2 else 1)
+    )
+    window.visit(0)
+
+    finish = window.contents.end if when == "at the end" else lambda: window.contents.turn(CALLS)
+
+    assert refusal(finish).startswith("output 0: wrong")
+    assert 1 == window.asked
+
+
+def test_a_part_of_the_calls_is_compared_and_chance_says_which(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visit_contents, "COMPARED_SHARE", 0.5)
+    chosen = set()
+    for _ in range(40):
+        window.contents.turn(CALLS)
+        chosen.add(frozenset(window.contents._compared))
+
+    assert {2} == set(map(len, chosen))
+    assert 3 < len(chosen)
+
+
+def test_large_results_are_compared_less_often(
+    window: Window, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visit_contents, "KEPT_BYTES", 1)
+
+    window.contents.turn(CALLS)
+
+    assert 1 == len(window.contents._compared)
+
+
+def test_a_call_that_the_reference_did_not_make_is_compared_with_the_oracle(window: Window) -> None:
+    window.visit(0)
+
+    window.contents.turn(CALLS)
+
+    assert CALLS == window.asked
+
+
+@pytest.mark.parametrize("at", [[], None, [0], [1 << 64], ["here"]])
+def test_who_does_not_say_where_results_lie_has_none(window: Window, at: object) -> None:
+    window.round()
+    window.contents.turn(CALLS)
+    window.visit(1)
+    window.visit(0, lambda answer: {**answer, "at": at})
+
+    assert "NaN" in refusal(window.contents.turn, CALLS)
+
+
+def test_results_left_from_an_earlier_call_are_wrong(window: Window) -> None:
+    window.visit(1)
+    first: list[Answer] = []
+
+    def earlier(answer: Answer) -> Answer:
+        first.append(answer)
+        return first[0]
+
+    window.visit(0, earlier)
+
+    assert "output 0: wrong" in refusal(window.contents.turn, CALLS)
+
+
+def test_an_odd_form_is_told(window: Window) -> None:
+    window.visit(1)
+    window.visit(0, lambda answer: {"at": [], "odd": ["float32[3] on cpu"]})
+
+    said = refusal(window.contents.turn, CALLS)
+
+    assert said.startswith("forward returned float32[3] on cpu; expected ")
+
+
+def test_an_input_that_the_candidate_changed_is_found(window: Window) -> None:
+    window.candidate.forward = lambda x: x.mul_(2) + 1
+
+    assert "forward changed its input 0 in place" in refusal(window.visit, 0)
+
+
+def test_inputs_that_the_reference_changes_are_results(tmp_path: Path) -> None:
+    changing = Window(tmp_path, "return x.mul_(2) + 1", lambda x: x.mul_(2) + 1)
+    changing.round()
+    changing.contents.turn(CALLS)
+    assert 0 == changing.asked
+    changing.candidate.forward = lambda x: x * 2 + 1
+    changing.round()
+
+    said = refusal(changing.contents.turn, CALLS)
+
+    assert said.startswith("input 0 after the call: wrong")
+
+
+@pytest.mark.parametrize(("shares", "said"), [(True, "shared memory"), (None, "cannot be written")])
+def test_results_that_are_not_in_memory_of_their_own_are_refused(
+    window: Window, shares: bool | None, said: str
+) -> None:
+    window.candidate.shares = shares
+
+    assert said in refusal(window.visit, 0)
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"),
+    [
+        ([2, 3], [2, 3]),
+        ([], []),
+        (None, []),
+        ("0x1000", []),
+        ({"1": [2]}, []),
+        ([-1, (1 << 64) - 1, 1 << 64, 10**400], [0, (1 << 64) - 1, 0, 0]),
+        ([2.0, "3", None, [4]], [0, 0, 0, 0]),
+    ],
+)
+def test_an_address_is_a_word_or_nowhere(at: object, expected: list[int]) -> None:
+    assert expected == _addresses(at)

@@ -1,0 +1,305 @@
+"""How programs are timed on a CPU, with programs that only sleep."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+from stark.core.measurement import Measurement, speedup
+from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.timing import gated
+from stark.evaluator.judge.timing.gated import Gated, on_core, time_alone, time_together
+
+
+class Sleeper:
+    """Stands for a child: every call takes a known time."""
+
+    def __init__(self, call_s: float) -> None:
+        self.call_s = call_s
+        self.stopped = False
+        self.calls = 0
+        self.events: list[str] = []
+        """What happened to it, in order."""
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        assert not self.stopped
+        self.events.append("empty" if request["empty"] else "call")
+        if not request["empty"]:
+            self.calls += 1
+            time.sleep(self.call_s)
+        return {"ok": True, "at": [], "odd": None}
+
+    def pause(self) -> float:
+        self.stopped = True
+        return time.perf_counter()
+
+    def resume(self) -> None:
+        raise AssertionError("no innocent program may end for noise in the kernel's accounts")
+
+    def go_on(self) -> None:
+        self.stopped = False
+
+    def stood_still(self) -> bool:
+        return True
+
+    def spread(self) -> None:
+        self.events.append("spread")
+
+    def settle(self) -> None:
+        self.events.append("settle")
+
+    def loosen(self) -> None:
+        self.events.append("loosen")
+
+    def waits_s(self) -> dict[str, float]:
+        return {}
+
+    def core(self) -> None:
+        return None
+
+
+class Noted:
+    """Contents that note what they are told, and whether every program stood still meanwhile."""
+
+    def __init__(self, *programs: Sleeper) -> None:
+        self.programs = programs
+        self.turns: list[int] = []
+        self.written: list[tuple[int, int]] = []
+        self.taken: list[tuple[int, int]] = []
+        self.ended = 0
+
+    def turn(self, calls: int) -> None:
+        self._all_stand()
+        self.turns.append(calls)
+
+    def write(self, place: int, number: int) -> None:
+        self._all_stand()
+        self.written.append((place, number))
+        self.programs[place].events.append("write")
+
+    def read(self, place: int, number: int, answer: dict[str, Any]) -> None:
+        self._all_stand()
+        self.taken.append((place, number))
+
+    def end(self) -> None:
+        self.ended += 1
+
+    def _all_stand(self) -> None:
+        assert all(program.stopped for program in self.programs)
+
+
+def together(
+    reference: Sleeper,
+    candidate: Sleeper,
+    budget_s: float = 0.2,
+    most_calls: int = 50,
+    contents: Noted | None = None,
+) -> tuple[Measurement, Measurement]:
+    ours, theirs = time_together(
+        Gated(candidate, 10.0),
+        {"eager": Gated(reference, 10.0)},
+        budget_s,
+        most_calls,
+        random.Random(0),
+        contents or Noted(candidate, reference),
+    )
+    return theirs["eager"], ours
+
+
+def test_the_ratio_of_two_programs_is_found() -> None:
+    reference, candidate = together(Sleeper(0.01), Sleeper(0.005))
+
+    assert 2.0 == pytest.approx(reference.latency_ms / candidate.latency_ms, rel=0.2)
+    assert len(reference.samples_ms) == len(candidate.samples_ms) >= gated.MIN_ROUNDS
+    assert ("judge_wall", "warm") == (candidate.clock, candidate.cache)
+
+
+def test_every_call_has_inputs_that_are_written_while_all_programs_stand_still() -> None:
+    candidate, reference = Sleeper(0.001), Sleeper(0.001)
+    contents = Noted(candidate, reference)
+
+    together(reference, candidate, most_calls=5, contents=contents)
+
+    for program in (candidate, reference):
+        calls = [event for event in program.events if event in ("write", "call")]
+        assert ["write", "call"] * program.calls == calls
+    assert {5} == set(contents.turns[1:])
+    for place in (0, 1):
+        visits = [number for at, number in contents.written if at == place][gated.WARMUPS :]
+        assert [0, 1, 2, 3, 4, 5] == visits[:6]
+        assert [1, 2, 3, 4, 5] == [number for at, number in contents.taken if at == place][:5]
+    assert 1 == contents.ended
+
+
+def test_a_candidate_that_was_timed_stays_stopped_and_references_go_on() -> None:
+    candidate, reference = Sleeper(0.001), Sleeper(0.001)
+
+    together(reference, candidate)
+
+    assert candidate.stopped
+    assert not reference.stopped
+
+
+def test_references_go_on_after_a_candidate_was_found_out() -> None:
+    candidate, reference = Sleeper(0.001), Sleeper(0.001)
+    contents = Noted(candidate, reference)
+
+    def found_out(place: int, number: int, answer: object) -> None:
+        raise ValueError("wrong")
+
+    contents.read = found_out  # type: ignore[method-assign]
+
+    with pytest.raises(ValueError, match="wrong"):
+        together(reference, candidate, contents=contents)
+
+    assert not reference.stopped
+    assert "loosen" == candidate.events[-1] or "loosen" == reference.events[-1]
+
+
+def test_a_candidate_that_feigns_slowness_changes_no_number_of_calls_but_its_own() -> None:
+    candidate, reference = Sleeper(0.1), Sleeper(0.002)
+    contents = Noted(candidate, reference)
+
+    together(reference, candidate, contents=contents)
+
+    calls = contents.turns[-1]
+    assert 5 < calls
+    assert calls == max(number for place, number in contents.taken if place == 1)
+    assert 1 == max(number for place, number in contents.taken if place == 0)
+
+
+def test_what_follows_the_answer_counts_until_the_program_stands_still() -> None:
+    candidate = Sleeper(0.0)
+    pause = candidate.pause
+
+    def late() -> float:
+        time.sleep(0.004)
+        return pause()
+
+    candidate.pause = late  # type: ignore[method-assign]
+
+    _, ours = together(Sleeper(0.004), candidate)
+
+    assert 4.0 == pytest.approx(ours.latency_ms, rel=0.3)
+
+
+def test_what_comes_before_the_request_counts_from_when_the_program_goes_on() -> None:
+    candidate = Sleeper(0.0)
+    go_on = candidate.go_on
+
+    def early() -> None:
+        go_on()
+        time.sleep(0.004)
+
+    candidate.go_on = early  # type: ignore[method-assign]
+
+    _, ours = together(Sleeper(0.004), candidate)
+
+    assert 4.0 == pytest.approx(ours.latency_ms, rel=0.3)
+
+
+def test_a_quick_answer_is_no_win() -> None:
+    """The reference's call that does nothing takes 3 ms. A candidate that saves them gains nothing by it."""
+    reference, candidate = Sleeper(0.001), Sleeper(0.001)
+    ask = reference.ask
+
+    def slowly(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        time.sleep(0.003)
+        return ask(request, limit_s)
+
+    reference.ask = slowly  # type: ignore[method-assign]
+
+    theirs, ours = together(reference, candidate)
+
+    assert speedup("eager", theirs, ours).low < 1
+
+
+class Restless(Sleeper):
+    """Seems to have run while it was stopped, at times or always."""
+
+    def __init__(self, call_s: float, every: int) -> None:
+        super().__init__(call_s)
+        self.every, self.looks, self.stops = every, 0, 0
+
+    def stood_still(self) -> bool:
+        self.looks += 1
+        return self.looks % self.every != 0
+
+    def pause(self) -> float:
+        self.stops += 1
+        return super().pause()
+
+
+def test_inputs_that_a_program_may_have_seen_are_not_used() -> None:
+    candidate, reference = Restless(0.001, every=3), Sleeper(0.001)
+    contents = Noted(candidate, reference)
+
+    together(reference, candidate, most_calls=5, contents=contents)
+
+    ours = [number for place, number in contents.taken if place == 0]
+    theirs = [number for place, number in contents.taken if place == 1]
+    assert len(ours) < len(theirs)
+    assert candidate.stops > candidate.calls
+
+
+def test_a_program_that_never_stands_still_is_refused() -> None:
+    with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
+        together(Sleeper(0.001), Restless(0.001, every=1))
+
+
+def test_threads_are_spread_for_the_first_call_of_a_visit_and_settle_for_the_others() -> None:
+    candidate, reference = Sleeper(0.002), Sleeper(0.002)
+
+    together(reference, candidate, most_calls=2)
+
+    for program in (candidate, reference):
+        first = program.events.index("spread")
+        one = ["spread", "write", "call", "settle", "write", "call", "write", "call", "loosen"]
+        assert one == program.events[first : first + len(one)]
+
+
+def test_a_slow_program_is_timed_in_three_rounds_and_not_warmed_up_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gated, "LONG_MS", 10.0)
+    candidate = Sleeper(0.02)
+
+    _, ours = together(Sleeper(0.02), candidate, budget_s=0.02)
+
+    assert gated.MIN_ROUNDS_WHEN_SLOW == len(ours.samples_ms)
+    assert gated.WARMUPS + 2 * gated.MIN_ROUNDS_WHEN_SLOW == candidate.calls
+
+
+def test_one_program_alone_is_timed_on_the_inputs_that_it_has() -> None:
+    child = Sleeper(0.002)
+
+    found = time_alone(child, 10.0, 0.1)
+
+    assert 2.0 == pytest.approx(found.latency_ms, rel=0.3)
+    assert not child.stopped
+
+
+def test_the_judge_leaves_the_core_that_it_shared_whatever_happened() -> None:
+    allowed = os.sched_getaffinity(0)
+    core = min(allowed)
+
+    with pytest.raises(ValueError, match="as it was"), on_core(core):
+        assert {core} == os.sched_getaffinity(0)
+        raise ValueError("as it was")
+
+    assert allowed == os.sched_getaffinity(0)
+
+
+def test_a_core_that_is_not_the_judges_to_use_is_not_shared() -> None:
+    allowed = os.sched_getaffinity(0)
+
+    with on_core(max(allowed) + 1):
+        assert allowed == os.sched_getaffinity(0)
+    with on_core(None):
+        assert allowed == os.sched_getaffinity(0)
