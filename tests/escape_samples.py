@@ -131,6 +131,18 @@ ESCAPES: dict[str, Escape] = {
         "seccomp",
     ),
     "keep memory in a file of none": _escape("import os\nos.memfd_create('kept')", "seccomp"),
+    # A lease on a file of its own does not harm, and shows that one on any file that it may read is possible.
+    "hold up who opens a file": _escape(
+        "import fcntl, tempfile\nfile = tempfile.NamedTemporaryFile(dir='.')\n"
+        "fcntl.fcntl(file, 1024, fcntl.F_WRLCK)\nfcntl.fcntl(file, 1024, fcntl.F_UNLCK)",
+        "seccomp",
+    ),
+    "be told who opens a file": _escape(
+        "import fcntl, os\nfolder = os.open('.', os.O_RDONLY)\n"
+        "try: fcntl.fcntl(folder, fcntl.F_NOTIFY, fcntl.DN_ACCESS)\n"
+        "finally: os.close(folder)",
+        "seccomp",
+    ),
     "leave shared memory": _escape(
         "import ctypes\nlibc = ctypes.CDLL(None)\nsegment = libc.shmget(0, 4096, 0o1600)\n"
         "if segment < 0: raise OSError\nlibc.shmctl(segment, 0, None)",

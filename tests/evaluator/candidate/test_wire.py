@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import errno
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
-from stark.evaluator.candidate.wire import Channel
+import pytest
+
+from stark.evaluator.candidate import wire
+from stark.evaluator.candidate.wire import Channel, ChannelClosed
 
 
 def open_descriptors() -> int:
@@ -19,6 +25,30 @@ def test_descriptors_that_nobody_asked_for_are_not_left_open() -> None:
         assert {"ok": True} == ours.receive(5.0)
 
     assert before == open_descriptors()
+    ours.close()
+    theirs.close()
+
+
+def test_a_message_waits_while_the_users_descriptors_in_flight_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = Channel.pair()
+    send, refusals = socket.send_fds, iter([True, True, False])
+
+    def crowded(*given: Any) -> int:
+        if next(refusals):
+            raise OSError(errno.ETOOMANYREFS, "Too many references: cannot splice")
+        return send(*given)
+
+    monkeypatch.setattr(socket, "send_fds", crowded)
+
+    theirs.send({"ok": True}, (0,))
+
+    assert {"ok": True} == ours.receive(5.0)
+    monkeypatch.setattr(wire, "CROWDED_S", 0.0)
+    refusals = iter([True])
+    with pytest.raises(ChannelClosed, match="Too many references"):
+        theirs.send({"ok": True}, (0,))
     ours.close()
     theirs.close()
 

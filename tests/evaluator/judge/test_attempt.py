@@ -18,6 +18,7 @@ from stark.core.evaluation import OutOfMemory
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.protocol import Evaluate
 
 LIMIT_S = 0.05
@@ -69,6 +70,18 @@ def test_a_candidate_beside_which_the_judge_has_no_memory_is_out_of_memory() -> 
         raise torch.OutOfMemoryError("none left")
     with pytest.raises(ProblemError, match="line 3"), attempt.charging_memory():
         raise ProblemError("line 3: it raises")
+    with pytest.raises(ReferenceDied, match="killed"), attempt.charging_memory():
+        raise ReferenceDied("killed") from ChildFailed("crashed", "killed")
 
     assert isinstance(ended.value.evaluation, OutOfMemory)
     assert "verify" == ended.value.evaluation.phase
+
+
+def test_a_reference_that_has_no_memory_beside_a_candidate_blames_the_candidate() -> None:
+    attempt = asked(Limits())
+
+    with pytest.raises(Verdict) as ended, attempt.during("time"), attempt.charging_memory():
+        raise ReferenceDied("failed") from ChildFailed("out_of_memory", "tried to allocate 40 GB")
+
+    assert isinstance(ended.value.evaluation, OutOfMemory)
+    assert "leaves the judge and the reference too little memory" in ended.value.evaluation.error

@@ -44,9 +44,7 @@ class Child:
 
 def start(child: Child, name: str, folder: Path) -> Any:
     arena = SimpleNamespace(descriptor=None)
-    shared: Any = SimpleNamespace(
-        folder=folder, arena=arena, fill_weights=lambda: None, attach=lambda *_: None
-    )
+    shared: Any = SimpleNamespace(folder=folder, arena=arena, attach=lambda *_: None)
     program: Any = SimpleNamespace(
         problem=PROBLEM, device=torch.device("cpu"), path=folder / "problem.py"
     )

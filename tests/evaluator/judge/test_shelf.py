@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+torch = pytest.importorskip("torch")
+
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.judge.shelf import MOST_KEPT, Shelf
@@ -96,8 +98,23 @@ def test_a_refusal_is_believed_when_nothing_was_beside() -> None:
 
     def refuse() -> Prepared:
         tries.append(beside.closed)
-        raise ProblemError("forward raised OutOfMemoryError")
+        raise ProblemError("forward raised OutOfMemoryError") from torch.OutOfMemoryError("none")
 
     with pytest.raises(ProblemError):
         shelf.take(problem("b"), refuse)
     assert [False, True] == tries
+
+
+def test_a_mistake_in_a_problem_pushes_no_other_out() -> None:
+    shelf: Shelf[Prepared] = Shelf()
+    beside = Prepared()
+    shelf.take(problem("a"), lambda: beside)
+
+    def mistaken() -> Prepared:
+        raise ProblemError("b: line 3: forward raised NameError: name 'rleu' is not defined")
+
+    with pytest.raises(ProblemError, match="rleu"):
+        shelf.take(problem("b"), mistaken)
+
+    assert not beside.closed
+    assert beside is shelf.take(problem("a"), none)

@@ -204,6 +204,15 @@ def test_who_does_not_say_where_results_lie_has_none(window: Window, at: object)
     assert "NaN" in refusal(window.contents.turn, CALLS)
 
 
+def test_shared_memory_is_cleared_with_what_nothing_uses(window: Window) -> None:
+    shared = window.prepared.shared
+    shared.arena.block.fill_(7)
+
+    shared.renew()
+
+    assert not shared.arena.block.any()
+
+
 def test_results_left_from_an_earlier_call_are_wrong(window: Window) -> None:
     window.visit(1)
     first: list[Answer] = []

@@ -30,7 +30,7 @@ from stark.evaluator.judge.building.compile_errors import is_compile_error
 from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.protocol import Evaluate
 
 
@@ -71,18 +71,17 @@ class Attempt:
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:
-        """Turn an out-of-memory error of the judge into an OutOfMemory verdict on the candidate.
+        """Turn an out-of-memory error of the judge or a reference into an OutOfMemory verdict on the candidate.
 
-        The candidate is to blame, because the judge had enough memory before the candidate was loaded.
+        The candidate is to blame, because they had enough memory before the candidate was loaded.
         """
         try:
             yield
-        except (ProblemError, torch.OutOfMemoryError) as error:
+        except (ProblemError, ReferenceDied, torch.OutOfMemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             reason = (
-                "the candidate leaves the judge too little memory to compute the expected values; "
-                "allocate less"
+                "the candidate leaves the judge and the reference too little memory; allocate less"
             )
             verdict = Verdict(OutOfMemory(phase=self.phase, error=f"{reason}: {error}"))
             raise verdict from error

@@ -21,7 +21,7 @@ from stark.core.evaluation import (
 )
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.measuring import measure
+from stark.evaluator.judge.measuring import measure, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
@@ -57,12 +57,13 @@ def build(attempt: Attempt, builds: Builds) -> Built:
 
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
     """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
+    running = start_references(attempt, prepared)
     child = _start_child(attempt, built, prepared)
     attempt.sandbox = child.layers
     try:
         _load(attempt, child, built.source, prepared)
         verified = verify(attempt, child, prepared)
-        correct = measure(attempt, child, prepared, verified)
+        correct = measure(attempt, child, running, prepared, verified)
         evaluation: Evaluation = _profile(attempt, child, built, correct)
     except Verdict as verdict:
         evaluation = verdict.evaluation
@@ -137,7 +138,7 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
 
 def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedReference) -> None:
     with attempt.during("load", attempt.limits.load_s):
-        prepared.shared.fill_weights()
+        prepared.shared.renew()
         prepared.settle()
         prepared.shared.attach(child, prepared.flush_bytes, attempt.limits.load_s)
         child.ask({"do": "import", "path": str(path), "class": "ModelNew"})

@@ -16,7 +16,8 @@ from stark.evaluator.judge.contents import TimedContents
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
-from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, ReferenceDied, RunningReference
+from stark.evaluator.judge.processes.failures import ReferenceDied
+from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timing import gated, rounds
 from stark.evaluator.judge.timing.program import Timed
 from stark.evaluator.judge.trials import Expected
@@ -26,7 +27,11 @@ from stark.evaluator.judge.visit_contents import VisitContents
 
 
 def measure(
-    attempt: Attempt, child: LimitedChild, prepared: PreparedReference, verified: Verified
+    attempt: Attempt,
+    child: LimitedChild,
+    running: dict[str, RunningReference],
+    prepared: PreparedReference,
+    verified: Verified,
 ) -> Correct:
     """Time a verified candidate in rounds with the references, on fresh inputs in every round.
 
@@ -41,9 +46,6 @@ def measure(
         )
 
     with attempt.during("time", limit_s), attempt.charging_memory():
-        child.pause()  # a candidate's busy threads must not delay the start of a reference
-        running = _references(attempt, prepared)
-        child.go_on()
         time_all = _time_on_cpu if prepared.device.type == "cpu" else _time_on_gpu
         with _freeing_memory(running.values(), limit_s):
             candidate, references, warnings = time_all(
@@ -133,8 +135,11 @@ def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:
         )
 
 
-def _references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
-    """Start the eager reference and, at effort `promote`, those compiled references that can run."""
+def start_references(attempt: Attempt, prepared: PreparedReference) -> dict[str, RunningReference]:
+    """Start the eager reference and, at effort `promote`, those compiled references that can run.
+
+    Call it while no candidate runs, which could keep them from starting.
+    """
     running = {EAGER: prepared.running(EAGER, attempt.limits)}
     names = PROMOTE_REFERENCES[prepared.device.type] if attempt.effort == "promote" else []
     for name in names:

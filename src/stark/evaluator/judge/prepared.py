@@ -237,6 +237,7 @@ class PreparedReference:
             raise ProblemError(
                 f"{self.problem.name}: the device has no memory left for the {name} reference"
             ) from error
+        shared.renew()
         drawn = self.program.draw(self.trials.nominal[0].seed)
         for slot in range(self.slots):
             shared.fill_inputs(drawn, slot)

@@ -17,8 +17,9 @@ from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
+from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
-from stark.evaluator.judge.running import ReferenceDied, RunningReference
+from stark.evaluator.judge.running import RunningReference
 from stark.evaluator.judge.timing.process import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4

@@ -16,7 +16,7 @@ from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.shared import SharedSet
 
@@ -29,10 +29,6 @@ PROMOTE_REFERENCES = {"cpu": ["compile"], "cuda": ["compile", "max-autotune"]}
 
 On a CPU, max-autotune is left out: it takes long and gives the same code as the default mode.
 """
-
-
-class ReferenceDied(Exception):
-    """A running reference failed while in use: a fault of the judge, not of the candidate."""
 
 
 class RunningReference:
@@ -122,6 +118,8 @@ def start_reference(
 ) -> RunningReference:
     """Start a reference: load the problem's Model, compile it if `name` is in COMPILED, and call it.
 
+    The shared memory must hold weights and inputs.
+
     Raises ProblemError.
     """
     folder = shared.folder
@@ -134,9 +132,6 @@ def start_reference(
         on_device=program.device.type == "cuda",
     )
     child = forkserver.fork(allowed, shared.arena.descriptor)
-    shared.fill_weights()
-    if program.device.type == "cuda":
-        torch.cuda.synchronize(program.device)
     shared.attach(child, flush_bytes, limits.load_s)
     try:
         path = str(program.path)

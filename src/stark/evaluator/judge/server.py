@@ -168,8 +168,6 @@ class Judge:
             preparing.result()
         with self._device_lock.turn(request.problem.digest):
             prepared = self._prepare(request.problem)
-            # Started before the candidate, which could take the memory.
-            prepared.running(EAGER, request.limits)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":

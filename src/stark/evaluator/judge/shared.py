@@ -81,8 +81,9 @@ class SharedSet:
             self.setup,
         )
 
-    def fill_weights(self) -> None:
-        """Write the reference's weights to the shared memory, where an earlier candidate may have changed them."""
+    def renew(self) -> None:
+        """Clear the shared memory, unused parts too, so that no program finds what another left; write the weights."""
+        self.arena.block.zero_()
         for name, value in self.program.model.state_dict().items():
             self._weights[name].copy_(value)
 

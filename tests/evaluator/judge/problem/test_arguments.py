@@ -7,7 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.problem.arguments import seeded, serialized, variation, without_overlap
+from stark.evaluator.judge.problem.arguments import (
+    seeded,
+    serialized,
+    unsupported,
+    variation,
+    without_overlap,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +38,16 @@ def test_only_a_tensor_whose_elements_share_memory_gets_its_own(
     assert shared == (owned is not tensor)
     assert torch.equal(tensor, owned)
     assert owned.is_contiguous() or not shared
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_eight_bit_floats_are_refused_in_a_sentence(dtype: torch.dtype) -> None:
+    said = unsupported(torch.zeros(4).to(dtype))
+
+    assert said is not None
+    assert "not supported yet; return it in bfloat16" in said
+    assert unsupported(torch.zeros(4, dtype=torch.bfloat16)) is None
+    assert unsupported(torch.zeros(4, dtype=torch.uint8)) is None
 
 
 def test_a_seed_rules_every_generator_and_the_own_of_python_goes_on() -> None:

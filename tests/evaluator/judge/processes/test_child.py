@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stark.evaluator.candidate import forkserver as candidate_forkserver
+from stark.evaluator.candidate.wire import Channel
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
@@ -131,3 +134,28 @@ def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Pat
 
     # A quarter of a gigabyte: some virtual machines take seconds for the first use of a gigabyte.
     assert "it used more than 0.25 GB of memory" == says(forkserver, tmp_path, grows, 0.25)
+
+
+def test_the_number_of_a_child_that_has_ended_is_not_killed(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    child = forkserver.fork(allowed(tmp_path))
+    child._channel.close()
+    while child._exit_code() is None:
+        time.sleep(0.01)
+    killed: list[int] = []
+    child._kill_group_of = killed.append
+
+    child.close()
+
+    assert [] == killed
+
+
+def test_the_forkserver_kills_its_own_children_only() -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as stranger:
+        ours, _ = Channel.pair()
+        server = candidate_forkserver.Forkserver(ours, {})
+
+        assert {} == server._answer({"do": "kill", "pid": stranger.pid}, [])
+        assert stranger.poll() is None
+        stranger.kill()

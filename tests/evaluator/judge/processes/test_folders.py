@@ -66,3 +66,11 @@ def test_too_much_is_said(
     assert folders.excess(tmp_path) is None
     monkeypatch.setattr(folders, bound, value)
     assert said == folders.excess(tmp_path)
+
+
+def test_a_smaller_limit_can_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "sparse").touch()
+    os.truncate(tmp_path / "sparse", 2 << 30)
+
+    assert folders.excess(tmp_path) is None
+    assert "more than 0.5 GB" == folders.excess(tmp_path, most=512 << 20)

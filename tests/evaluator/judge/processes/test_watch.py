@@ -5,6 +5,9 @@ import subprocess
 import sys
 import threading
 
+import pytest
+
+from stark.evaluator.judge.processes import watch
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, last_core, use_of_tree
 
 HOLDS = """
@@ -16,7 +19,10 @@ sys.stdin.read()
 """
 
 
-def test_a_tree_counts_whole() -> None:
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_tree_counts_whole(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the system does not list the children of processes."""
+    monkeypatch.setattr(watch, "_lists_children", lambda: listed)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, HOLDS, ""],
         stdin=subprocess.PIPE,

@@ -52,7 +52,7 @@ def of_machine() -> tuple[Path, ...]:
     """What every child may read: system folders, this Python, its packages and STARK. Cached."""
     settings = (Path("/etc") / name for name in SETTINGS)
     prefixes = map(Path, {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix})
-    python = (path for prefix in prefixes for path in prefix.iterdir() if path.name not in PRIVATE)
+    python = (path for prefix in prefixes for path in _entries(prefix))
     packages = [Path(__file__).parents[3], *(Path(entry) for entry in sys.path if entry)]
     shown = (path for path in packages if not _would_reveal(path, _home()))
     return (*map(Path, SYSTEM), *settings, *python, *shown)
@@ -71,11 +71,17 @@ def _tools(environment: Mapping[str, str]) -> Iterator[Path]:
         yield from (Path(entry) for entry in entries if Path(entry).is_absolute())
     for variable in ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV"):
         if environment.get(variable):
-            yield Path(environment[variable])
+            yield from _entries(Path(environment[variable]))
     for variable in ("CC", "CXX", "CUDAHOSTCXX"):
         command = shlex.split(environment.get(variable, ""))
         if command and Path(command[0]).is_absolute():
             yield Path(command[0]).parent
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """What lies in a folder, without what is private."""
+    with suppress(OSError):
+        yield from (path for path in folder.iterdir() if path.name not in PRIVATE)
 
 
 def _would_reveal(path: Path, *hidden: Path | None) -> bool:

@@ -36,6 +36,9 @@ BUILD_MEMORY_GB = 32.0
 """Memory limit of a build in gigabytes."""
 
 
+KEPT_BYTES = 512 << 20
+"""Most bytes that a build may leave. They are copied before every run of the candidate, on nobody's clock."""
+
 _kernels = TypeAdapter(tuple[KernelResources, ...])
 
 
@@ -167,7 +170,7 @@ class Builds:
         finally:
             output = child.close()
         if error is None:
-            too_much = folders.excess(built.work)
+            too_much = folders.excess(built.work, most=KEPT_BYTES)
             if too_much is None:
                 return replace(built, kernels=kernel_resources(output))
             error = f"its build wrote {too_much}"

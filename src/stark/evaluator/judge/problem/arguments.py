@@ -40,6 +40,8 @@ def unsupported(tensor: torch.Tensor) -> str | None:
         return "a sparse tensor; return it dense (`.to_dense()`) and make it sparse in forward"
     if tensor.is_quantized:
         return "a quantized tensor; return its values and quantize them in forward"
+    if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
+        return f"a tensor of {tensor.dtype}, which is not supported yet; return it in bfloat16 and convert it in forward"
     if tensor.is_meta:
         return "a tensor on the device `meta`, which has no values"
     return None

@@ -14,7 +14,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate import memory_errors
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
 
 WHOLE = 1
@@ -122,8 +122,8 @@ def _agrees(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or the cause of a ProblemError, is a lack of memory."""
-    if isinstance(error, ProblemError) and error.__cause__ is not None:
+    """Whether an error, or the cause of a ProblemError or ReferenceDied, is a lack of memory."""
+    if isinstance(error, ProblemError | ReferenceDied) and error.__cause__ is not None:
         return is_out_of_memory(error.__cause__)
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"

@@ -22,6 +22,10 @@ class ChildFailed(Exception):
         reports them."""
 
 
+class ReferenceDied(Exception):
+    """A running reference failed while in use: a fault of the judge, unless the candidate took the memory."""
+
+
 class ForkserverDied(Exception):
     """The forkserver has died. This is a failure of the judge."""
 

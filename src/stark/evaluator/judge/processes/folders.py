@@ -19,11 +19,12 @@ MAX_DEPTH = 40
 limits."""
 
 
-def excess(folder: Path, size: int = 0) -> str | None:
+def excess(folder: Path, size: int = 0, most: int | None = None) -> str | None:
     """The first limit that a folder exceeds, in a few words; None if it exceeds none.
 
-    `size` is the number of bytes that are stored elsewhere and count too.
+    `size` is the number of bytes that are stored elsewhere and count too, `most` a limit in place of `MAX_BYTES`.
     """
+    most = MAX_BYTES if most is None else most
     for files, (entry, depth) in enumerate(entries(folder), start=1):
         if depth > MAX_DEPTH:
             return f"folders nested more than {MAX_DEPTH} deep"
@@ -32,9 +33,9 @@ def excess(folder: Path, size: int = 0) -> str | None:
         with suppress(OSError):
             if entry.is_file(follow_symlinks=False):
                 size += entry.stat(follow_symlinks=False).st_size
-        if size > MAX_BYTES:
+        if size > most:
             break
-    return f"more than {MAX_BYTES / 1e9:.1f} GB" if size > MAX_BYTES else None
+    return f"more than {most / 1e9:.1f} GB" if size > most else None
 
 
 def copy(source: Path, target: Path) -> None:

@@ -9,7 +9,8 @@ import ctypes
 import random
 import secrets
 from collections.abc import Callable, Sequence
-from pathlib import Path
+
+from stark.evaluator.judge.processes.watch import children_of
 
 PAGE_BYTES, WORD_BYTES = 4096, 8
 MARKS = 4096
@@ -103,11 +104,7 @@ def innermost_process(pid: int) -> int:
     The last process runs the program. The others only reap processes that end.
     """
     while True:
-        children = [
-            int(child)
-            for listed in Path(f"/proc/{pid}/task").glob("*/children")
-            for child in listed.read_text().split()
-        ]
+        children = children_of(pid)
         if len(children) != 1:
             return pid
-        pid = children[0]
+        (pid,) = children

@@ -14,9 +14,8 @@ import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from stark.evaluator.judge.processes.watch import use_of_tree
+from stark.evaluator.judge.processes.watch import parent_of, use_of_tree
 
 PATIENCE_S = 2.0
 """Seconds that a tree may take to stop. Stopping takes a fraction of a millisecond, except in the
@@ -104,12 +103,18 @@ class Tree:
         for pid in set(found) - self._handles.keys():
             with suppress(ProcessLookupError):
                 handle = os.pidfd_open(pid)
-                parent = _parent(pid) or 0  # of the handle's process, if that still lives
-                if pid == self._root or parent in self._handles or parent in found:
+                if pid == self._root or self._is_child(pid, found):
                     self._handles[pid] = handle
                 else:
                     os.close(handle)
         return len(self._handles) > before
+
+    def _is_child(self, pid: int, found: Collection[int]) -> bool:
+        """Whether a process has a parent in the tree."""
+        with suppress(OSError):
+            parent = parent_of(pid)
+            return parent in self._handles or parent in found
+        return False
 
     def _signal(self, number: signal.Signals) -> None:
         for pid, handle in list(self._handles.items()):
@@ -117,14 +122,6 @@ class Tree:
                 signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
                 os.close(self._handles.pop(pid))
-
-
-def _parent(pid: int) -> int | None:
-    """The parent of a process; None if it has ended."""
-    with suppress(OSError, ValueError, IndexError):
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        return int(stat.rpartition(") ")[2].split()[1])
-    return None
 
 
 def _used_ns(processes: Iterable[int]) -> Used:

@@ -1,13 +1,15 @@
 """Reads from /proc what a process tree uses: memory, processes and threads.
 
-If the Linux kernel does not list the children of processes, only the root process is read.
+Some systems, such as gVisor, do not list the children of a process. There the parents of all processes are read.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
@@ -38,15 +40,40 @@ def use_of_tree(root: int) -> Use:
     memory, tasks = 0, 0
     waiting, seen = [root], {root}
     while waiting and len(seen) < MAX_PROCESSES:
-        place = Path(f"/proc/{waiting.pop()}")
+        pid = waiting.pop()
+        place = Path(f"/proc/{pid}")
         with suppress(OSError, ValueError):
             memory += _kilobytes(_OWN_PAGES, place, "status") << 10
-            for task in (place / "task").iterdir():
-                tasks += 1
-                found = {int(pid) for pid in (task / "children").read_text().split()} - seen
-                seen |= found
-                waiting += found
+            tasks += len(list((place / "task").iterdir()))
+            found = children_of(pid) - seen
+            waiting += found
+            seen |= found
     return Use(frozenset(seen), memory, tasks)
+
+
+@cache
+def _lists_children() -> bool:
+    """Whether this system lists the children of each thread."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def children_of(pid: int) -> set[int]:
+    """The numbers of a process's children."""
+    if _lists_children():
+        lists = Path(f"/proc/{pid}/task").glob("*/children")
+        return {int(child) for listed in lists for child in listed.read_text().split()}
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            if parent_of(process.name) == pid:
+                found.add(int(process.name))
+    return found
+
+
+def parent_of(pid: int | str) -> int:
+    """The number of a process's parent. Raises OSError if the process is gone."""
+    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    return int(stat.rpartition(") ")[2].split()[1])
 
 
 def waits_s(pid: int) -> dict[str, float]:
