@@ -220,12 +220,16 @@ async def test_a_refused_problem_leaves_nothing_behind(executor: Executor) -> No
         init="raise ValueError(' '.join(os.listdir(pathlib.Path(__file__).parent.parent)))",
     )
 
+    async def folders() -> int:
+        with pytest.raises(ProblemError) as refused:
+            await executor.describe(telling)
+        return str(refused.value).count("problem-")
+
+    before = await folders()
     with pytest.raises(ProblemError):
         await executor.describe(problem("raise ValueError"))
-    with pytest.raises(ProblemError) as refused:
-        await executor.describe(telling)
 
-    assert 1 == str(refused.value).count("problem-")
+    assert before == await folders()
     assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import shlex
 import signal
 import sys
@@ -191,7 +192,7 @@ async def test_a_judge_says_that_it_waits_for_another_one(
     told: list[str] = []
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
 
-    with DeviceLock(locks_below(tmp_path), "cpu").turn():
+    with DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}").turn():
         described = asyncio.create_task(executor.describe(PROBLEM))
         while not told:
             assert not described.done()

@@ -27,6 +27,8 @@ from support.nodes import DEVICE, measurement
 class Child:
     """Does as it is asked until it is called for the `fails_at`-th time."""
 
+    spread = settle = loosen = copy_out = waits_s = core = stood_still = go_on = None
+
     def __init__(self, fails_at: int = -1) -> None:
         self.asked: list[str] = []
         self.closed = False

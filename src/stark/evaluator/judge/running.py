@@ -35,8 +35,10 @@ class RunningReference:
     """A reference's process. Failures raise ReferenceDied and are never blamed on a candidate."""
 
     def __init__(self, child: Child, shared: SharedSet) -> None:
-        self.child = child
-        self.shared = shared
+        self.child, self.shared = child, shared
+        self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
+        self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
+        self.stood_still, self.go_on = child.stood_still, child.go_on
 
     def ask(self, request: Message, limit_s: float) -> Message:
         """Send a request and return the answer. Raises ReferenceDied."""
@@ -56,41 +58,9 @@ class RunningReference:
         with _raising_reference_died():
             self.child.resume()
 
-    def stood_still(self) -> bool:
-        """Whether none of its processes has run since `pause`."""
-        return self.child.stood_still()
-
-    def go_on(self) -> None:
-        """Continue the process, whatever it did since `pause`."""
-        self.child.go_on()
-
-    def spread(self) -> None:
-        """Pin each thread of the process to one core until `loosen` is called."""
-        self.child.spread()
-
-    def settle(self) -> None:
-        """Unpin threads that have not worked since `spread`, or all threads if there are too few cores."""
-        self.child.settle()
-
-    def loosen(self) -> None:
-        """Unpin the threads of the process."""
-        self.child.loosen()
-
     def give_back(self, limit_s: float) -> None:
         """Make the process free its cached memory. Raises ReferenceDied."""
         self.ask({"do": "give back"}, limit_s)
-
-    def waits_s(self) -> dict[str, float]:
-        """Return how many seconds each thread of the process has waited for a core so far."""
-        return self.child.waits_s()
-
-    def core(self) -> int | None:
-        """Return the core that the first thread of the process ran on last, or None if unknown."""
-        return self.child.core()
-
-    def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from the reference's memory to an address in the judge; False if they are unreadable."""
-        return self.child.copy_out(source, target, size)
 
     def close(self) -> None:
         """End the process and free the memory shared with it."""
