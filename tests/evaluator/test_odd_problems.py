@@ -233,6 +233,31 @@ async def test_a_refused_problem_leaves_nothing_behind(executor: Executor) -> No
     assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
 
 
+async def test_settings_of_a_problem_hold_for_its_candidates_and_for_no_other_problem(
+    executor: Executor,
+) -> None:
+    setting = "torch.set_default_dtype(torch.bfloat16)"
+    strange = problem("return x + torch.ones(8)", top=setting)
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+
+    found = await executor.evaluate(strange, copied(strange, setting, ""))
+
+    assert isinstance(found, Correct), found
+    assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
+
+
+async def test_inputs_in_eight_bit_floats_are_refused_and_the_judge_lives(
+    executor: Executor,
+) -> None:
+    narrow = problem("return x.float() * 2", "[torch.randn(8, 8).to(torch.float8_e4m3fn)]")
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+
+    with pytest.raises(ProblemError, match="float8_e4m3fn, which is not supported yet"):
+        await executor.describe(narrow)
+
+    assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
+
+
 TWO_WEIGHTS = problem(
     "return x * self.a + self.b",
     init="self.a = nn.Parameter(torch.randn(8)); self.b = nn.Parameter(torch.randn(8))",

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt, open_arena
 from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.memory_errors import is_out_of_memory
@@ -166,6 +167,7 @@ class Runner:
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)
+        flags.apply(given["flags"])
         return {}
 
     def _load(self, request: Message) -> Message:

@@ -77,6 +77,7 @@ class SharedSet:
                 "state": named,
                 "outputs": results,
                 "orders": [output.stride() for output in signature.returned],
+                "flags": program.flags,
             },
             self.setup,
         )

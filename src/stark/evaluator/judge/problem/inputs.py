@@ -10,6 +10,8 @@ import importlib.util
 import secrets
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
+from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.judge.problem.arguments import seeded, serialized, unsupported, without_overlap
@@ -69,6 +72,10 @@ class Program:
         self.changes: tuple[int, ...] = ()
         """Indices of the inputs that forward changes in place; set by `run_first`."""
 
+        self._judges = self.flags = flags.current()
+        """torch's settings: the judge's own, and those that hold for the problem, its reference and its candidates."""
+
+        self._flags_known = False
         self.module = self._import()
         with self._user_code("get_init_inputs"):
             self.init_arguments = self._call_for_list("get_init_inputs")
@@ -85,7 +92,7 @@ class Program:
 
         A tensor that occurs twice among the arguments occurs once in the result's `tensors`.
         """
-        with seeded(seed), self._user_code("get_inputs"), self.device:
+        with self._user_code("get_inputs"), seeded(seed), self.device:
             arguments = self._call_for_list("get_inputs")
         tensors: list[torch.Tensor] = []
         places: dict[int, TensorAt] = {}
@@ -110,6 +117,7 @@ class Program:
         returned = self.run(trial)
         pairs = enumerate(zip(trial.tensors, drawn.tensors, strict=True))
         self.changes = tuple(index for index, pair in pairs if not same_values(*pair))
+        self._flags_known = True
         return [*returned, *(trial.tensors[index] for index in self.changes)]
 
     def run(self, drawn: Drawn, seed: int = 0) -> list[torch.Tensor]:
@@ -125,7 +133,8 @@ class Program:
 
     def in_float64(self) -> torch.nn.Module:
         """Return a copy of the model with its weights in float64."""
-        twin = copy.deepcopy(self.model).double()
+        with self._settings():
+            twin = copy.deepcopy(self.model).double()
         for state in (*twin.parameters(), *twin.buffers()):
             state.data = _upcast(state.data)
         return twin
@@ -133,7 +142,7 @@ class Program:
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         upcast = [_upcast(tensor) for tensor in self._given(drawn)]
-        with torch.no_grad():
+        with self._settings(), torch.no_grad():
             returned = tensors_of(twin(*drawn.filled(upcast)))
         return [*returned, *(upcast[index] for index in self.changes)]
 
@@ -205,8 +214,28 @@ class Program:
             spec.loader.exec_module(module)
         return module
 
-    def _user_code(self, part: str) -> _UserCode:
-        return _UserCode(self.problem.name, str(self.path), part, self.device)
+    @contextmanager
+    def _user_code(self, part: str) -> Iterator[None]:
+        """Run code of the problem: with its own settings, and with its exceptions turned into ProblemErrors."""
+        with self._settings(), _UserCode(self.problem.name, str(self.path), part, self.device):
+            yield
+
+    @contextmanager
+    def _settings(self) -> Iterator[None]:
+        """Let the problem's settings of torch hold, and afterwards the judge's.
+
+        What the problem sets up to the end of its first call holds from then on.
+        """
+        if self._flags_known and self.flags == self._judges:
+            yield
+            return
+        flags.apply(self.flags)
+        try:
+            yield
+        finally:
+            if not self._flags_known:
+                self.flags = flags.current()
+            flags.apply(self._judges)
 
 
 class _UserCode:
