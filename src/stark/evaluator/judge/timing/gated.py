@@ -34,7 +34,8 @@ WARMUPS = 3
 """Calls of each program before the first round. A visit begins with one more, since others have used the caches."""
 
 LONG_MS = 500.0
-"""If a call of the reference takes this long, no round is spent on warming up."""
+"""If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
+cold caches and a thread on the wrong core cost little of it."""
 
 MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, MAX_ROUNDS = 8, 3, 100
 """Rounds before timing may end; the same for programs so slow that these take three budgets; and the most rounds."""
@@ -83,6 +84,9 @@ class Gated:
 
     child: TimedProcess
     limit_s: float
+    long: bool = False
+    """Whether calls are so long that they need no warming up."""
+
     samples_ms: list[float] = field(default_factory=list)
     """Per visit, the median milliseconds of a call by the judge's clock."""
 
@@ -114,12 +118,13 @@ class Gated:
         Linux may wake two on one core, which would then wait for each other.
         """
         time.sleep(SPIN_S)
-        self.child.spread()
         taken: list[float] = []
         try:
-            contents.write(place, 0)
-            self.call()
-            self.child.settle()
+            if not self.long:
+                self.child.spread()
+                contents.write(place, 0)
+                self.call()
+                self.child.settle()
             with on_core(self.child.core()):
                 for number in range(1, calls + 1):
                     contents.write(place, number)
@@ -223,6 +228,8 @@ def time_together(
             taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
             calls = min(most_calls, _calls(taken_ms[1], budget_s))
             window = Window(candidate, references, calls, everyone[1].empty_ms())
+            for program in everyone:
+                program.long = taken_ms[1] >= LONG_MS
             if taken_ms[1] < LONG_MS:
                 _round(everyone, calls, chance, contents)
             _rounds(everyone, window, budget_s, chance, contents)
