@@ -149,7 +149,6 @@ def test_with_a_judge_of_its_own_a_resumed_run_opens_no_executor(given: dict[str
     [
         ({"language": "triton"}, "a run keeps its language"),
         ({"seed": 1, "strategy": "stark"}, "a run keeps its seed and strategy"),
-        ({"start": "compiler"}, "a run keeps its start"),
         ({"attempts": 1}, "a limit of 1 attempts is less than the 2 that run"),
         ({"attemps": 3}, "there is no option 'attemps'; the options are model, "),
         ({"replay": "recording.json"}, "is not a replay; leave out replay"),

@@ -10,7 +10,7 @@ import loop_samples as samples
 from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable
 from stark.core.evaluation import Correct, Evaluation, Incorrect
-from stark.core.node import COMPILER, Node, Selection
+from stark.core.node import Node, Selection
 from stark.core.standing import best_node
 from stark.core.usage import Budget
 from stark.events import CheckBegan, CheckFinished, Event
@@ -134,26 +134,6 @@ async def test_identical_candidates_are_checked_once(store: Store) -> None:
 
     assert [2, 1] == began
     assert best is None
-
-
-async def test_the_compilers_candidate_comes_last_and_beyond_the_most_that_is_checked(
-    store: Store,
-) -> None:
-    tree = stored(store, [9, 2, 3, 4, 5, 6, 7], {1: {"role": COMPILER}})
-
-    began, _ = await checked(store, tree, wrong)
-
-    assert [7, 6, 5, 4, 3, 1] == began
-
-
-async def test_the_compilers_candidate_is_not_checked_if_a_checked_one_is_as_fast(
-    store: Store,
-) -> None:
-    tree = stored(store, [3, 4], {1: {"role": COMPILER}})
-
-    began, _ = await checked(store, tree, lambda _: at(3))
-
-    assert [2] == began
 
 
 async def test_a_resumed_search_counts_the_refuted_and_their_duplicates_as_failed(

@@ -147,7 +147,7 @@ async def aresume(
         replay: The path of the recording, if the run is a replay.
         judge: As in `aoptimize`.
         on_event: As in `aoptimize`.
-        options: New values for options of `aoptimize`. `strategy`, `language`, `seed` and `start` cannot change. New
+        options: New values for options of `aoptimize`. `strategy`, `language` and `seed` cannot change. New
             values are stored with the run.
 
     Returns:

@@ -26,7 +26,7 @@ from stark.strategies import strategy, team_of
 Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
-FIXED = ("strategy", "language", "seed", "start")
+FIXED = ("strategy", "language", "seed")
 """Options that cannot change once a run exists."""
 
 
@@ -41,7 +41,6 @@ def configure(options: RunOptions) -> RunConfig:
         budget=_part(Budget, options),
         seed=secrets.randbelow(10_000) if options.seed is None else options.seed,
         parallel=options.parallel,
-        start=options.start,
         stop=options.stop,
         window_tokens=options.window_tokens,
         limits=_part(Limits, options),

@@ -50,7 +50,7 @@ class AttemptBegan(Event):
 
 @dataclass(frozen=True)
 class Stepped(Event):
-    """An attempt reached this step: a role (`plan`, `code`, …), `judge`, or `compiler` (torch.compile)."""
+    """An attempt reached this step: a role (`plan`, `code`, …) or `judge`."""
 
     attempt: int
     step: str

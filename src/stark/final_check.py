@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.node import COMPILER, Node
+from stark.core.node import Node
 from stark.core.problem import Problem
 from stark.core.standing import best_node, standing_of
 from stark.evaluator.executors import Executor
@@ -19,10 +19,7 @@ from stark.search.tree import Tree
 from stark.store import Store
 
 MOST_CHECKED = 5
-"""Maximum number of leaders checked per session, which is one process's work on a run.
-
-The kernel that `torch.compile` generated is not counted.
-"""
+"""Maximum number of leaders checked per session, which is one process's work on a run."""
 
 MOST_PASSED = 2
 """A session stops checking when this many leaders have passed, even if an unchecked leader might be faster."""
@@ -33,16 +30,16 @@ async def check_leaders(
 ) -> None:
     """Check the leaders in ranking order, until one leader has passed and no unchecked leader seems faster.
 
-    `MOST_PASSED` and `MOST_CHECKED` bound the number of checks, except for the kernel that `torch.compile` generated.
-    That kernel comes last, and is skipped if a leader that passed is at least as fast. Each result is stored. Leaders
-    that an earlier session checked are not checked again, so a resumed run continues down the ranking.
+    `MOST_PASSED` and `MOST_CHECKED` bound the number of checks. Each result is stored. Leaders that an earlier session
+    checked are not checked again, so a resumed run continues down the ranking.
     """
     checks = store.promotions(run_id)
     session: list[Evaluation] = []
     for node in _candidates(tree, checks):
         passed = sum(isinstance(evaluation, Correct) for evaluation in session)
-        enough = passed >= MOST_PASSED or len(session) >= MOST_CHECKED
-        if _is_beaten(node, tree, checks) or (enough and node.role != COMPILER):
+        if passed >= MOST_PASSED or len(session) >= MOST_CHECKED:
+            return
+        if _is_beaten(node, tree, checks):
             continue
         assert node.candidate is not None
         emit(CheckBegan(node))
@@ -64,10 +61,9 @@ def demote_refuted(nodes: Iterable[Node], checks: Mapping[int, Evaluation]) -> l
 
 
 def _candidates(tree: Tree, checks: Mapping[int, Evaluation]) -> list[Node]:
-    """The unchecked attempts in ranking order; the kernel that `torch.compile` generated comes last."""
+    """The unchecked attempts in ranking order."""
     ranked = (tree.node(attempt) for attempt in standing_of(tree.nodes, {}).ranking)
-    unchecked = (node for node in ranked if node.id not in checks)
-    return sorted(unchecked, key=lambda node: node.role == COMPILER)
+    return [node for node in ranked if node.id not in checks]
 
 
 def _is_beaten(node: Node, tree: Tree, checks: Mapping[int, Evaluation]) -> bool:

@@ -14,15 +14,14 @@ from typing import Any
 from stark.agents.fitting import least_tokens
 from stark.agents.team import Assignment, Draft
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, ProblemError, UsageError
-from stark.core.evaluation import Correct, Evaluation, Unusable
-from stark.core.node import COMPILER, ROOT, Node, Selection
+from stark.core.errors import ProblemError, UsageError
+from stark.core.evaluation import Evaluation, Unusable
+from stark.core.node import Node, Selection
 from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.correspondence import Correspondence, Desk, Replies
 from stark.evaluator.executors import Executor
 from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Stepped, ignore
-from stark.explain.evaluation import evidence
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
@@ -49,7 +48,6 @@ async def work_on(
     only after it has passed all checks that can refuse it. Raises Held if another process is working on the
     run, and the errors of the judge, the models and the store.
     """
-    check_compiler(run)
     _check_length(run)
     with store.exclusive(run.id):
         reference = store.reference(run.id)
@@ -71,15 +69,6 @@ async def work_on(
         finally:
             store.note_elapsed(run.id, ledger.elapsed_s)
         return ended
-
-
-def check_compiler(run: Run) -> None:
-    """Raise UsageError if the run starts from torch.compile's kernel, in a language that torch.compile cannot write."""
-    if run.config.start == "compiler" and not language(run.config.language).has_compiler:
-        raise UsageError(
-            f"torch.compile writes no {run.config.language} kernels; start from the reference, or choose the language "
-            "triton for a GPU or cpp for the CPU"
-        )
 
 
 def _check_length(run: Run) -> None:
@@ -183,20 +172,13 @@ class Session:
             if self._end():
                 return
             attempt = self.tree.next_attempt
-            if self._is_compilers(attempt):
-                selection: Selection | None = Selection(parent=ROOT, action="improve")
-            else:
-                selection = self.policy.select(self.tree, self._random(attempt, "policy"))
+            selection = self.policy.select(self.tree, self._random(attempt, "policy"))
             if selection is None:
                 return
             self.desk.store.begin_attempt(self.run.id, attempt, selection)
             self.desk.ledger.begin_attempt()
             self.tree.begin(attempt, selection)
             yield attempt, selection
-
-    def _is_compilers(self, attempt: int) -> bool:
-        """Whether `torch.compile` writes this attempt: the first, in a run that starts from the compiler."""
-        return self.run.config.start == "compiler" and attempt == 1
 
     async def _attempt(self, attempt: int, selection: Selection) -> Node:
         """Write a candidate and have it evaluated."""
@@ -208,11 +190,6 @@ class Session:
         if draft.source is not None:
             candidate = Candidate(language=self.run.config.language, source=draft.source)
             duplicate_of, evaluation = await self._evaluated(attempt, candidate)
-        if draft.role == COMPILER and candidate is not None and not isinstance(evaluation, Correct):
-            # Without a candidate, no later attempt improves or repairs this node.
-            reason = f"what torch.compile generates does not work here: {evaluation.status}: "
-            evaluation = Unusable(reason=reason + evidence(evaluation))
-            candidate = duplicate_of = None
         return Node(
             id=attempt,
             parent=selection.parent,
@@ -226,17 +203,10 @@ class Session:
         )
 
     async def _draft(self, attempt: int, selection: Selection) -> Draft:
-        """What the team writes, or what `torch.compile` generates."""
-        problem, config = self.run.problem, self.run.config
-        if self._is_compilers(attempt):
-            self.desk.emit(Stepped(attempt, COMPILER))
-            try:
-                generated = await self.executor.compiled(problem, config.language)
-            except CompilerRefused as refusal:
-                return Draft(role=COMPILER, fault=str(refusal))
-            return Draft(role=COMPILER, source=generated.source)
+        """What the team writes."""
+        config = self.run.config
         work = Assignment(
-            problem=problem,
+            problem=self.run.problem,
             language=language(config.language),
             reference=self.reference,
             tree=self.tree,

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
-from stark.core.run import WINDOW_TOKENS, Start, Stop
+from stark.core.run import WINDOW_TOKENS, Stop
 from stark.core.usage import Price
 
 MODELS, BUDGET, JUDGE = "Models", "Budget of a run", "Judge"
@@ -77,10 +77,6 @@ class RunOptions(Frozen):
     )
     parallel: int = _option(1, "Maximum number of concurrent attempts in a run.", ge=1)
     seed: int | None = _option(None, "Seed of the search; random by default.")
-    start: Start = _option(
-        "reference",
-        "`compiler`: the first attempt is the kernel that torch.compile generates.",
-    )
     executor: str = _option(
         "local",
         "Where candidates are judged: local, local:DEVICES, command:LINE (a judge behind a command such as ssh) or "

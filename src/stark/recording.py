@@ -14,15 +14,13 @@ from pydantic import Field, ValidationError
 
 from stark.core.base import Frozen
 from stark.core.call import Call, Message, Reply
-from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, PromptRefused, RecordingError, UsageError
+from stark.core.errors import PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation, Unusable
-from stark.core.node import COMPILER, Node, Selection
+from stark.core.node import Node, Selection
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import Run, RunConfig
 from stark.core.usage import Cost
-from stark.evaluator.executors import Executor
 from stark.store import Store
 
 
@@ -60,11 +58,6 @@ class Recording(Frozen):
         Raises RecordingError if a reply or a candidate contains the text too.
         """
         problem = self.run.problem
-        if any(node.role == COMPILER and node.candidate is not None for node in self.nodes):
-            raise RecordingError(
-                "the kernel that torch.compile generated contains the problem's text, so the text cannot be left out; record "
-                "the run with the problem's text"
-            )
         line = f"[the text of {problem.name} ({problem.digest}) is left out of this recording]"
         without = self._with_text(problem.source, line, left_out=problem.digest)
         once = json.dumps(problem.source.strip(), ensure_ascii=False)[1:-1]
@@ -137,28 +130,6 @@ class RecordedReplies:
             )
         usage = call.reply.usage.model_copy(update={"dollars": 0.0, "seconds": 0.0})
         return call.reply.model_copy(update={"usage": usage})
-
-
-class RecordedCompiler:
-    """An executor that returns the recorded kernel of `torch.compile`, since recorded attempts may build on it."""
-
-    def __init__(self, executor: Executor, recording: Recording) -> None:
-        self._executor = executor
-        self._node = next((node for node in recording.nodes if node.role == COMPILER), None)
-        self.describe, self.evaluate = executor.describe, executor.evaluate
-        self.close = executor.close
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """The recorded kernel, or a newly generated one if the recording has no attempt by `torch.compile`.
-
-        Raises CompilerRefused if that attempt failed when it was recorded.
-        """
-        if self._node is None:
-            return await self._executor.compiled(problem, language)
-        if self._node.candidate is None:
-            assert isinstance(self._node.evaluation, Unusable)  # nothing else lacks a candidate
-            raise CompilerRefused(self._node.evaluation.reason)
-        return self._node.candidate
 
 
 def record(store: Store, run: Run) -> Recording:

@@ -17,7 +17,7 @@ from stark.evaluator.executors import Executor, open_executor
 from stark.events import Notice, OnEvent, Prepared
 from stark.ledger import Ledger
 from stark.loop import work_on
-from stark.recording import RecordedCompiler, RecordedReplies, Recording, read_recording
+from stark.recording import RecordedReplies, Recording, read_recording
 from stark.results import Result
 from stark.search.policies.recorded import Recorded
 from stark.store import Store
@@ -43,8 +43,8 @@ async def worked(
     replies: Replies
     try:
         if recording is not None:
-            replies, policy = RecordedReplies(recording), Recorded(recording.selections)
-            executor, expected = RecordedCompiler(executor, recording), None
+            replies, expected = RecordedReplies(recording), None
+            policy = Recorded(recording.selections)
         else:
             replies, policy = live_replies(config, unpriced, within), None
             left = config.budget.attempts - len(store.selections(run.id))

@@ -274,10 +274,3 @@ def test_the_start_says_when_little_is_left_to_gain() -> None:
     said = "It is within 3 % of the least time possible"
     assert said in start(near)
     assert "least time possible" not in start(far)
-
-
-def test_the_compilers_kernel_is_named_as_such() -> None:
-    node = working(1).model_copy(update={"role": "compiler", "plan": None})
-
-    for text in (start(node), attempts(node)):
-        assert ": what torch.compile generates for the reference\n" in text

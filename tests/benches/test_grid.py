@@ -51,7 +51,6 @@ def test_the_same_request_leads_to_the_same_names() -> None:
         {"language": "cuda"},
         {"executor": "local:cpu"},
         {"parallel": 2},
-        {"start": "compiler"},
         {"window_tokens": 8000},
         {"limits": Limits(build_s=600)},
         {"tools": Tools(sanitizer=True)},

@@ -204,15 +204,6 @@ def test_a_request_that_the_judge_refuses_is_not_to_be_resumed(
     assert "resume" not in ended.err
 
 
-def test_what_no_compiler_writes_is_refused_before_the_bench_is_stored(
-    stark: Stark, bench: list[str]
-) -> None:
-    ended = stark(*bench, "--language", "cuda", "--start", "compiler")
-
-    assert (2, True) == (ended.code, "torch.compile writes no cuda kernels" in ended.err)
-    assert "There are no benches yet" in stark("bench", "list").out
-
-
 @pytest.mark.slow
 def test_a_bench_goes_on_with_another_model(
     stark: Stark, bench: list[str], executor: FakeExecutor
@@ -283,7 +274,7 @@ def test_the_papers_protocol_needs_kernelbench_and_a_model_alone(
     }
     with Store.open(STORE) as store:
         config = store.run(made["runs"][0]["run_id"]).config
-    assert (30, 1, "reference") == (config.budget.attempts, config.parallel, config.start)
+    assert (30, 1) == (config.budget.attempts, config.parallel)
 
     other = ("--attempts", "1", "--seeds", "2", "--strategy", "stark", "--level", "2")
     fewer = stark("bench", "run", *ask, *other, "--total-attempts", "1", "--json").document

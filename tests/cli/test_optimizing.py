@@ -40,25 +40,6 @@ def test_a_run_ends_with_its_tree_and_the_best_kernel(
     assert executor.closed
 
 
-def test_a_run_may_begin_with_what_the_compiler_generates(
-    stark: Stark, executor: FakeExecutor
-) -> None:
-    ended = stark(*THREE, "--start", "compiler")
-
-    assert 0 == ended.code
-    assert 1 == executor.compilations
-    assert "1 compiler" in ended.out
-    assert "what torch.compile generates" in stark("show", "last").out
-
-
-def test_another_start_is_refused(stark: Stark, executor: FakeExecutor) -> None:
-    ended = stark(*THREE, "--start", "scratch")
-
-    assert 2 == ended.code
-    assert "--start is 'scratch', and should be 'reference' or 'compiler'" in ended.err
-    assert 0 == executor.compilations
-
-
 def test_output_names_the_file(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
     assert 0 == stark(*THREE, "--output", "mine/kernel.py").code
 

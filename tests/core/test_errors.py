@@ -21,7 +21,6 @@ EXIT_CODES = {
     "PromptRefused": 1,
     "ModelUnreachable": 1,
     "ReplyError": 1,
-    "CompilerRefused": 1,
     "JudgeDied": 1,
 }
 

@@ -52,9 +52,6 @@ def get_init_inputs():
     return []
 """
 
-# Read in one order and written in another: of such a kernel the compiler tries several configurations.
-TURNED = LARGE.replace("torch.sigmoid(x)", "torch.tanh(x).t() + x").replace("1 << 26", "2048, 2048")
-
 ASTRAY = "x[torch.full((64,), 1 << 20, device=x.device)]"
 """Indices out of range, which a kernel asserts: after that, every call of its process fails."""
 
@@ -186,28 +183,6 @@ async def test_what_triton_cannot_compile_is_a_build_that_failed(
 
     assert isinstance(evaluation, BuildFailed), evaluation
     assert said in evaluation.error
-
-
-async def test_what_the_compiler_generates_is_a_triton_candidate_that_holds(
-    executor: Executor,
-) -> None:
-    candidate = await executor.compiled(PROBLEM, "triton")
-
-    found = await executor.evaluate(PROBLEM, candidate)
-
-    assert isinstance(found, Correct), found
-    assert "@triton.jit" in candidate.source
-    assert "async_compile" not in candidate.source
-
-
-async def test_kernels_with_several_configurations_are_tuned_in_the_candidate(
-    executor: Executor,
-) -> None:
-    problem = Problem(name="turned", source=TURNED)
-
-    found = await executor.evaluate(problem, await executor.compiled(problem, "triton"))
-
-    assert isinstance(found, Correct), found
 
 
 async def test_the_final_check_measures_both_compilers_and_other_shapes(executor: Executor) -> None:

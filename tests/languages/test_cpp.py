@@ -70,27 +70,6 @@ def test_torchs_own_builder_is_a_way_too():
     assert CPP.check(source) is None
 
 
-GENERATED = """
-import torch
-from torch._inductor.async_compile import AsyncCompile
-async_compile = AsyncCompile()
-kernel = async_compile.cpp_pybinding(['float*'], 'extern "C" void kernel(float* out) {}')
-class ModelNew: pass
-"""
-
-
-def test_what_torch_compile_generates_is_a_way_too():
-    assert CPP.check(GENERATED) is None
-
-
-@pytest.mark.parametrize(
-    "without",
-    [
-        GENERATED.replace("async_compile.cpp_pybinding", "print"),
-        GENERATED.replace("AsyncCompile()", "object()").replace("import AsyncCompile", "import x"),
-        "import torch\nclass ModelNew:\n    forward = torch.compile(torch.relu)",
-    ],
-    ids=["no kernel", "no compiler", "torch.compile itself"],
-)
-def test_the_compilers_name_alone_makes_no_kernel(without: str):
-    assert "compiles no C++" in (CPP.check(without) or "")
+def test_torch_compile_is_no_kernel():
+    source = "import torch\nclass ModelNew:\n    forward = torch.compile(torch.relu)"
+    assert "compiles no C++" in (CPP.check(source) or "")

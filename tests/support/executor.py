@@ -7,13 +7,10 @@ from collections.abc import Callable
 
 from stark.core.candidate import Candidate
 from stark.core.device import Device
-from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.problem import Problem
 from stark.core.reference import Reference, TensorSpec
 from support.nodes import DEVICE, EAGER_MS, ROOFLINE, correct, failure, measurement
-
-COMPILED = "class ModelNew: ...  # as the compiler has it\n"
 
 FAILING = ("incorrect", "build_failed", "crashed", "timed_out", "out_of_memory", "rejected")
 
@@ -36,17 +33,13 @@ class FakeExecutor:
         device: Device = DEVICE,
         delay_s: float = 0.0,
         warnings: tuple[str, ...] = (),
-        compiled: str | CompilerRefused = COMPILED,
     ) -> None:
-        """`evaluation` may raise to fail a request. `warnings` go into the reference; `compiled` is the generated source."""
+        """`evaluation` may raise to fail a request. `warnings` go into the reference."""
         self._evaluation, self._delay_s, self._warnings = evaluation, delay_s, warnings
-        self._device, self._compiled = device, compiled
+        self._device = device
         self.evaluated: list[Candidate] = []
         self.promoted: list[Candidate] = []
         """Candidates of final checks; they are not in `evaluated`."""
-
-        self.compilations = 0
-        """How often `compiled` was called."""
 
         self.closed = False
 
@@ -74,14 +67,6 @@ class FakeExecutor:
         if isinstance(evaluation, Correct):
             return evaluation.model_copy(update={"effort": effort})
         return evaluation
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """A candidate with the given source. Raises the refusal if one was given."""
-        await asyncio.sleep(self._delay_s)
-        self.compilations += 1
-        if isinstance(self._compiled, CompilerRefused):
-            raise self._compiled
-        return Candidate(language=language, source=self._compiled)
 
     async def close(self) -> None:
         """Record the call."""

@@ -26,13 +26,11 @@ from stark.evaluator.judge.shelf import MOST_KEPT, Shelf
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Hello,
-    NotCompiled,
     request_adapter,
 )
 from support.executor import FakeExecutor
@@ -73,9 +71,6 @@ class FakeJudge:
                 pool.submit(self._work, request_adapter.validate_json(line))
 
     def _work(self, request: AnyRequest) -> None:
-        if isinstance(request, Compile):
-            self._say(NotCompiled(id=request.id, reason="this judge has no compiler"))
-            return
         with self._device.turn(request.problem.digest):
             self._shelf.take(request.problem, lambda: self._prepare(request.problem))
             time.sleep(self._judging_s)

@@ -14,7 +14,7 @@ from string import Template
 from stark.agents.window import ContextWindow
 from stark.core.call import Kept
 from stark.core.evaluation import Correct
-from stark.core.node import COMPILER, ROOT, Node
+from stark.core.node import ROOT, Node
 from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -81,12 +81,11 @@ def start_text(brief: Brief, numbered_lines: bool) -> str:
         return "The reference itself, in PyTorch: there is no kernel to start from."
     assert node.candidate is not None
     source = numbered(node.candidate.source) if numbered_lines else node.candidate.source.strip()
-    plan = node.plan.strategy.strip() if node.plan else _name(node)
     return "\n".join(
         [
             f"Attempt {node.id}: {_with_status(node, explain(node.evaluation))}",
             *_repetition(node),
-            *([f"Plan: {plan}"] if plan else []),
+            *([f"Plan: {node.plan.strategy.strip()}"] if node.plan else []),
             *_little_left(node),
             *_history(brief),
             "```python",
@@ -233,11 +232,4 @@ def _title(brief: Brief, node: Node) -> str:
     repaired = brief.window.repaired_by.get(node.id, node.parent)
     if repaired != node.parent:
         origin = f"a later repair of attempt {repaired}"
-    name = _name(node)
-    return f"attempt {node.id}, {origin}" + (f": {name}" if name else "")
-
-
-def _name(node: Node) -> str:
-    if node.role == COMPILER:
-        return "what torch.compile generates for the reference"
-    return node.plan.name if node.plan is not None else ""
+    return f"attempt {node.id}, {origin}" + (f": {node.plan.name}" if node.plan else "")

@@ -21,7 +21,6 @@ from stark.correspondence import ModelPool
 from stark.evaluator.executors import Executor, open_executor
 from stark.events import ignore
 from stark.ledger import Ledger
-from stark.loop import check_compiler
 from stark.options import checked_options
 from stark.sessions import keeps_prices, live_replies
 from stark.store import STORE, Store
@@ -80,7 +79,6 @@ async def abench(
         raise UsageError("a bench uses the seeds 1, 2, … up to `seeds`, so leave out `seed`")
     laid_out, its_runs = lay_out(suite, range(1, seeds + 1), configs, name)
     laid_out = _limited(laid_out, total)
-    check_compiler(its_runs[0])  # all runs have the same language and start
     pool = ModelPool(model_slots)
     # A missing key or an unknown price is reported before anything is stored.
     _check_models(configs.values(), laid_out.budget, pool, bool(options.get("unpriced", False)))

@@ -189,7 +189,7 @@ class _SharedExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self.evaluate, self.compiled = executor.evaluate, executor.compiled
+        self.evaluate = executor.evaluate
         self._described: dict[str, asyncio.Task[Reference]] = {}
 
     async def describe(self, problem: Problem) -> Reference:

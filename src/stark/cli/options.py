@@ -21,7 +21,7 @@ EVERY = tuple(RunOptions.model_fields)
 JUDGING = ("language", "executor", "counters", "sanitizer", "build_s", "memory_gb")
 """The options that say how candidates are judged."""
 
-CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "start"))
+CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed"))
 """The options that may change when a run is resumed."""
 
 Function = TypeVar("Function", bound=Callable[..., int | None])

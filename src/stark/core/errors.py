@@ -67,9 +67,5 @@ class ReplyError(StarkError):
     """A reply breaks the rules of the role that it is for. The model gets the message and is asked once more."""
 
 
-class CompilerRefused(StarkError):
-    """`torch.compile` cannot generate a candidate for a problem. The run goes on without one."""
-
-
 class JudgeDied(StarkError):
     """The judge process died during a request, which is then retried."""

@@ -14,9 +14,6 @@ from stark.core.plan import Edit, Plan
 ROOT = 0
 """The id of the tree's root. The root stands for the reference; it is not an attempt and has no `Node`."""
 
-COMPILER = "compiler"
-"""The role of an attempt whose source `torch.compile` generated."""
-
 Action = Literal["improve", "debug"]
 """`improve` asks for a faster version of the selected node; `debug` asks for a repair."""
 
@@ -37,8 +34,8 @@ class Node(Frozen):
     parent: int = Field(ge=ROOT)
     action: Action
     role: str
-    """The role that wrote the candidate: `code`, `debug`, `solo` or `compiler`. Without a candidate, the role whose
-    reply was unusable."""
+    """The role that wrote the candidate: `code`, `debug` or `solo`. Without a candidate, the role whose reply was
+    unusable."""
 
     plan: Plan | None = None
     """The plan that the candidate implements; a repair keeps the plan of its parent."""

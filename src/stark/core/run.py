@@ -16,9 +16,6 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.usage import Budget, Price
 
-Start = Literal["reference", "compiler"]
-"""Where a run starts: from the reference, or from the code that `torch.compile` generates."""
-
 Stop = Literal["budget", "auto"]
 """When a run ends: at its budget, or earlier if further gains are unlikely."""
 
@@ -77,7 +74,6 @@ class RunConfig(Frozen):
     parallel: int = Field(default=1, ge=1)
     """Attempts in flight at once."""
 
-    start: Start = "reference"
     stop: Stop = "budget"
     window_tokens: int = Field(default=WINDOW_TOKENS, ge=1)
     """Approximate prompt limit in tokens. What a prompt shows of other attempts is trimmed to fit."""

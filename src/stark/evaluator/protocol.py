@@ -45,19 +45,7 @@ class Evaluate(Frozen):
     tools: Tools = Tools()
 
 
-class Compile(Frozen):
-    """Ask for a candidate that contains the code that `torch.compile` generates for the problem."""
-
-    kind: Literal["compile"] = "compile"
-    id: str
-    problem: Problem
-    language: str
-    """The language that the candidate must be in."""
-
-    limits: Limits = Limits()
-
-
-AnyRequest = Describe | Evaluate | Compile
+AnyRequest = Describe | Evaluate
 Request = Annotated[AnyRequest, Field(discriminator="kind")]
 
 
@@ -102,22 +90,6 @@ class Evaluated(Frozen):
     evaluation: Evaluation
 
 
-class Compiled(Frozen):
-    """Answers `Compile` with a candidate that has not been judged."""
-
-    kind: Literal["compiled"] = "compiled"
-    id: str
-    candidate: Candidate
-
-
-class NotCompiled(Frozen):
-    """Answers `Compile` with the reason why no candidate can be generated for the problem."""
-
-    kind: Literal["not_compiled"] = "not_compiled"
-    id: str
-    reason: str
-
-
 class ProblemRefused(Frozen):
     """The problem itself cannot be used. The candidate is not at fault."""
 
@@ -143,15 +115,7 @@ class JudgeFailed(Frozen):
 
 
 Answer = Annotated[
-    Hello
-    | Notice
-    | Described
-    | Evaluated
-    | Compiled
-    | NotCompiled
-    | ProblemRefused
-    | RequestRefused
-    | JudgeFailed,
+    Hello | Notice | Described | Evaluated | ProblemRefused | RequestRefused | JudgeFailed,
     Field(discriminator="kind"),
 ]
 

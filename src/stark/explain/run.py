@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stark.core.evaluation import beats_roofline
-from stark.core.node import COMPILER, Node
+from stark.core.node import Node
 from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
@@ -18,8 +18,6 @@ def idea(node: Node) -> str:
     """What an attempt is, in one line: the plan it implements, or the attempt it repairs or repeats."""
     if node.duplicate_of is not None:
         return f"same source as attempt {node.duplicate_of}"
-    if node.role == COMPILER:
-        return "what torch.compile generates"
     name = node.plan.name if node.plan else ""
     repair = f"repair of {node.parent}" if node.action == "debug" else ""
     return ": ".join(filter(None, (repair, name)))

@@ -86,9 +86,6 @@ class Language:
     techniques: tuple[Technique, ...] = ()
     """Techniques that a prompt may include in addition to the guide, in order of priority."""
 
-    has_compiler: bool = False
-    """Whether `torch.compile` generates code in this language."""
-
     @property
     def guide(self) -> str:
         """The text of the guide: the form, one worked example, and advice for correct and fast code."""

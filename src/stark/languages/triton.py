@@ -37,7 +37,6 @@ TRITON = Language(
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,
     environment=_environment,
-    has_compiler=True,
     techniques=(
         CUDA_GRAPHS,
         LIBRARIES,

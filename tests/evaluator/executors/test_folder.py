@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused, JudgeUnavailable, ProblemError, UsageError
+from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.judging import Limits
 from stark.core.problem import Problem
@@ -17,11 +17,8 @@ from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_fold
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
-    Compiled,
     Describe,
     Evaluated,
-    NotCompiled,
     ProblemRefused,
 )
 from support.nodes import correct
@@ -45,8 +42,6 @@ class Counting:
     async def answer(self, request: AnyRequest) -> Answer:
         if isinstance(request, Describe):
             return ProblemRefused(id="7", error=f"{request.problem.name} is bad")
-        if isinstance(request, Compile):
-            return self._compiled(request.language)
         self.asked.append(request.candidate.source)
         self.limits.append(request.limits)
         self.now += 1
@@ -54,12 +49,6 @@ class Counting:
         await asyncio.sleep(0.05)
         self.now -= 1
         return Evaluated(id="7", evaluation=correct(2.0))
-
-    def _compiled(self, language: str) -> Answer:
-        self.asked.append(f"compiled in {language}")
-        if language == "cuda":
-            return NotCompiled(id="7", reason="it writes no cuda")
-        return Compiled(id="7", candidate=Candidate(language=language, source="compiled"))
 
 
 def candidates(count: int) -> list[Candidate]:
@@ -148,6 +137,8 @@ async def test_a_bad_problem_travels_back(tmp_path: Path) -> None:
 
     with pytest.raises(ProblemError, match="p is bad"):
         await waiting
+    left = [*(tmp_path / "results").iterdir(), *(tmp_path / "requests").iterdir()]
+    assert [] == left, "it is asked again next time: the machine may be mended"
 
 
 async def test_a_folder_without_requests_is_a_usage_error(tmp_path: Path) -> None:
@@ -159,23 +150,6 @@ async def test_a_folder_without_requests_is_a_usage_error(tmp_path: Path) -> Non
 def test_a_place_that_can_be_no_folder_is_refused(place: str) -> None:
     with pytest.raises(UsageError):
         open_executor(f"folder:{place}")
-
-
-async def test_what_the_compiler_makes_or_refuses_comes_through_the_folder(tmp_path: Path) -> None:
-    executor, judge = FolderExecutor(tmp_path, Limits()), Counting()
-    asked = [
-        asyncio.create_task(executor.compiled(PROBLEM, language)) for language in ("cpp", "cuda")
-    ]
-    await asyncio.sleep(0.05)
-
-    await serve_folder(tmp_path, judge, once=True, report=str)
-
-    made, refused = await asyncio.gather(*asked, return_exceptions=True)
-    assert Candidate(language="cpp", source="compiled") == made
-    assert isinstance(refused, CompilerRefused)
-    assert "it writes no cuda" == str(refused)
-    left = [path.read_text() for path in (tmp_path / "results").glob("*.json")]
-    assert 1 == len(left), "a refusal is asked again next time: the machine may be mended"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from stark.core.errors import UsageError
-from stark.core.node import COMPILER, ROOT, Node, Selection
+from stark.core.node import ROOT, Node, Selection
 from stark.search.policies.best_first import BestFirst
 from stark.search.tree import Tree
 from support.nodes import failing, unusable, working
@@ -51,13 +51,6 @@ def test_drafts_in_flight_count() -> None:
     tree = tree_of(DRAFTS[:1], pending=[(2, ROOT), (3, ROOT)])
 
     assert improve(1) == choice(tree)
-
-
-def test_the_compilers_start_is_no_draft() -> None:
-    start = working(4, latency_ms=0.3).model_copy(update={"role": COMPILER})
-
-    assert improve(ROOT) == choice(tree_of([start, *DRAFTS[:2]]))
-    assert improve(4) == choice(tree_of([start, *DRAFTS]))
 
 
 def test_a_failure_is_repaired_before_anything_else_and_only_once() -> None:

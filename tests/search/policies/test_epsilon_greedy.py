@@ -8,7 +8,7 @@ import pytest
 
 from stark.core.errors import UsageError
 from stark.core.evaluation import Correct
-from stark.core.node import COMPILER, ROOT, Node, Selection
+from stark.core.node import ROOT, Node, Selection
 from stark.search.policies.epsilon_greedy import EpsilonGreedy
 from stark.search.tree import Tree
 from support.nodes import failing, unusable, working
@@ -113,14 +113,6 @@ def test_children_in_flight_and_unusable_ones_throttle_the_root_too() -> None:
 
     assert ROOT == only_choice(EXPLOIT, tree_of(*nodes, pending=[(4, ROOT)]))
     assert 1 == only_choice(EXPLOIT, tree_of(*nodes, pending=[(4, ROOT), (5, ROOT)]))
-
-
-def test_the_compilers_start_takes_no_root_slot() -> None:
-    start = working(1, latency_ms=2.0).model_copy(update={"role": COMPILER})
-    four = [working(id, latency_ms=1.0 + id) for id in range(2, 6)]
-
-    assert ROOT == only_choice(EXPLOIT, tree_of(start, *four))
-    assert 1 == only_choice(EXPLOIT, tree_of(start, *four, working(6, latency_ms=9.0)))
 
 
 def test_exploits_by_measured_speedup_even_if_its_interval_is_wider() -> None:

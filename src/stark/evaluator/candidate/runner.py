@@ -7,9 +7,7 @@ code runs the reference and a candidate, so that both are measured alike. Every 
 
 from __future__ import annotations
 
-import dataclasses
 import gc
-import json
 import logging
 import sys
 import traceback
@@ -23,7 +21,6 @@ from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt, open_arena
-from stark.evaluator.candidate.generating import NotGenerated, generate
 from stark.evaluator.candidate.memory_errors import is_out_of_memory
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
@@ -81,7 +78,6 @@ class Runner:
             "build": self._build,
             "load": self._load,
             "compile": self._compile,
-            "generate": self._generate,
             "call": self._call,
             "time": self._time,
             "time once": self._time_once,
@@ -184,15 +180,6 @@ class Runner:
     def _compile(self, request: Message) -> Message:
         """Wrap the loaded module in `torch.compile`. The next call compiles it."""
         self.model = torch.compile(self.model, mode=request["mode"])
-        return {}
-
-    def _generate(self, request: Message) -> Message:
-        """Write the code that `torch.compile` generates to a file, or answer why none can be generated."""
-        try:
-            generated = generate(self.model, self.inputs[0])
-        except NotGenerated as reason:
-            return {"refused": str(reason)}
-        Path(request["path"]).write_text(json.dumps(dataclasses.asdict(generated)))
         return {}
 
     def _call(self, request: Message) -> Message:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
-from stark.core.errors import CompilerRefused
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
@@ -15,13 +14,10 @@ from stark.core.reference import Reference
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
-    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
-    NotCompiled,
 )
 
 
@@ -40,10 +36,6 @@ class Executor(Protocol):
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
         """Judge one candidate."""
-        ...
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """Have `torch.compile` generate a candidate without judging it. Raises CompilerRefused."""
         ...
 
     async def close(self) -> None:
@@ -83,15 +75,6 @@ class RequestingExecutor(ABC):
         answer = await self._ask(request)
         assert isinstance(answer, Evaluated)
         return answer.evaluation
-
-    async def compiled(self, problem: Problem, language: str) -> Candidate:
-        """See `Executor.compiled`."""
-        request = Compile(id="", problem=problem, language=language, limits=self._limits)
-        answer = await self._ask(request)
-        if isinstance(answer, NotCompiled):
-            raise CompilerRefused(answer.reason)
-        assert isinstance(answer, Compiled)
-        return answer.candidate
 
     @abstractmethod
     async def close(self) -> None:

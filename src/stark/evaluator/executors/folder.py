@@ -30,7 +30,6 @@ from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
     Evaluated,
-    NotCompiled,
     ProblemRefused,
     RequestRefused,
     answer_adapter,
@@ -106,7 +105,7 @@ class FolderExecutor(RequestingExecutor):
                 f"{result} was written by another version of STARK; install the same version "
                 "here and on the worker's machine, then delete this file to have the candidate judged again"
             ) from error
-        if isinstance(answer, ProblemRefused | NotCompiled | RequestRefused):
+        if isinstance(answer, ProblemRefused | RequestRefused):
             # Do not keep a refusal: the problem or the machine may be repaired before the next run.
             self._path("requests", name).unlink(missing_ok=True)
             result.unlink(missing_ok=True)

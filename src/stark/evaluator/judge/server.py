@@ -22,12 +22,10 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.judging import Tools
 from stark.core.problem import Problem
-from stark.evaluator.candidate.generating import NotGenerated
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
-from stark.evaluator.judge.compiler.compiling import compiled_candidate
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
@@ -41,15 +39,12 @@ from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
-    Compile,
-    Compiled,
     Describe,
     Described,
     Evaluate,
     Evaluated,
     Hello,
     JudgeFailed,
-    NotCompiled,
     Notice,
     ProblemRefused,
     request_adapter,
@@ -141,13 +136,6 @@ class Judge:
             warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
-        if isinstance(request, Compile):
-            try:
-                with self._device_lock.turn(request.problem.digest):
-                    candidate = compiled_candidate(request, self._prepare(request.problem))
-            except NotGenerated as reason:
-                return NotCompiled(id=request.id, reason=_encodable(str(reason)))
-            return Compiled(id=request.id, candidate=candidate)
         return Evaluated(id=request.id, evaluation=self._evaluate(request))
 
     def _evaluate(self, request: Evaluate) -> Evaluation:

@@ -6,7 +6,7 @@ import random
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol
 
-from stark.core.node import COMPILER, ROOT, Selection
+from stark.core.node import ROOT, Selection
 from stark.search.tree import Tree
 
 
@@ -40,11 +40,5 @@ def expand(tree: Tree, id: int) -> Selection:
 
 
 def drafts_from_root(tree: Tree) -> int:
-    """How many attempts by the team started from the root, finished or in flight.
-
-    With `--start compiler`, one child of the root is the code that `torch.compile` generates. Once finished,
-    that child is not counted. While in flight it is counted, because the tree does not know the role of a pending
-    attempt.
-    """
-    finished = sum(child.role != COMPILER for child in tree.children(ROOT))
-    return finished + tree.pending_children(ROOT)
+    """How many attempts started from the root, finished or in flight."""
+    return len(tree.children(ROOT)) + tree.pending_children(ROOT)

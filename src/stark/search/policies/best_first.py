@@ -3,8 +3,7 @@
 The first rule that applies decides:
 
 1. **Repair** the newest failing leaf, until `repairs` repairs in a row have failed.
-2. **Draft**: start from the root, until `drafts` attempts have started there. The attempt that `--start compiler` adds
-   does not count once it is finished.
+2. **Draft**: start from the root, until `drafts` attempts have started there.
 3. **Fresh start**: with probability `fresh`, start from the root once more.
 4. **Improve** the fastest node that has fewer than `width` children and no child in flight.
 

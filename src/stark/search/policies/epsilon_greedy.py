@@ -17,7 +17,6 @@ Where the summaries say nothing, these rules are ours:
   context and repeat the first. The root is exempt: at the start nothing else can be expanded, so
   parallel attempts must all begin there, and `n_root` limits them.
 - The root is never dead; throttling already limits it.
-- The attempt that `--start compiler` adds does not count as one of the `n_root` children once it is finished.
 - If there is no node to exploit, the policy explores, and vice versa.
 - If nothing is expandable and nothing is in flight, the root is expanded beyond `n_root`: a fresh start is
   better than stopping with budget left.

@@ -1,1 +1,0 @@
-"""Turns the code that `torch.compile` generates into a candidate."""
