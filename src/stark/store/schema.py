@@ -14,7 +14,7 @@ A `body` is the JSON of a core type without large texts. Values in it that queri
 Programs and models can print any characters. `Exact` and `Body` columns store every Python string exactly, including
 NUL and lone surrogates; the other text columns hold only names that STARK chooses.
 
-Increase `SCHEMA` with every change of the tables: a store with another schema is refused.
+Increase `SCHEMA` with every change of the tables or of what is stored in them: a store with another schema is refused.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-SCHEMA = 2
+SCHEMA = 3
 """Version of the tables below."""
 
 
