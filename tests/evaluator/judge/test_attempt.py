@@ -29,7 +29,7 @@ class AtOnce:
 
     layers: tuple[str, ...] = ()
     pause = resume = spread = settle = loosen = close = copy_out = waits_s = core = None
-    stood_still = go_on = shares_pages = None
+    stood_still = go_on = strange_memory = None
     watched = contextlib.nullcontext
 
     def __init__(self) -> None:

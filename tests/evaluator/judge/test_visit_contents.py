@@ -53,15 +53,15 @@ class Program:
         self.returned: list[Any] = []
         """All results so far, none of which moves."""
 
-        self.shares: bool | None = False
+        self.strange: str | None = None
 
     def copy_out(self, source: int, target: int, size: int) -> bool:
         if source:
             ctypes.memmove(target, source, size)
         return source != 0
 
-    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
-        return self.shares
+    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
+        return self.strange
 
     def call(self) -> Answer:
         self.returned.append(self.forward(self.shared.inputs[0][0]))
@@ -254,13 +254,22 @@ def test_inputs_that_the_reference_changes_are_results(tmp_path: Path) -> None:
     assert said.startswith("input 0 after the call: wrong")
 
 
-@pytest.mark.parametrize(("shares", "said"), [(True, "shared memory"), (None, "cannot be written")])
-def test_results_that_are_not_in_memory_of_their_own_are_refused(
-    window: Window, shares: bool | None, said: str
-) -> None:
-    window.candidate.shares = shares
+def test_results_in_strange_memory_are_refused(window: Window) -> None:
+    window.candidate.strange = "a mapped file"
 
-    assert said in refusal(window.visit, 0)
+    assert "its results lay in a mapped file" in refusal(window.visit, 0)
+
+
+def test_results_that_are_forgotten_are_not_compared(window: Window) -> None:
+    window.visit(1)
+    window.candidate.forward = lambda x: x * 3
+    window.visit(0)
+    for number in range(1, CALLS + 1):
+        window.contents.forget(0, number)
+
+    window.contents.turn(CALLS)
+
+    assert 0 == window.asked
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ class Runner:
         if self.device.type == "cuda":
             _check_device(self.device)
         flags.apply(given["flags"])
-        return {}
+        return {"arena": block.data_ptr()}
 
     def _load(self, request: Message) -> Message:
         """Build the module with the judge's random seed and give it the reference's weights."""

@@ -63,6 +63,9 @@ class SharedSet:
         self.outputs = [[place.view(block) for place in places] for places in results]
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
+        self.mapped_at = 0
+        """Where the child that was attached last has mapped the arena. It says so before any program runs in it."""
+
         self._module: dict[str, str] | None = None
         if program.arguments_need_module:
             copy = folder / "problem.py"
@@ -129,7 +132,7 @@ class SharedSet:
             "flush_bytes": flush_bytes,
         }
         try:
-            child.ask(request, limit_s)
+            self.mapped_at = int(child.ask(request, limit_s)["arena"])
         except ChildFailed as failure:
             raise AttachFailed(
                 "a child process could not open the device, map the judge's memory or enter its sandbox "

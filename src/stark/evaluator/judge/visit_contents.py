@@ -46,10 +46,10 @@ class Readable(Protocol):
 
 
 class Inspected(Readable, Protocol):
-    """A stopped process whose memory can be written too."""
+    """A stopped process whose address space can be read."""
 
-    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
-        """Whether memory appears twice in these spans (address, bytes); None if they cannot be written."""
+    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
+        """What lies in these spans (address, bytes) that is neither ordinary memory nor the arena; None if nothing."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,9 @@ class VisitContents:
         self._compared: set[int] = set()
         """Secret: the numbers of the calls whose results are kept and compared."""
 
+        self._inspected = 0
+        """Secret: the number of the call whose results' place in memory is looked at."""
+
         self._kept: tuple[dict[int, Kept], dict[int, Kept]] = ({}, {})
         """Results of the candidate and of the first reference, by the number of the call."""
 
@@ -92,14 +95,15 @@ class VisitContents:
         self._drawn = [next(self._inputs) for _ in range(calls + 1)]
         size = sum(output.nbytes for output in self._prepared.shared.results(SLOT))
         most = max(1, min(round(COMPARED_SHARE * calls), KEPT_BYTES // max(size, 1)))
-        self._compared = set(self._random.sample(range(1, calls + 1), min(most, calls)))
+        chosen = self._random.sample(range(1, calls + 1), min(most, calls))
+        self._compared, self._inspected = set(chosen), chosen[0]
 
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
         self._programs[place][1].fill_inputs(self._drawn[number], SLOT)
 
     def read(self, place: int, number: int, answer: Message) -> None:
-        """Keep the results of a call if they are to be compared, and look for memory that appears twice in them."""
+        """Keep the results of a call if they are to be compared. Look once a visit where they lie."""
         if place > REFERENCE or number not in self._compared:
             return
         child, shared = self._programs[place]
@@ -121,8 +125,13 @@ class VisitContents:
         if place == CANDIDATE:
             if shared.changed_input(self._drawn[number], SLOT) is not None:
                 self._ask_oracle(number, kept)
-            if all(read):
-                self._check_pages(spans)
+            if number == self._inspected and all(read):
+                self._check_place(spans)
+
+    def forget(self, place: int, number: int) -> None:
+        """Drop the results of a call."""
+        if place <= REFERENCE:
+            self._kept[place].pop(number, None)
 
     def end(self) -> None:
         """Compare the last round's results, and one of them with the oracle."""
@@ -158,14 +167,14 @@ class VisitContents:
             output.copy_(value)
         self._check(SLOT, drawn, self._prepared.trials.expected_of(drawn), kept.odd)
 
-    def _check_pages(self, spans: Sequence[tuple[int, int]]) -> None:
-        shared = self._child.shares_pages(spans)
-        if shared is not False:
-            fault = "shared memory" if shared else "lay in memory that cannot be written"
+    def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
+        """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
+        strange = self._child.strange_memory(spans, self._prepared.shared.mapped_at)
+        if strange is not None:
             raise Verdict(
                 Incorrect(
-                    error=f"while the candidate was timed, parts of its results {fault}; "
-                    "write every element to ordinary memory of its own"
+                    error=f"while the candidate was timed, its results lay in {strange}; "
+                    "return them in memory that torch or malloc allocated"
                 )
             )
 

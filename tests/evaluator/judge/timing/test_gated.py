@@ -87,6 +87,10 @@ class Noted:
         self._all_stand()
         self.taken.append((place, number))
 
+    def forget(self, place: int, number: int) -> None:
+        self._all_stand()
+        self.taken.remove((place, number))
+
     def end(self) -> None:
         self.ended += 1
 
@@ -246,6 +250,43 @@ def test_inputs_that_a_program_may_have_seen_are_not_used() -> None:
     theirs = [number for place, number in contents.taken if place == 1]
     assert len(ours) < len(theirs)
     assert candidate.stops > candidate.calls
+
+
+def test_results_that_may_have_changed_while_they_were_read_do_not_count() -> None:
+    candidate, reference = Restless(0.001, every=2), Sleeper(0.001)
+    contents = Noted(candidate, reference)
+
+    with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
+        together(reference, candidate, most_calls=5, contents=contents)
+
+    assert not [number for place, number in contents.taken if place == 0]
+
+
+@pytest.mark.parametrize(("moves", "refused"), [(2, False), (1000, True)])
+def test_rounds_in_which_the_candidate_moved_beside_a_reference_do_not_count(
+    moves: int, refused: bool
+) -> None:
+    candidate, reference = Sleeper(0.001), Sleeper(0.004)
+    left = iter(range(moves))
+    ask, own = reference.ask, candidate.ask
+
+    def slowed(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        candidate.stood_still = lambda: next(left, None) is None  # type: ignore[method-assign]
+        return ask(request, limit_s)
+
+    def honest(request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        candidate.stood_still = lambda: True  # type: ignore[method-assign]
+        return own(request, limit_s)
+
+    reference.ask, candidate.ask = slowed, honest  # type: ignore[method-assign]
+    contents = Noted(candidate, reference)
+
+    if refused:
+        with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
+            together(reference, candidate, most_calls=2, contents=contents)
+    else:
+        theirs, ours = together(reference, candidate, most_calls=2, contents=contents)
+        assert len(theirs.samples_ms) == len(ours.samples_ms) >= gated.MIN_ROUNDS
 
 
 def test_a_program_that_never_stands_still_is_refused() -> None:

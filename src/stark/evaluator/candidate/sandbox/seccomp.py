@@ -85,6 +85,10 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "process_mrelease": (448, 448),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
+    "timer_create": (
+        222,
+        107,
+    ),  # a timer's signal may continue a process that the judge has stopped
     # the machine
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -167,8 +171,9 @@ _SOCKETPAIR = (53, 199)
 _SETTING_OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX, with which a process makes Linux send signals on its behalf."""
 
-_HOLDING_UP_OTHERS = (1024, 1026, 1040)
-"""F_SETLEASE, F_NOTIFY and F_SETDELEG. Whoever opens a file on which a process holds a lease waits for that process."""
+_SIGNALS_AND_LEASES = (10, 1024, 1026, 1040)
+"""F_SETSIG, F_SETLEASE, F_NOTIFY and F_SETDELEG. The first lets any signal announce input, such as one that continues a
+stopped process. Whoever opens a file on which a process holds a lease waits for that process."""
 
 _TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which put text into a terminal as if it had been typed."""
@@ -241,7 +246,7 @@ def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instructio
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
     yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
     yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
-    yield from _except(_FCNTL[machine.column], 1, _HOLDING_UP_OTHERS)
+    yield from _except(_FCNTL[machine.column], 1, _SIGNALS_AND_LEASES)
     yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
     yield from _only(_SOCKETPAIR[machine.column], 1, _CONNECTED_TYPES)
     if refuse_truncate:

@@ -20,7 +20,7 @@ from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.memory import (
     copy_memory,
     innermost_process,
-    shares_pages,
+    strange_memory,
 )
 from stark.evaluator.judge.processes.output import Output
 from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
@@ -225,9 +225,9 @@ class Child:
         """Copy `size` bytes of the child's memory to an address in this process. Returns whether that worked."""
         return copy_memory(self._runner_pid, source, target, size)
 
-    def shares_pages(self, spans: Sequence[tuple[int, int]]) -> bool | None:
-        """Whether memory appears twice in these spans (address and bytes); None if they cannot be written."""
-        return shares_pages(self._runner_pid, spans)
+    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
+        """What lies in these spans (address and bytes) that is neither private memory nor the arena in its place."""
+        return strange_memory(self._runner_pid, spans, arena_at)
 
     def close(self) -> str:
         """Kill all its processes. Returns the beginning and the end of what it printed."""

@@ -1,4 +1,4 @@
-"""Reads and marks the memory of a stopped process directly, so the process cannot misreport what it holds.
+"""Reads the memory of a stopped process directly, so the process cannot misreport what the memory holds.
 
 Linux only. Needs the right to trace the process. The judge has this right for its own children.
 """
@@ -6,28 +6,25 @@ Linux only. Needs the right to trace the process. The judge has this right for i
 from __future__ import annotations
 
 import ctypes
-import random
-import secrets
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from stark.evaluator.judge.processes.watch import children_of
 
-PAGE_BYTES, WORD_BYTES = 4096, 8
-MARKS = 4096
-"""Most places that are marked. Of many pages, a random selection is."""
+ARENA = "/memfd:stark-arena"
+"""How Linux names the memory that a child shares with the judge."""
 
-_MOST_SPANS = 1024
-"""Most spans that Linux reads or writes in one call."""
+_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ...(.) ([0-9a-f]+) \S+ (\d+) *(.*)$", re.MULTILINE)
+"""A line of `/proc/PID/maps`: addresses, shared or private, offset, inode and name."""
 
 
 class _Span(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
 
 
-_Transfer = Callable[..., int]
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.process_vm_readv.restype = ctypes.c_ssize_t
-_libc.process_vm_writev.restype = ctypes.c_ssize_t
 
 
 def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
@@ -45,57 +42,23 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
     return True
 
 
-def shares_pages(pid: int, spans: Sequence[tuple[int, int]]) -> bool | None:
-    """Whether the same memory appears at several addresses in these spans (address and bytes) of a stopped process.
+def strange_memory(pid: int, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
+    """What lies in these spans (address and bytes) that is neither private memory nor the arena in its place.
 
-    Marks a word in each page, reads all marks and puts the words back. Spans that are given twice count once.
-    Returns None if the spans cannot be written.
+    The arena is the memory shared with the judge, which was mapped at `arena_at`. A page of a file, or of other shared
+    memory, can appear at many addresses though it was written once. Returns None if nothing is strange.
     """
-    words = sorted(
-        {word for address, size in set(spans) if address for word in _words(address, size)}
-    )
-    if len(words) > MARKS:
-        words = random.SystemRandom().sample(words, MARKS)
-    if not words:
-        return False
-    size = len(words) * WORD_BYTES
-    before, marks, found = (ctypes.create_string_buffer(size) for _ in range(3))
-    marks.raw = secrets.token_bytes(size)
-    if not _move(_libc.process_vm_readv, pid, words, before):
-        return None
-    try:
-        if not _move(_libc.process_vm_writev, pid, words, marks):
-            return None
-        if not _move(_libc.process_vm_readv, pid, words, found):
-            return None
-    finally:
-        _move(_libc.process_vm_writev, pid, words, before)
-    return found.raw != marks.raw
-
-
-def _words(address: int, size: int) -> list[int]:
-    """The first whole word of each page of a span, each inside the span."""
-    first = -(-address // WORD_BYTES) * WORD_BYTES
-    starts = [first, *range((first // PAGE_BYTES + 1) * PAGE_BYTES, address + size, PAGE_BYTES)]
-    return [word for word in starts if word + WORD_BYTES <= address + size]
-
-
-def _move(
-    transfer: _Transfer, pid: int, words: list[int], ours: ctypes.Array[ctypes.c_char]
-) -> bool:
-    """Move words between another process and a buffer here. Returns whether all were moved."""
-    start = ctypes.addressof(ours)
-    for begin in range(0, len(words), _MOST_SPANS):
-        part = words[begin : begin + _MOST_SPANS]
-        theirs = (_Span * len(part))(*(_Span(word, WORD_BYTES) for word in part))
-        size = len(part) * WORD_BYTES
-        here = _Span(start + begin * WORD_BYTES, size)
-        moved = transfer(
-            pid, ctypes.byref(here), 1, theirs, ctypes.c_ulong(len(part)), ctypes.c_ulong(0)
-        )
-        if moved != size:
-            return False
-    return True
+    maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
+    for begin, end, shared, offset, inode, name in _MAPPING.findall(maps):
+        first, last = int(begin, 16), int(end, 16)
+        if not any(address < last and first < address + size for address, size in spans if size):
+            continue
+        if inode == "0" and shared == "p":
+            continue
+        if name.startswith(ARENA) and shared == "s" and first - int(offset, 16) == arena_at:
+            continue
+        return "a mapped file or shared memory"
+    return None
 
 
 def innermost_process(pid: int) -> int:

@@ -70,6 +70,7 @@ class Tree:
         while time.perf_counter() < deadline:
             if not all(map(_is_stopped, self._handles)):
                 time.sleep(SETTLING_S)
+                self._signal(signal.SIGSTOP)  # something may have continued it
                 continue
             since = time.perf_counter()
             before_ns = _used_ns(self._handles)

@@ -53,6 +53,9 @@ PROCESS_SHARE = 0.2
 """Two processes that run the same program differ steadily by up to this share, depending on where their memory lies.
 `docs/measuring.md` has the measurements."""
 
+RESTLESS_ROUNDS = 3
+"""Rounds beyond those that count in which a candidate may move while references are timed: Linux's accounts are noisy."""
+
 RESTLESS = "its processes run while the judge has stopped them"
 
 SPIN_S = 0.002
@@ -73,6 +76,9 @@ class Contents(Protocol):
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Read the results of a call."""
+
+    def forget(self, place: int, number: int) -> None:
+        """Drop the results of a call, during whose reading the program did not stand still."""
 
     def end(self) -> None:
         """Check the results of the last round."""
@@ -132,8 +138,12 @@ class Gated:
                         self.child.pause()
                         continue
                     call_ms, answer = self.call()
-                    taken.append(call_ms)
                     contents.read(place, number, answer)
+                    if not self.child.stood_still():  # it may have changed what was read
+                        self.child.pause()
+                        contents.forget(place, number)
+                        continue
+                    taken.append(call_ms)
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
         finally:
@@ -250,11 +260,16 @@ def _rounds(
     contents: Contents,
 ) -> None:
     """Run rounds until there are enough."""
-    begin = time.monotonic()
-    for count in range(1, MAX_ROUNDS + 1):
-        for program, taken_ms in zip(
-            everyone, _round(everyone, window.calls, chance, contents), strict=True
-        ):
+    begin, count, restless = time.monotonic(), 0, 0
+    while count < MAX_ROUNDS:
+        found = _round(everyone, window.calls, chance, contents)
+        if found is None:
+            restless += 1
+            if restless > RESTLESS_ROUNDS + count:
+                raise ChildFailed("restless", RESTLESS)
+            continue
+        count += 1
+        for program, taken_ms in zip(everyone, found, strict=True):
             program.samples_ms.append(taken_ms)
         over = (time.monotonic() - begin) / budget_s
         if count >= MIN_ROUNDS and (over > 1 or window.narrow()):
@@ -265,14 +280,19 @@ def _rounds(
 
 def _round(
     everyone: Sequence[Gated], calls: int, chance: random.Random, contents: Contents
-) -> list[float]:
-    """Visit each program once, in random order. Returns the median milliseconds of each one's calls."""
+) -> list[float] | None:
+    """Visit each program once, in random order. Returns the median milliseconds of each one's calls.
+
+    Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
+    """
     contents.turn(calls)
-    taken_ms = {
-        place: everyone[place].visit(place, calls, contents, whole=place > 0)
-        for place in chance.sample(range(len(everyone)), len(everyone))
-    }
-    return [taken_ms[place] for place in range(len(everyone))]
+    candidate, taken_ms, stood = everyone[0].child, {}, True
+    for place in chance.sample(range(len(everyone)), len(everyone)):
+        taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
+        if place > 0 and not candidate.stood_still():
+            candidate.pause()
+            stood = False
+    return [taken_ms[place] for place in range(len(everyone))] if stood else None
 
 
 def _calls(call_ms: float, budget_s: float) -> int:
@@ -286,6 +306,7 @@ class _Unchanged:
     def turn(self, calls: int) -> None: ...
     def write(self, place: int, number: int) -> None: ...
     def read(self, place: int, number: int, answer: Message) -> None: ...
+    def forget(self, place: int, number: int) -> None: ...
     def end(self) -> None: ...
 
 
