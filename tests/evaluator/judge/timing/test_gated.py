@@ -173,7 +173,7 @@ def test_a_candidate_that_feigns_slowness_changes_no_number_of_calls_but_its_own
     together(reference, candidate, contents=contents)
 
     calls = contents.turns[-1]
-    assert 5 < calls
+    assert 3 < calls
     assert calls == max(number for place, number in contents.taken if place == 1)
     assert 1 == max(number for place, number in contents.taken if place == 0)
 

@@ -27,8 +27,8 @@ from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.timing.process import TimedProcess
 
-VISIT_MS = 25.0
-"""Target duration of a visit's calls in milliseconds, without what the judge does between them."""
+VISIT_MS, BETWEEN_MS = 25.0, 2.0
+"""Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
 
 WARMUPS = 3
 """Calls of each program before the first round. A visit begins with one more, since others have used the caches."""
@@ -297,7 +297,7 @@ def _round(
 
 def _calls(call_ms: float, budget_s: float) -> int:
     """The number of calls in a visit, if each takes `call_ms` milliseconds."""
-    return max(1, round(min(VISIT_MS, 1e3 * budget_s) / max(call_ms, 1e-3)))
+    return max(1, round(min(VISIT_MS, 1e3 * budget_s) / (call_ms + BETWEEN_MS)))
 
 
 class _Unchanged:
