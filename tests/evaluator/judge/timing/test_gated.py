@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.measurement import Measurement, speedup
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.timing.gated import Gated, on_core, time_alone, time_together
 
@@ -292,6 +292,11 @@ def test_rounds_in_which_the_candidate_moved_beside_a_reference_do_not_count(
 def test_a_program_that_never_stands_still_is_refused() -> None:
     with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
         together(Sleeper(0.001), Restless(0.001, every=1))
+
+
+def test_a_reference_that_never_stands_still_is_not_blamed_on_the_candidate() -> None:
+    with pytest.raises(ReferenceDied, match="run while the judge has stopped them"):
+        together(Restless(0.001, every=1), Sleeper(0.001))
 
 
 def test_threads_are_spread_for_the_first_call_of_a_visit_and_settle_for_the_others() -> None:

@@ -24,7 +24,7 @@ import torch
 
 from stark.core.measurement import Measurement, speedup
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.timing.process import TimedProcess
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
@@ -149,7 +149,7 @@ class Gated:
         finally:
             self.child.loosen()
         if not taken:
-            raise ChildFailed("restless", RESTLESS)
+            raise ReferenceDied(RESTLESS) if place > 0 else ChildFailed("restless", RESTLESS)
         return median(taken)
 
     def empty_ms(self) -> float:
