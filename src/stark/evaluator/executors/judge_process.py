@@ -230,7 +230,7 @@ def _advice(command: Sequence[str]) -> str:
 
 
 async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: a cancellation during the start would leave a process running that nobody stops.
+    # Shielded: if the start were cancelled halfway, the new process would never be stopped.
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             *command,

@@ -103,7 +103,7 @@ class VisitContents:
         self._programs[place][1].fill_inputs(self._drawn[number], SLOT)
 
     def read(self, place: int, number: int, answer: Message) -> None:
-        """Keep the results of a call if they are to be compared. Look once a visit where they lie."""
+        """Keep the results of a call if they are to be compared. Once a visit, check what memory they lie in."""
         if place > REFERENCE or number not in self._compared:
             return
         child, shared = self._programs[place]

@@ -37,7 +37,7 @@ BUILD_MEMORY_GB = 32.0
 
 
 KEPT_BYTES = 512 << 20
-"""Most bytes that a build may leave. They are copied before every run of the candidate, on nobody's clock."""
+"""Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
 
 _kernels = TypeAdapter(tuple[KernelResources, ...])
 

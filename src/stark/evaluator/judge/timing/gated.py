@@ -120,8 +120,8 @@ class Gated:
     def visit(self, place: int, calls: int, contents: Contents, whole: bool) -> float:
         """Make up to `calls` timed calls. Returns their median in milliseconds.
 
-        Only a `whole` visit makes all of them, however long they take. Its threads are pinned meanwhile, because
-        Linux may wake two on one core, which would then wait for each other.
+        Only a `whole` visit makes all of them, however long they take. Calls around which the program did not stand
+        still do not count. Threads are pinned, because Linux may wake two on one core, which then wait for each other.
         """
         time.sleep(SPIN_S)
         taken: list[float] = []
