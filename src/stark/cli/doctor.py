@@ -24,7 +24,7 @@ from stark.cli import consoles
 from stark.cli.places import check_beside
 from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
-from stark.evaluator.candidate.sandbox.layers import NOT_ON_A_DEVICE, gaps
+from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge.building import cache
 from stark.explain.numbers import counted
 from stark.languages import LANGUAGES
@@ -275,13 +275,8 @@ def _sandbox() -> Iterator[Finding]:
         return
     for name, why_not in offered.items():
         does, remedy = LAYERS[name]
-        limit = (
-            "; not for candidates on a GPU, where CUDA forbids it"
-            if name in NOT_ON_A_DEVICE
-            else ""
-        )
         if why_not is None:
-            yield Finding("sandbox", name, "ok", does + limit)
+            yield Finding("sandbox", name, "ok", does)
         else:
             yield Finding("sandbox", name, "missing", f"{why_not}; {remedy}")
     if left := gaps([name for name, why_not in offered.items() if why_not is None]):

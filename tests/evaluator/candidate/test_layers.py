@@ -23,14 +23,6 @@ def test_a_name_that_is_no_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         layers.offered()
 
 
-def test_a_devices_children_stay_in_the_judges_process_namespace() -> None:
-    everything = dict.fromkeys(layers.LAYERS)
-
-    assert set(layers.LAYERS) == layers.in_use(everything, on_device=False)
-    left = set(layers.LAYERS) - layers.in_use(everything, on_device=True)
-    assert {"processes", "proc"} <= left <= {"processes", "proc", "tasks"}
-
-
 @pytest.mark.parametrize(
     ("release", "user", "bounded"),
     [((6, 14), 0, True), ((6, 13), 0, False), ((6, 13), 1000, True), ((5, 13), 1000, False)],

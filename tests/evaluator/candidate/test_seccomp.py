@@ -10,9 +10,11 @@ import pytest
 from stark.evaluator.candidate.sandbox.seccomp import (
     _ARCHITECTURES,
     _REFUSED,
+    _REFUSED_AFTER_OPENING,
     NEW_NAMESPACES,
     OutsideProcesses,
     assemble,
+    assemble_further,
 )
 
 OWN = 4321
@@ -25,10 +27,11 @@ def answer(
     *arguments: int,
     outside: OutsideProcesses = "reachable",
     audit: int = 0,
+    further: bool = False,
 ) -> int:
     """What the filter returns for a call, by a tiny machine of the packet filter's kind."""
     entry = _ARCHITECTURES[machine]
-    program = assemble(entry, outside, True, OWN)
+    program = assemble_further(entry) if further else assemble(entry, outside, True, OWN)
     words = {0: number, 4: audit or entry.audit}
     words |= {16 + 8 * index: value & 0xFFFFFFFF for index, value in enumerate(arguments)}
     held, at = 0, 0
@@ -60,6 +63,16 @@ def test_what_is_listed_is_refused_and_the_rest_is_not(machine: str) -> None:
     assert all(refused(answer(machine, number)) for number in listed if number is not None)
     read, write, mmap, futex = ((0, 1, 9, 202), (63, 64, 222, 98))[column]
     assert [ALLOWED] * 4 == [answer(machine, number) for number in (read, write, mmap, futex)]
+
+
+@pytest.mark.parametrize("machine", _ARCHITECTURES)
+def test_what_opening_a_device_needs_is_refused_only_afterwards(machine: str) -> None:
+    column = _ARCHITECTURES[machine].column
+    needed = [numbers[column] for numbers in _REFUSED_AFTER_OPENING.values()]
+
+    assert [ALLOWED] * len(needed) == [answer(machine, number) for number in needed]
+    assert all(refused(answer(machine, number, further=True)) for number in needed)
+    assert answer(machine, 63 if column else 0, further=True) == ALLOWED
 
 
 @pytest.mark.parametrize("machine", _ARCHITECTURES)

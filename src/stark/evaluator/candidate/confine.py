@@ -1,12 +1,13 @@
-"""Confines a child before it runs a candidate, in three steps.
+"""Confines a child before it runs a candidate, in four steps.
 
 `prepare` creates the child's namespaces. This step takes longest, so it runs before a request arrives.
-`enter` applies the folder, environment and resource limits that the request names. `lock` restricts
-files, system calls and privileges. This step comes last: by then the child has opened all that it
-needs, such as the judge's memory.
+`enter` applies the folder, environment and resource limits that the request names. `close` restricts
+files, system calls and privileges. It comes before the child opens a device, while the process has a single
+thread: most of these restrictions hold only for the thread that sets them and for threads that it starts later,
+such as those of a GPU's driver. `lock` refuses, in all threads, the few calls that only opening a device needs.
 
-With `become`, a tool such as a profiler replaces the child. The tool stays unlocked, and the Python
-process that the tool starts locks itself. The forkserver tests which layers of the sandbox the machine
+With `become`, a tool such as a profiler replaces the child. The tool stays open, and the Python
+process that the tool starts closes and locks itself. The forkserver tests which layers of the sandbox the machine
 offers. If an offered layer cannot be applied here, the judge is at fault, not the candidate.
 """
 
@@ -51,7 +52,7 @@ class Confinement:
     def __init__(self, layers: frozenset[Layer]) -> None:
         self.layers = layers
         self._place: Place | None = None
-        self._locked = False
+        self._closed = self._locked = False
 
     @classmethod
     def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
@@ -94,12 +95,12 @@ class Confinement:
         bounds.bound(place.memory_bytes, place.cpu_s)
         self._place = place
 
-    def lock(self) -> None:
-        """Apply the remaining layers. Nothing can be set up afterwards. Further calls do nothing."""
-        if self._locked:
+    def close(self) -> None:
+        """Apply all layers, except that a device can still be opened. Further calls do nothing."""
+        if self._closed:
             return
         place, layers = self._place, self.layers
-        assert place is not None, "enter() comes before lock()"
+        assert place is not None, "enter() comes before close()"
         if "mounts" in layers:
             namespaces.make_read_only([place.folder, *place.writable, view.THREAD_NAMES])
             os.chdir(place.folder)
@@ -113,10 +114,17 @@ class Confinement:
         if "seccomp" in layers:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
             seccomp.restrict(self._outside_processes(), refuse_truncate=truncates)
+        self._closed = True
+
+    def lock(self) -> None:
+        """Close what is open, and refuse the calls that opening a device needs. Further calls do nothing."""
+        self.close()
+        if "seccomp" in self.layers and not self._locked:
+            seccomp.restrict_further()
         self._locked = True
 
     def become(self, command: list[str]) -> NoReturn:
-        """Replace this process by a tool. The process that the tool starts must lock itself. Raises OSError."""
+        """Replace this process by a tool. The process that the tool starts must close and lock itself. Raises OSError."""
         if "network" in self.layers:
             # The process under the tool needs capabilities to make mounts read-only, then drops them.
             kernel.keep_capabilities()

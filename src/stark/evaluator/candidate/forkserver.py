@@ -78,7 +78,7 @@ class Forkserver:
         if request["do"] == "sandbox":
             return {"layers": self.layers}
         if request["do"] == "fork":
-            active = in_use(self.layers, request["on_device"])
+            active = in_use(self.layers)
             pid = self._fork(request, descriptors, active)
             self.wanted.add(active)
             return {"pid": pid, "layers": sorted(active)}

@@ -37,8 +37,10 @@ def become_runner(requests: Channel, layers: frozenset[Layer], parent: int) -> N
         if failure is not None:
             raise failure
         confinement.enter(_place(request), output)
-        if not request["attaches"] and not request["command"]:
-            confinement.lock()
+        if not request["command"]:
+            confinement.close()
+            if not request["attaches"]:
+                confinement.lock()
     except FAILURES as error:
         channel.send({"ok": False, "error": str(error)})
         return

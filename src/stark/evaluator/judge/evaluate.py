@@ -124,12 +124,11 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
             child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
             memory_gb=limits.memory_gb + arena.size / 1e9,
             output_kb=limits.output_kb,
-            readable=(built.source,),
+            readable=(built.source, *prepared.shared.files),
             bounds_address_space=on_cpu,
             cpu_s=processor_s(
                 limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
             ),
-            on_device=not on_cpu,
         ),
         arena.descriptor,
     )

@@ -98,8 +98,7 @@ def start_reference(
         child_environment(folder, _environment(folder)),
         memory_gb=1e6,
         output_kb=limits.output_kb,
-        readable=(program.path,),
-        on_device=program.device.type == "cuda",
+        readable=(program.path, *shared.files),
     )
     child = forkserver.fork(allowed, shared.arena.descriptor)
     shared.attach(child, flush_bytes, limits.load_s)

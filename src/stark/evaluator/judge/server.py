@@ -212,7 +212,7 @@ class Judge:
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
         """Return a warning if the candidates' sandbox has gaps on this machine."""
-        active = in_use(self.forkserver.sandbox, on_device=self.device.type == "cuda")
+        active = in_use(self.forkserver.sandbox)
         found = gaps(active)
         if not found:
             return ()

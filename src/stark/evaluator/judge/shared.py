@@ -85,6 +85,12 @@ class SharedSet:
             self.setup,
         )
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that a child reads when it is attached."""
+        module = () if self._module is None else (Path(self._module["path"]),)
+        return (self.setup, *module)
+
     def renew(self) -> None:
         """Clear the shared memory, unused parts too, so that no program finds what another left; write the weights."""
         self.arena.block.zero_()

@@ -34,9 +34,6 @@ WITHOUT = "STARK_SANDBOX_WITHOUT"
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
 """From this version of Linux on, RLIMIT_NPROC counts a user's processes separately in each user namespace."""
 
-NOT_ON_A_DEVICE: frozenset[Layer] = frozenset({"processes", "proc"})
-"""Layers that are not applied to a child on a GPU: CUDA IPC works only within one process namespace."""
-
 _NEEDS: tuple[tuple[Layer, Layer], ...] = (
     ("processes", "network"),
     ("proc", "processes"),
@@ -83,14 +80,9 @@ def left_out() -> set[Layer]:
     return {layer for layer in LAYERS if layer in names}
 
 
-def in_use(offered: Mapping[Layer, str | None], on_device: bool) -> frozenset[Layer]:
-    """The offered layers that are applied to a child. `on_device`: whether the child uses a GPU."""
-    active = {layer for layer, why_not in offered.items() if why_not is None}
-    if on_device:
-        active -= NOT_ON_A_DEVICE
-        if not _limited_per_user(active):
-            active.discard("tasks")
-    return frozenset(active)
+def in_use(offered: Mapping[Layer, str | None]) -> frozenset[Layer]:
+    """The offered layers, all of which are applied to a child."""
+    return frozenset(layer for layer, why_not in offered.items() if why_not is None)
 
 
 def gaps(active: Collection[str]) -> list[str]:
@@ -160,6 +152,7 @@ def _landlock() -> None:
 def _seccomp() -> None:
     kernel.forbid_new_privileges()
     seccomp.restrict("reachable", refuse_truncate=False)
+    seccomp.restrict_further()
 
 
 def _tried(layer: Callable[[], None]) -> str | None:

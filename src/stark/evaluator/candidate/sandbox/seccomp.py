@@ -2,7 +2,10 @@
 
 New sockets are refused: the child already has its channel to the judge and needs no other. Connected
 socketpairs stay allowed. If other processes are visible, because there is no process namespace, calls
-that stop or slow them are refused too. The filter is a BPF program, assembled here. It applies to all threads.
+that stop or slow them are refused too.
+
+There are two filters, BPF programs that are assembled here. The first leaves what opening a device needs; the second
+refuses that too, once the device is open. Both apply to all threads.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -56,10 +59,6 @@ _ARCHITECTURES = {
 # Numbers on x86-64 and on aarch64; None where there is no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
     # communication with other machines, and with other programs on this one
-    "socket": (41, 198),
-    "connect": (42, 203),
-    "bind": (49, 200),
-    "memfd_create": (319, 279),  # memory that no limit counts
     "memfd_secret": (447, 447),
     "shmget": (29, 194),
     "shmat": (30, 196),  # the ids of other processes' segments are easily guessed
@@ -139,8 +138,17 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "add_key": (248, 217),
     "request_key": (249, 218),
     "personality": (135, 92),
+}
+
+_REFUSED_AFTER_OPENING: dict[str, tuple[int, int]] = {
+    "socket": (41, 198),
+    "connect": (42, 203),
+    "bind": (49, 200),
+    "memfd_create": (319, 279),  # memory that no limit counts
     "seccomp": (317, 277),
 }
+"""What NVIDIA's driver calls when it opens a device (`seccomp` is for the second filter). `cuInit` returns 304 without.
+Until then, namespaces keep a socket from reaching anybody."""
 
 _KILL, _TGKILL, _TKILL = (62, 129), (234, 131), (200, 130)
 _SIGNALLING_OTHERS = {  # calls whose first argument is a process
@@ -200,15 +208,24 @@ def architecture() -> Architecture | None:
 
 
 def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
-    """Install the filter permanently, in every thread.
+    """Install the filter that leaves only what opening a device needs. It holds for every thread, permanently.
 
     Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for Landlock versions that do not
     restrict truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
     """
+    _install(lambda machine: assemble(machine, outside, refuse_truncate, os.getpid()))
+
+
+def restrict_further() -> None:
+    """After `restrict`, install a second filter for what opening a device needed. Raises like `restrict`."""
+    _install(assemble_further)
+
+
+def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
     machine = architecture()
     if machine is None:
         raise RuntimeError(f"there is no seccomp filter for {os.uname().machine}")
-    program = assemble(machine, outside, refuse_truncate, os.getpid())
+    program = assembled(machine)
     packed = b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
     held = ctypes.create_string_buffer(packed, len(packed))
     header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
@@ -226,15 +243,28 @@ def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
 def assemble(
     machine: Architecture, outside: OutsideProcesses, refuse_truncate: bool, own: int
 ) -> list[Instruction]:
-    """The filter's instructions. `own` is the id of the process that the filter is for."""
+    """The first filter's instructions. `own` is the id of the process that the filter is for."""
+    return _filter(
+        machine,
+        *_always(machine, refuse_truncate),
+        *_towards_outside_processes(machine, outside, own),
+    )
+
+
+def assemble_further(machine: Architecture) -> list[Instruction]:
+    """The second filter's instructions."""
+    numbers = (each[machine.column] for each in _REFUSED_AFTER_OPENING.values())
+    return _filter(machine, *(rule for number in numbers for rule in _never(number)))
+
+
+def _filter(machine: Architecture, *rules: Instruction) -> list[Instruction]:
     return [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, machine.audit),
         _refuse(),
         (_LOAD, 0, 0, _NUMBER),
         *_refuse_second_abi(machine),
-        *_always(machine, refuse_truncate),
-        *_towards_outside_processes(machine, outside, own),
+        *rules,
         (_RETURN, 0, 0, _ALLOW),
     ]
 

@@ -45,9 +45,6 @@ class Allowance:
     attaches: bool = True
     """Whether the child, before it runs a program, maps memory that the judge shares with it."""
 
-    on_device: bool = False
-    """Whether the shared memory is on a GPU. Some sandbox layers would make such memory inaccessible."""
-
 
 class Use:
     """What a child and its descendants use."""

@@ -67,9 +67,9 @@ class Forkserver:
         layers: dict[Layer, str | None] = self._ask({"do": "sandbox"})["layers"]
         return layers
 
-    def layers(self, on_device: bool) -> list[Layer]:
+    def layers(self) -> list[Layer]:
         """The sandbox layers around a child."""
-        return sorted(in_use(self.sandbox, on_device))
+        return sorted(in_use(self.sandbox))
 
     def fork(
         self, allowed: Allowance, arena: int | None = None, command: Sequence[str] = ()
@@ -95,7 +95,6 @@ class Forkserver:
             "memory_bytes": int(allowed.memory_gb * 1e9) if bounded else None,
             "cpu_s": allowed.cpu_s,
             "attaches": allowed.attaches,
-            "on_device": allowed.on_device,
             "command": list(command),
         }
         try:

@@ -148,7 +148,7 @@ def _request(
         "memory_fraction": DEVICE_SHARE,
         "seed": CONSTRUCTION_SEED,
         "warm": warm,
-        "layers": prepared.forkserver.layers(on_device=prepared.device.type == "cuda"),
+        "layers": prepared.forkserver.layers(),
         "folder": str(built.work),
         "readable": [str(built.source)],
         "scratch": str(scratch),
@@ -169,5 +169,4 @@ def _allowance(target: Target, desk: Path, variables: Mapping[str, str]) -> Allo
         memory_gb=target.limits.memory_gb + TOOL_GB,
         output_kb=target.limits.output_kb,
         watched=(target.built.work,),
-        on_device=target.prepared.device.type == "cuda",
     )
