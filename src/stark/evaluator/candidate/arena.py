@@ -8,7 +8,6 @@ is a multiple of the driver's granularity.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import mmap
 import os
@@ -17,14 +16,13 @@ from typing import Any
 
 import torch
 
+from stark.evaluator.candidate.driver import Driver
+
 ALIGNMENT = 256
 """Alignment of a tensor's start, in bytes."""
 
 GRANULARITY = 2 << 20
 """An arena's size is a multiple of this number of bytes."""
-
-OUT_OF_MEMORY = 2
-"""The driver's code CUDA_ERROR_OUT_OF_MEMORY."""
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 """Seals that fix the size of a shared file and forbid further seals. A child could otherwise seal the file against
@@ -82,8 +80,8 @@ class Arena:
         self.descriptor: int | None = None
         if device.type == "cuda":
             self._pointer = _allocated(self.size)
-            self.handle = _Driver().export(self._pointer).hex()
-            self.block = _bytes_at(self._pointer, self.size, device)
+            self.handle = Driver().export(self._pointer).hex()
+            self.block = bytes_at(self._pointer, self.size, device)
         else:
             self.handle = ""
             self.descriptor = os.memfd_create("stark-arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -98,7 +96,7 @@ class Arena:
         if self.descriptor is not None:
             os.close(self.descriptor)
         else:
-            _Driver().free(self._pointer)
+            Driver().free(self._pointer)
 
 
 def open_arena(
@@ -107,24 +105,26 @@ def open_arena(
     """Map the judge's arena in a child. Returns the arena's bytes."""
     if descriptor is not None:
         return _mapped(descriptor, size)
-    pointer = _Driver().import_(bytes.fromhex(handle))
-    return _bytes_at(pointer, size, device)
+    pointer = Driver().import_(bytes.fromhex(handle))
+    return bytes_at(pointer, size, device)
 
 
 def _allocated(size: int) -> int:
     """Allocate device memory and return its address. If memory runs out, empty torch's cache and retry."""
     try:
-        return _Driver().allocate(size)
+        return Driver().allocate(size)
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
-        return _Driver().allocate(size)
+        return Driver().allocate(size)
 
 
 def _mapped(descriptor: int, size: int) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
 
 
-def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
+def bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
+    """These bytes of a GPU's memory as a tensor."""
+
     class Exported:
         __cuda_array_interface__: dict[str, Any] = {  # noqa: RUF012  (the protocol prescribes it)
             "shape": (size,),
@@ -134,46 +134,3 @@ def _bytes_at(pointer: int, size: int, device: torch.device) -> torch.Tensor:
         }
 
     return torch.as_tensor(Exported(), device=device)
-
-
-class _Driver:
-    """Four functions of the CUDA driver that torch does not offer. They need a CUDA context.
-
-    Each raises torch.OutOfMemoryError, or RuntimeError with the function's name.
-    """
-
-    class _Handle(ctypes.Structure):
-        _fields_ = [("bytes", ctypes.c_char * 64)]
-
-    def __init__(self) -> None:
-        self._cuda = ctypes.CDLL("libcuda.so.1")
-
-    def allocate(self, size: int) -> int:
-        pointer = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
-        return pointer.value
-
-    def free(self, pointer: int) -> None:
-        self._call("cuMemFree_v2", ctypes.c_uint64(pointer))
-
-    def export(self, pointer: int) -> bytes:
-        handle = self._Handle()
-        self._call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(pointer))
-        return ctypes.string_at(ctypes.addressof(handle), 64)
-
-    def import_(self, exported: bytes) -> int:
-        handle = self._Handle.from_buffer_copy(exported)
-        pointer = ctypes.c_uint64()
-        lazily_enable_peers = ctypes.c_uint(1)
-        self._call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), handle, lazily_enable_peers)
-        return pointer.value
-
-    def _call(self, name: str, *arguments: object) -> None:
-        code = getattr(self._cuda, name)(*arguments)
-        if code == OUT_OF_MEMORY:
-            raise torch.OutOfMemoryError(f"{name}: the device is out of memory")
-        if code != 0:
-            said = ctypes.c_char_p()
-            self._cuda.cuGetErrorString(code, ctypes.byref(said))
-            reason = (said.value or b"unknown").decode(errors="replace")
-            raise RuntimeError(f"{name} of the CUDA driver failed with error {code}, {reason}")

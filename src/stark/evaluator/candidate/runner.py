@@ -25,6 +25,7 @@ from stark.evaluator.candidate.memory_errors import is_out_of_memory
 from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import give_weights, import_file
+from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
 TRACEBACK_LINES = 30
@@ -64,6 +65,9 @@ class Runner:
         self.returned: list[object] = []
         """Results of the latest `time once`, kept alive for the judge to read."""
 
+        self.queue: Queue | None = None
+        """On a GPU, the calls that wait for the judge's gates."""
+
         self.orders: list[tuple[int, ...]] = []
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
@@ -79,8 +83,9 @@ class Runner:
             "load": self._load,
             "compile": self._compile,
             "call": self._call,
-            "time": self._time,
             "time once": self._time_once,
+            "queue": self._queue_calls,
+            "finish": self._finish,
             "give back": self._give_back,
             "profile": self._profile,
         }
@@ -160,6 +165,8 @@ class Runner:
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         self.orders = given["orders"]
+        if self.device.type == "cuda":
+            self.queue = Queue(block, self.outputs)
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)
@@ -209,53 +216,40 @@ class Runner:
             self.returned = self._written(self.model(*self.inputs[0]))
         return {"at": self._addresses(self.returned), "odd": self._odd()}
 
-    def _time(self, request: Message) -> Message:
-        """On a GPU, make one call on each of the slots, in the requested order.
+    def _queue_calls(self, request: Message) -> Message:
+        """On a GPU, queue a call on each of the slots, numbered from `first` on. The judge's gates start them.
 
-        Results are copied to the slots' outputs. With a `head_start`, device events time each call;
-        without it, only the judge's clock times the calls. With `empty`, no call is made.
+        With `empty`, the calls only write to memory. The answer tells where the judge finds each call's results.
+        With `copies`, or where results cannot be shared, they are copied to the slot's outputs as a part of the call.
         """
-        slots, head_start = request["slots"], request["head_start"]
-        if head_start is None:
-            times = self._run_densely(slots, request["empty"])
-        else:
-            times = self._time_on_device(slots, head_start)
-        return {"times_ms": times, "odd": self._odd()}
+        assert self.queue is not None
+        at = []
+        for number, slot in enumerate(request["slots"], request["first"]):
+            with self.queue.gate(number):
+                if request["empty"]:
+                    leaves = self.queue.fill()
+                else:
+                    leaves = self._written(self.model(*self.inputs[slot]))
+                at.append(self._placed(slot, leaves, request["copies"]))
+        return {"at": at, "odd": self._odd()}
 
-    def _time_on_device(self, slots: list[int], head_start: int) -> list[float]:
-        """The device time of each call in milliseconds, by events.
+    def _placed(self, slot: int, leaves: list[object], copies: bool) -> list[object]:
+        """Where the judge finds each of a call's results, or nothing if they have the wrong form."""
+        if not self._fits(leaves):
+            return []
+        assert self.queue is not None
+        if not copies:
+            places = [self.queue.place(*pair) for pair in zip(leaves, self.orders, strict=True)]
+            if None not in places:
+                return list(places)
+        self._copy_out(slot, leaves)
+        plain = self.outputs[slot]
+        return [self.queue.place(output, output.stride()) for output in plain]
 
-        Before each call the L2 cache is flushed and the device is kept busy for `head_start`
-        cycles. Results are copied right after the call on the current stream. If the program uses
-        other streams without synchronizing them, the copy misses their unfinished work.
-        """
-        marks = []
-        for slot in slots:
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            self.flush.zero_()
-            torch.cuda._sleep(head_start)
-            begin.record()
-            leaves = self._written(self.model(*self.inputs[slot]))
-            end.record()
-            self._copy_out(slot, leaves)
-            marks.append((begin, end))
-        torch.cuda.synchronize(self.device)
-        return [round(begin.elapsed_time(end), 6) for begin, end in marks]
-
-    def _run_densely(self, slots: list[int], empty: bool) -> list[float]:
-        """Make calls with nothing between them except the copies of their results.
-
-        With `empty`, make no calls, but read and write as much memory as the copies would. Returns
-        no times, because the judge's clock times these blocks.
-        """
-        for slot in slots:
-            if empty:
-                for output in self.outputs[slot]:
-                    _touch(output)
-            else:
-                self._copy_out(slot, self._written(self.model(*self.inputs[slot])))
-        torch.cuda.synchronize(self.device)
-        return []
+    def _finish(self, _: Message) -> Message:
+        """Wait for the queued calls."""
+        assert self.queue is not None
+        return self.queue.finish()
 
     def _profile(self, request: Message) -> Message:
         """Profile calls on the first slot. On a GPU, the L2 cache is flushed before each call."""
@@ -324,14 +318,6 @@ def _check_device(device: torch.device) -> None:
             f"the device computes wrong results in the sandbox: {CHECK_ELEMENTS} ones sum to {said}"
         )
     torch.cuda.empty_cache()
-
-
-def _touch(output: torch.Tensor) -> None:
-    """Read and write every byte of a tensor without changing any."""
-    plain = output.reshape(-1).view(torch.uint8)
-    words = plain.numel() // 4 * 4
-    plain[:words].view(torch.int32).add_(0)
-    plain[words:].add_(0)
 
 
 def _alike(leaf: object, output: torch.Tensor) -> bool:

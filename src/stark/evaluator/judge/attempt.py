@@ -67,7 +67,8 @@ class Attempt:
         except ChildFailed as failure:
             raise Verdict(self._evaluation_of(failure)) from failure
         finally:
-            self.seconds[phase] = round(time.monotonic() - begin, 4)
+            taken_s = time.monotonic() - begin
+            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + taken_s, 4)
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:
@@ -117,7 +118,7 @@ class LimitedChild:
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Send a request and return the answer. Raises ChildFailed."""
-        return self._answer(self._child.send(request), limit_s)
+        return self.answer(self._child.send(request), limit_s)
 
     @contextmanager
     def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
@@ -130,9 +131,18 @@ class LimitedChild:
         nonce = self._child.send(request)
         with self._child.watched():
             yield answer
-        answer.update(self._answer(nonce, limit_s))
+        answer.update(self.answer(nonce, limit_s))
 
-    def _answer(self, nonce: str, limit_s: float) -> Message:
+    def send(self, request: Message) -> str:
+        """Send a request and return the nonce of its answer. Raises ChildFailed."""
+        return self._child.send(request)
+
+    def answered(self, nonce: str, limit_s: float) -> Message | None:
+        """The answer, or None if there is none in time. Raises ChildFailed."""
+        return self._child.answered(nonce, limit_s)
+
+    def answer(self, nonce: str, limit_s: float = math.inf) -> Message:
+        """Wait for an answer. Raises ChildFailed."""
         left_s = max(self._attempt.limit_s - self._attempt.waited_s, 1e-3)
         begin = time.monotonic()
         try:

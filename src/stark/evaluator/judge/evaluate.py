@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 from stark.core.errors import UsageError
 from stark.core.evaluation import (
     BuildFailed,
-    Correct,
     Crashed,
     Evaluation,
     Incorrect,
     OutOfMemory,
     Rejected,
 )
+from stark.core.profile import Profile
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.measuring import measure, start_references
+from stark.evaluator.judge.measuring import clock_for, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
@@ -58,17 +59,22 @@ def build(attempt: Attempt, builds: Builds) -> Built:
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
     """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
     running = start_references(attempt, prepared)
-    child = _start_child(attempt, built, prepared)
-    attempt.sandbox = child.layers
+    output = ""
     try:
-        _load(attempt, child, built.source, prepared)
-        verified = verify(attempt, child, prepared)
-        correct = measure(attempt, child, running, prepared, verified)
-        evaluation: Evaluation = _profile(attempt, child, built, correct)
+        clock = clock_for(attempt, running, prepared)
+        child = _start_child(attempt, built, prepared)
+        attempt.sandbox = child.layers
+        try:
+            _load(attempt, child, built.source, prepared)
+            verified = verify(attempt, child, prepared)
+            latency_ms = clock.time(child, verified)
+            profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
+        finally:
+            output = child.close()
+        measured = clock.end(lambda: _started_again(attempt, built, prepared))
+        evaluation: Evaluation = correct(attempt, measured, prepared, verified, profile)
     except Verdict as verdict:
         evaluation = verdict.evaluation
-    finally:
-        output = child.close()
     if isinstance(evaluation, BuildFailed):  # a JIT compiler failed at the first call
         error = complaint(built, evaluation.error, output, attempt.candidate.source)
         evaluation = BuildFailed(error=error)
@@ -106,7 +112,7 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
         "seconds": attempt.seconds,
         "output": printable(output or evaluation.output),
         "sandbox": attempt.sandbox,
-        "warnings": tuple(map(printable, (*attempt.warnings, *evaluation.warnings))),
+        "warnings": tuple(map(printable, dict.fromkeys((*attempt.warnings, *evaluation.warnings)))),
     }
     if isinstance(evaluation, BuildFailed | Crashed | Incorrect | OutOfMemory | Rejected):
         update["error"] = printable(evaluation.error)
@@ -135,6 +141,17 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
     return LimitedChild(child, attempt)
 
 
+def _started_again(attempt: Attempt, built: Built, prepared: PreparedReference) -> LimitedChild:
+    """Another process of a candidate that has been verified. The caller must close it."""
+    child = _start_child(attempt, built, prepared)
+    try:
+        _load(attempt, child, built.source, prepared)
+    except BaseException:
+        child.close()
+        raise
+    return child
+
+
 def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedReference) -> None:
     with attempt.during("load", attempt.limits.load_s):
         prepared.shared.renew()
@@ -159,18 +176,21 @@ def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedR
             )
 
 
-def _profile(attempt: Attempt, child: LimitedChild, built: Built, correct: Correct) -> Correct:
-    """Add a profile, or a warning if none can be taken. Status and measurement stay the same."""
-    kind, latency_ms = correct.device.kind, correct.latency_ms
+def _profile(
+    attempt: Attempt,
+    child: LimitedChild,
+    built: Built,
+    kind: Literal["cuda", "cpu"],
+    latency_ms: float,
+) -> Profile | None:
+    """Take a profile, or add a warning if none can be taken."""
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
             child.resume()
-            profile = take_profile(child, kind, latency_ms, built.kernels)
+            return take_profile(child, kind, latency_ms, built.kernels)
     except Verdict as verdict:
         reason = evidence(verdict.evaluation).splitlines()[0]
     except ProfileRefused as refusal:
         reason = str(refusal)
-    else:
-        return correct.model_copy(update={"profile": profile})
     attempt.warnings.append(f"no profile was taken: {reason}")
-    return correct
+    return None

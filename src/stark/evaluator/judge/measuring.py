@@ -1,56 +1,262 @@
-"""Times a candidate in rounds with the references, checks results, rejects impossible times."""
+"""Times a candidate beside the references, checks results, rejects impossible times."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Protocol, TypeVar
+
+import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Rejected
-from stark.core.judging import Limits
 from stark.core.measurement import Measurement
-from stark.evaluator.judge.agreement import Check
+from stark.core.profile import Profile
+from stark.evaluator.judge.agreement import Check, agree
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
-from stark.evaluator.judge.contents import TimedContents
+from stark.evaluator.judge.device_visits import DeviceVisits, Visited
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
-from stark.evaluator.judge.timing import gated, rounds
-from stark.evaluator.judge.timing.program import Timed
+from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trials import Expected
 from stark.evaluator.judge.verify.oracle import ExpectedTensor
 from stark.evaluator.judge.verifying import Verified, check_results
 from stark.evaluator.judge.visit_contents import VisitContents
 
+SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
+"""Samples of each program at effort `search` on a GPU, by whether a call of the reference takes `LONG_S` seconds. All of
+the candidate's are taken in one visit."""
 
-def measure(
+MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 25.0
+"""Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
+
+GONE_S, GONE_BYTES = 5.0, 300e6
+"""Seconds in which an ended candidate's memory must be free again, and bytes that others may have taken meanwhile. A
+process that is left keeps more, for its CUDA context alone."""
+
+WARM_CALLS = 3
+"""A new process's calls before its visit. The first may compile kernels, the second record a graph."""
+
+Measured = tuple[Measurement, dict[str, Measurement]]
+"""The candidate's measurement and the references' by name."""
+
+
+Outcome = TypeVar("Outcome")
+
+
+class Clock(Protocol):
+    """Times one candidate. On a GPU nothing of a candidate exists while a reference is timed."""
+
+    def time(self, child: LimitedChild, verified: Verified) -> float:
+        """Time a verified candidate. Returns about how many milliseconds a call takes. Raises Verdict."""
+
+    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+        """Time what is left to time, now that the candidate's process has ended. Raises Verdict."""
+
+
+def clock_for(
+    attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
+) -> Clock:
+    """The clock for the device. Call it while no candidate runs."""
+    if prepared.device.type == "cpu":
+        return CpuClock(attempt, running, prepared)
+    return DeviceClock(attempt, running, prepared)
+
+
+class CpuClock:
+    """Visits the candidate and the references in turns; a process is stopped except during its visits."""
+
+    def __init__(
+        self, attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
+    ) -> None:
+        self._attempt, self._running, self._prepared = attempt, running, prepared
+        self._measured: Measured | None = None
+
+    def time(self, child: LimitedChild, verified: Verified) -> float:
+        """Do all of the timing."""
+        attempt, prepared = self._attempt, self._prepared
+        limit_s = attempt.limits.time_s + prepared.slack_s
+        references = [(reference, reference.shared) for reference in self._running.values()]
+        contents = VisitContents(prepared, child, references, verified.budgets, _check(prepared))
+        with (
+            attempt.during("time", limit_s),
+            attempt.charging_memory(),
+            _freeing_memory(self._running.values(), limit_s),
+        ):
+            self._measured = gated.time_together(
+                gated.Gated(child, limit_s),
+                {name: gated.Gated(each, limit_s) for name, each in self._running.items()},
+                attempt.limits.timing_budget_s * len(self._running),
+                prepared.room.visit_calls,
+                random.SystemRandom(),
+                contents,
+            )
+        return self._measured[0].latency_ms
+
+    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+        """What `time` has measured."""
+        assert self._measured is not None, "time() comes before end()"
+        return self._measured
+
+
+class DeviceClock:
+    """Visits programs on a GPU one after another. The references are visited before the candidate and after its end.
+
+    At effort `promote` there are several rounds, each with a new process of the candidate, since processes that run the
+    same program differ.
+    """
+
+    def __init__(
+        self, attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
+    ) -> None:
+        self._attempt, self._prepared = attempt, prepared
+        self._limit_s = attempt.limits.time_s + prepared.slack_s
+        self._running = running
+        self._references = {
+            name: Visited(each, each.shared, self._limit_s) for name, each in running.items()
+        }
+        short = prepared.reference_s < LONG_S
+        self._samples = 1 if attempt.effort == "promote" else SAMPLES["short" if short else "long"]
+        self._taken: dict[str | None, tuple[float, ...]] = {None: ()}
+        """Samples by the reference's name; the candidate's by None."""
+
+        self._visits = DeviceVisits(prepared)
+        self._candidate: Visited | None = None
+        self._asked_oracle = False
+        self._measure_empty()
+        self._visit_references(max(1, self._samples // 2))
+        self._free_bytes = _free_bytes(prepared.device)
+
+    def time(self, child: LimitedChild, verified: Verified) -> float:
+        """Visit the candidate's first process."""
+        self._budgets = verified.budgets
+        candidate = self._visit_candidate(child)
+        return self._visits.measurement(candidate, self._taken[None]).latency_ms
+
+    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+        """Visit the references, and at effort `promote` all programs in more rounds."""
+        self._see_it_gone()
+        with _freeing_memory(self._running.values(), self._limit_s):
+            if self._attempt.effort == "promote":
+                self._rounds(start_again)
+            else:
+                self._visit_references(self._samples // 2)
+            self._measure_empty()
+        assert self._candidate is not None, "time() comes before end()"
+        measurement = self._visits.measurement
+        return measurement(self._candidate, self._taken[None]), {
+            name: measurement(each, self._taken[name]) for name, each in self._references.items()
+        }
+
+    def _rounds(self, start_again: Callable[[], LimitedChild]) -> None:
+        begin, count = time.monotonic(), 1
+        while count < MIN_ROUNDS or (count < MAX_ROUNDS and time.monotonic() - begin < ROUNDS_S):
+            references_first = random.SystemRandom().random() < 0.5
+            if references_first:
+                self._visit_references(self._samples)
+            child = start_again()
+            try:
+                self._visit_candidate(child, new=True)
+            finally:
+                child.close()
+            self._see_it_gone()
+            if not references_first:
+                self._visit_references(self._samples)
+            count += 1
+
+    def _measure_empty(self) -> None:
+        with self._attempt.during("time", self._limit_s):
+            self._visits.measure_empty(self._references[EAGER])
+
+    def _visit_references(self, samples: int) -> None:
+        with self._attempt.during("time", self._limit_s):
+            for name, reference in self._references.items():
+                taken = self._visits.visit(reference, samples)
+                self._taken[name] = (*self._taken.get(name, ()), *taken)
+
+    def _visit_candidate(self, child: LimitedChild, new: bool = False) -> Visited:
+        candidate = Visited(child, self._prepared.shared, self._limit_s, trusted=False)
+        if self._candidate is not None:
+            candidate.depth, candidate.copies = self._candidate.depth, self._candidate.copies
+        with self._attempt.during("time", self._limit_s), self._attempt.charging_memory():
+            if new:
+                self._warm_up(child)
+            taken = self._visits.visit(candidate, self._samples, self._compare)
+        self._taken[None] = (*self._taken[None], *taken)
+        self._candidate = candidate
+        return candidate
+
+    def _warm_up(self, child: LimitedChild) -> None:
+        """Make a new process's first calls, which may compile kernels or record graphs."""
+        shared = self._prepared.shared
+        shared.fill_inputs(self._prepared.trials.drawn(self._prepared.trials.nominal[0]), 0)
+        self._prepared.settle()
+        for _ in range(WARM_CALLS):
+            child.ask({"do": "call", "slot": 0, "seed": 0}, self._limit_s)
+
+    def _compare(self, slot: int, drawn: Drawn, ours: list[torch.Tensor], odd: object) -> None:
+        """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict.
+
+        Asks the oracle about the candidate's first call, and wherever the results differ too much.
+        """
+        prepared, shared = self._prepared, self._prepared.shared
+        theirs = self._retried(lambda: prepared.program.run(drawn))
+        same = (
+            odd is None
+            and shared.changed_input(drawn, slot) is None
+            and agree(ours, theirs, self._budgets)
+        )
+        if same and self._asked_oracle:
+            return
+        self._asked_oracle = True
+        for place, value in zip(shared.results(slot), ours, strict=True):
+            place.copy_(value)
+        expected = self._retried(lambda: prepared.trials.expected_of(drawn))
+        _check(prepared)(slot, drawn, expected, odd)
+
+    def _retried(self, work: Callable[[], Outcome]) -> Outcome:
+        """Run `work`; if memory is short, free the references' cached memory and run it again."""
+        try:
+            return work()
+        except (ProblemError, torch.OutOfMemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        for reference in self._running.values():
+            reference.give_back(self._limit_s)
+        torch.cuda.empty_cache()
+        return work()
+
+    def _see_it_gone(self) -> None:
+        """Raise Verdict unless nothing of the candidate is left on the device."""
+        deadline = time.monotonic() + GONE_S
+        while _free_bytes(self._prepared.device) < self._free_bytes - GONE_BYTES:
+            if time.monotonic() > deadline:
+                raise Verdict(
+                    Rejected(
+                        rule="stays-on-the-device",
+                        error="the device's memory was not free again after the candidate had ended; "
+                        "if it is the candidate's, do not hand the device's files to other processes, "
+                        "and if another program uses the device, end that",
+                    )
+                )
+            time.sleep(0.01)
+
+
+def correct(
     attempt: Attempt,
-    child: LimitedChild,
-    running: dict[str, RunningReference],
+    measured: Measured,
     prepared: PreparedReference,
     verified: Verified,
+    profile: Profile | None,
 ) -> Correct:
-    """Time a verified candidate in rounds with the references, on fresh inputs in every round.
-
-    Raises Verdict.
-    """
-    limits = attempt.limits
-    limit_s = limits.time_s + prepared.slack_s
-
-    def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:
-        check_results(
-            prepared, slot, Expected(drawn, expected), odd, "while the candidate was timed, "
-        )
-
-    with attempt.during("time", limit_s), attempt.charging_memory():
-        time_all = _time_on_cpu if prepared.device.type == "cpu" else _time_on_gpu
-        with _freeing_memory(running.values(), limit_s):
-            candidate, references, warnings = time_all(
-                child, running, prepared, limits, verified.budgets, check
-            )
+    """The evaluation of a verified and timed candidate. Raises Verdict if its time is impossible."""
+    candidate, references = measured
     doubts = implausible(candidate.latency_ms, references[EAGER].latency_ms, prepared.roofline)
     if doubts:
         with attempt.charging_memory():
@@ -61,52 +267,25 @@ def measure(
         references=references,
         device=prepared.sheet,
         roofline=prepared.roofline,
+        profile=profile,
         effort=attempt.effort,
-        warnings=(*warnings, *doubts, *prepared.trials.warnings),
+        warnings=(*doubts, *prepared.trials.warnings),
     )
 
 
-Times = tuple[Measurement, dict[str, Measurement], tuple[str, ...]]
-"""The candidate's measurement, the references' by name, and warnings."""
+def _check(prepared: PreparedReference) -> Check:
+    def check(slot: int, drawn: Drawn, expected: list[ExpectedTensor], odd: object) -> None:
+        check_results(
+            prepared, slot, Expected(drawn, expected), odd, "while the candidate was timed, "
+        )
+
+    return check
 
 
-def _time_on_cpu(
-    child: LimitedChild,
-    running: dict[str, RunningReference],
-    prepared: PreparedReference,
-    limits: Limits,
-    budgets: Sequence[float],
-    check: Check,
-) -> Times:
-    references = [(reference, reference.shared) for reference in running.values()]
-    limit_s = limits.time_s + prepared.slack_s
-    ours, theirs = gated.time_together(
-        gated.Gated(child, limit_s),
-        {name: gated.Gated(reference, limit_s) for name, reference in running.items()},
-        limits.timing_budget_s * len(running),
-        prepared.room.visit_calls,
-        random.SystemRandom(),
-        VisitContents(prepared, child, references, budgets, check),
-    )
-    return ours, theirs, ()
-
-
-def _time_on_gpu(
-    child: LimitedChild,
-    running: dict[str, RunningReference],
-    prepared: PreparedReference,
-    limits: Limits,
-    budgets: Sequence[float],
-    check: Check,
-) -> Times:
-    limit_s = limits.time_s + prepared.slack_s
-    return rounds.time_together(
-        Timed(child, limit_s, prepared.slots),
-        {name: Timed(reference, limit_s, prepared.slots) for name, reference in running.items()},
-        limits.timing_budget_s * len(running),
-        random.SystemRandom(),
-        TimedContents(prepared, list(running.values()), limit_s, budgets, check),
-    )
+def _free_bytes(device: torch.device) -> int:
+    """Bytes of the device's memory that no other process has: free, or kept by torch in this process."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device)
 
 
 @contextmanager

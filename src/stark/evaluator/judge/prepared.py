@@ -20,6 +20,7 @@ from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.profile import Profile
 from stark.core.reference import Reference
+from stark.evaluator.judge.device_visits import Visited, time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES
@@ -36,8 +37,7 @@ from stark.evaluator.judge.profiling import reference_profile
 from stark.evaluator.judge.room import Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing import gated, rounds
-from stark.evaluator.judge.timing.program import Timed
+from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
 
@@ -52,14 +52,6 @@ RANDOM_LIMIT = 1e-2
 
 If the difference is larger, the reference counts as random.
 """
-
-TIMING_ATTEMPTS = 3
-"""Largest number of attempts to time the reference alone. A busy machine makes an attempt fail."""
-
-BUSY_WARNING = (
-    "the machine was busy while the reference was timed alone, so the measured latency is "
-    "unreliable; speedups are not affected, because they compare times measured side by side"
-)
 
 PROFILED = "profiled"
 """Name of the reference process that is profiled and never timed."""
@@ -101,7 +93,6 @@ class PreparedReference:
         self._resources.callback(self.shared.arena.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
-        self._timing_warnings: tuple[str, ...] = ()
         self._profile: Profile | None = None
         self.trials.expect_nominal()
         if not only_nominal:
@@ -283,7 +274,7 @@ class PreparedReference:
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """Describe the problem: signature, roofline, warnings, reference time and profile."""
         if self._eager is None:
-            self._eager, self._timing_warnings = self._time_eager(limits)
+            self._eager = self._time_eager(limits)
             self._profile = reference_profile(
                 lambda: self.started(PROFILED, limits), self.sheet.kind, self._eager.latency_ms
             )
@@ -294,21 +285,17 @@ class PreparedReference:
             outputs=self.signature.outputs,
             eager=self._eager,
             roofline=self.roofline,
-            warnings=(*self.trials.warnings, *self._timing_warnings),
+            warnings=self.trials.warnings,
             profile=self._profile,
             error_budgets=self.trials.error_budgets(),
         )
 
-    def _time_eager(self, limits: Limits) -> tuple[Measurement, tuple[str, ...]]:
-        """Time the reference alone. Return the measurement, and a warning if a GPU's host stayed busy."""
-        eager, budget_s = self.running(EAGER, limits), limits.timing_budget_s
+    def _time_eager(self, limits: Limits) -> Measurement:
+        """Time the reference alone."""
+        eager = self.running(EAGER, limits)
         if self.device.type == "cpu":
-            return gated.time_alone(eager, limits.time_s, budget_s), ()
-        for _ in range(TIMING_ATTEMPTS):
-            found, steady = rounds.time_alone(Timed(eager, limits.time_s, self.slots), budget_s)
-            if steady:
-                return found, ()
-        return found, (BUSY_WARNING,)
+            return gated.time_alone(eager, limits.time_s, limits.timing_budget_s)
+        return time_alone(self, Visited(eager, eager.shared, limits.time_s + self.slack_s))
 
     def forms_differ(self, other: PreparedReference) -> bool:
         """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""

@@ -45,6 +45,21 @@ class RunningReference:
         with _raising_reference_died():
             return self.child.ask(request, limit_s)
 
+    def send(self, request: Message) -> str:
+        """Send a request and return the nonce of its answer. Raises ReferenceDied."""
+        with _raising_reference_died():
+            return self.child.send(request)
+
+    def answer(self, nonce: str, limit_s: float) -> Message:
+        """Wait for an answer. Raises ReferenceDied."""
+        with _raising_reference_died():
+            return self.child.answer(nonce, limit_s)
+
+    def answered(self, nonce: str, limit_s: float) -> Message | None:
+        """The answer, or None if there is none in time. Raises ReferenceDied."""
+        with _raising_reference_died():
+            return self.child.answered(nonce, limit_s)
+
     def pause(self) -> float:
         """Stop the process while another process is timed. Raises ReferenceDied.
 

@@ -8,12 +8,14 @@ trusts nothing else that comes from the child.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
+from stark.evaluator.candidate.queued import WORDS_BYTES
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import Drawn, Program, same_values
@@ -50,8 +52,9 @@ class SharedSet:
     ) -> None:
         self.program, self.folder = program, folder
         state = program.model.state_dict()
-        weights, end = lay_out(list(state.values()))
-        inputs, end = _lay_out_slots(signature.drawn.tensors, slots, end)
+        weights, end = lay_out(list(state.values()), WORDS_BYTES)
+        inputs, inputs_end = _lay_out_slots(signature.drawn.tensors, slots, begin := end)
+        end = inputs_end
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
             for o in signature.returned
@@ -61,6 +64,14 @@ class SharedSet:
         block = self.arena.block
         self.inputs = [[place.view(block) for place in places] for places in inputs]
         self.outputs = [[place.view(block) for place in places] for places in results]
+        self.input_bytes = block[begin:inputs_end].view(slots, -1)
+        """Per slot, the bytes of its inputs."""
+
+        self.orders = [output.stride() for output in signature.returned]
+        """The strides of the reference's outputs."""
+
+        self._input_places = inputs[0]
+        self._inputs_begin = begin
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
         self.mapped_at = 0
@@ -79,7 +90,7 @@ class SharedSet:
                 "inputs": inputs,
                 "state": named,
                 "outputs": results,
-                "orders": [output.stride() for output in signature.returned],
+                "orders": self.orders,
                 "flags": program.flags,
             },
             self.setup,
@@ -102,6 +113,13 @@ class SharedSet:
         for place, value in zip(self.inputs[slot], drawn.tensors, strict=True):
             place.copy_(value)
         self.poison(slot)
+
+    def staged(self, drawn: Drawn) -> torch.Tensor:
+        """These inputs as the bytes of a slot, in memory that only the judge maps."""
+        staged = torch.empty_like(self.input_bytes[0])
+        for place, value in zip(self._input_places, drawn.tensors, strict=True):
+            replace(place, offset=place.offset - self._inputs_begin).view(staged).copy_(value)
+        return staged
 
     def results(self, slot: int) -> list[torch.Tensor]:
         """Return a call's results: the slot's outputs, then the inputs that the reference changes."""

@@ -123,6 +123,15 @@ class Child:
             )
         return answer
 
+    def answered(self, nonce: str, limit_s: float) -> Message | None:
+        """The answer with this nonce, or None if there is none within `limit_s` seconds. Otherwise like `answer`."""
+        try:
+            return self.answer(nonce, limit_s)
+        except ChildFailed as failure:
+            if failure.kind == "timed_out":
+                return None
+            raise
+
     def finish(self, limit_s: float) -> int:
         """Wait for the exit of a child that serves no requests, and return its exit code.
 

@@ -1,0 +1,72 @@
+"""Queues a program's calls on a GPU ahead of time. Each call waits there for a gate that the judge opens.
+
+The gate and the answer to it are two words at the start of the arena. A call with the number n starts when the judge
+has written n to the gate; after the call, n is written to the answer. So neither process's host code is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from stark.evaluator.candidate.driver import Driver
+from stark.evaluator.candidate.wire import Message
+
+GATE, DONE, WORDS_BYTES = 0, 256, 512
+"""Places of the two words in an arena, and the bytes that they take there."""
+
+Leaves = list[object]
+
+
+class Queue:
+    """The queue of one program. `outputs` are the slots' outputs."""
+
+    def __init__(self, block: torch.Tensor, outputs: Sequence[Sequence[torch.Tensor]]) -> None:
+        self._driver = Driver()
+        self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
+        self._outputs = outputs
+        self._filled = [torch.empty_like(output) for output in outputs[0]]
+        self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    @contextmanager
+    def gate(self, number: int) -> Iterator[None]:
+        """Queue what the `with` block launches behind the gate of this number."""
+        stream = torch.cuda.current_stream().cuda_stream
+        self._driver.wait_until(stream, self._begin + GATE, number)
+        yield
+        self._driver.write(stream, self._begin + DONE, number)
+
+    def fill(self) -> Leaves:
+        """Write to as much memory as a call's results take, which is the least that a call can do. Timed by events."""
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for output in self._filled:
+            output.fill_(1)
+        end.record()
+        self._marks.append((begin, end))
+        return list(self._filled)
+
+    def finish(self) -> Message:
+        """Wait for all queued calls. Returns the device times of the fills in milliseconds."""
+        torch.cuda.synchronize()
+        times = [begin.elapsed_time(end) for begin, end in self._marks]
+        self._marks.clear()
+        return {"filled_ms": times}
+
+    def place(self, leaf: object, stride: Sequence[int]) -> list[object] | None:
+        """Where the judge finds a result: handle, offset, and whether it has this stride. None if it cannot be shared.
+
+        Without a handle, the offset is one in the arena.
+        """
+        assert isinstance(leaf, torch.Tensor)
+        alike = list(leaf.stride()) == list(stride)
+        address = leaf.data_ptr()
+        if self._begin <= address < self._end:
+            return ["", address - self._begin, alike]
+        try:
+            base, _ = self._driver.allocation_of(address)
+            return [self._driver.export(base).hex(), address - base, alike]
+        except RuntimeError:  # memory of another kind, or none at all
+            return None

@@ -1,0 +1,98 @@
+"""Opens a program's gates on a GPU, one call at a time, and times each call by events in the judge's own stream.
+
+The judge's stream records an event, writes the call's inputs, opens the gate, waits for the program's word that the
+call is done, reads the results and records another event. The program's process has queued its calls ahead of time
+(`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the results, lies between
+two events that only the judge's process can record. Two processes take turns on a GPU, which costs about 0.3 ms a call,
+always the same: `device_visits.py` measures it with a call that only writes to memory, and takes it off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from stark.evaluator.candidate.driver import Driver
+from stark.evaluator.candidate.queued import DONE, GATE, WORDS_BYTES
+
+POLL_S = 1e-4
+
+Queued = Callable[[], object]
+"""Launches kernels on the judge's stream."""
+
+
+class GateStuck(Exception):
+    """A program says that its calls are done, but did not write so on the device."""
+
+
+class Work(NamedTuple):
+    """What the judge's stream does around one call."""
+
+    write: Queued
+    """Writes the inputs and flushes the cache. By kernels: copy engines would work beside the program's kernels."""
+
+    read: Queued
+    """Reads the results, by kernels."""
+
+
+class Gate:
+    """The gate of one program whose arena starts with the two words."""
+
+    def __init__(self, arena: torch.Tensor) -> None:
+        self._driver = Driver()
+        self._at = arena.data_ptr()
+        self._own = torch.zeros(64, dtype=torch.int32, device=arena.device)
+        self._rounds = 0
+        self._beside = torch.cuda.Stream(arena.device)
+        arena[:WORDS_BYTES].zero_()
+        torch.cuda.synchronize()
+        self.calls = 0
+        """The number of the latest call."""
+
+    def time(self, works: Sequence[Work], finish: Queued, limit_s: float) -> list[float]:
+        """Let the program make its next queued calls. Returns the milliseconds of each.
+
+        `finish` returns once the program's process says that the calls are done. The judge's stream is held until all
+        of its own work is queued, so that the judge's host code is not timed either. Raises GateStuck, and what
+        `finish` raises.
+        """
+        stream, beside = torch.cuda.current_stream().cuda_stream, self._beside.cuda_stream
+        self._rounds += 1
+        self._driver.wait_until(stream, self._own.data_ptr(), self._rounds)
+        marks = []
+        try:
+            for work in works:
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                begin.record()
+                work.write()
+                self.calls += 1
+                self._driver.write(stream, self._at + GATE, self.calls)
+                self._driver.wait_until(stream, self._at + DONE, self.calls)
+                work.read()
+                end.record()
+                marks.append((begin, end))
+            self._driver.write(beside, self._own.data_ptr(), self._rounds)
+            finish()
+            _wait_for(marks[-1][1], limit_s)
+        except BaseException:  # the judge's stream must not wait for ever
+            self._driver.write(beside, self._own.data_ptr(), self._rounds)
+            self._driver.write(beside, self._at + DONE, self.calls)
+            torch.cuda.synchronize()
+            raise
+        return [begin.elapsed_time(end) for begin, end in marks]
+
+    def open(self, calls: int) -> None:
+        """Let queued calls go, untimed."""
+        self.calls += calls
+        self._driver.write(self._beside.cuda_stream, self._at + GATE, self.calls)
+
+
+def _wait_for(event: torch.cuda.Event, limit_s: float) -> None:
+    deadline = time.monotonic() + limit_s
+    while not event.query():
+        if time.monotonic() > deadline:
+            raise GateStuck(f"its calls did not end within {limit_s:g} s")
+        time.sleep(POLL_S)
