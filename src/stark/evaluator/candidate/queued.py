@@ -27,7 +27,7 @@ class Queue:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
         self._outputs = outputs
-        self._filled = [torch.empty_like(output) for output in outputs[0]]
+        self._filled = [torch.empty_like(output).fill_(1) for output in outputs[0]]
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager

@@ -157,6 +157,9 @@ class DeviceVisits:
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
         )
         self._empty_ms: list[float] = []
+        self._flush.fill_(0)
+        for size in (8, 9):  # see `Gate`
+            _copy_by_kernel(*torch.zeros(2, size, dtype=torch.uint8, device=prepared.device))
 
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is taken off. Call it while no candidate exists."""

@@ -19,6 +19,10 @@ from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.candidate.queued import DONE, GATE, WORDS_BYTES
 
 POLL_S = 1e-4
+"""Seconds between two looks at an event."""
+
+STREAMS_TRIED, BESIDE_S = 16, 0.05
+"""Streams that are tried for work beside the held one, and the seconds that each gets."""
 
 Queued = Callable[[], object]
 """Launches kernels on the judge's stream."""
@@ -39,18 +43,46 @@ class Work(NamedTuple):
 
 
 class Gate:
-    """The gate of one program whose arena starts with the two words."""
+    """The gate of one program whose arena starts with the two words. All kernels of `Work` must have run before: to load
+    one, CUDA may wait for the judge's stream, which is held."""
 
     def __init__(self, arena: torch.Tensor) -> None:
         self._driver = Driver()
         self._at = arena.data_ptr()
-        self._own = torch.zeros(64, dtype=torch.int32, device=arena.device)
-        self._rounds = 0
-        self._beside = torch.cuda.Stream(arena.device)
+        self._held = torch.zeros(64, dtype=torch.int32, pin_memory=True)
+        """A word that holds the judge's stream until it is the number of the latest series."""
+
+        self._series = 0
         arena[:WORDS_BYTES].zero_()
         torch.cuda.synchronize()
+        self._beside = self._stream_beside()
         self.calls = 0
         """The number of the latest call."""
+
+    def _stream_beside(self) -> torch.cuda.Stream:
+        """A stream that works while the judge's stream is held. CUDA lets some streams wait for each other."""
+        seen = torch.zeros(64, dtype=torch.int32, pin_memory=True)
+        for number in range(1, STREAMS_TRIED + 1):
+            stream = torch.cuda.Stream()
+            self._hold()
+            self._driver.write(stream.cuda_stream, seen.data_ptr(), number)
+            deadline = time.monotonic() + BESIDE_S
+            while int(seen[0]) != number and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+            works = int(seen[0]) == number
+            self._release()
+            torch.cuda.synchronize()
+            if works:
+                return stream
+        raise RuntimeError("no stream of the device works beside the default one")
+
+    def _hold(self) -> None:
+        self._series += 1
+        stream = torch.cuda.current_stream().cuda_stream
+        self._driver.wait_until(stream, self._held.data_ptr(), self._series)
+
+    def _release(self) -> None:
+        self._held[0] = self._series
 
     def time(self, works: Sequence[Work], finish: Queued, limit_s: float) -> list[float]:
         """Let the program make its next queued calls. Returns the milliseconds of each.
@@ -59,9 +91,8 @@ class Gate:
         of its own work is queued, so that the judge's host code is not timed either. Raises GateStuck, and what
         `finish` raises.
         """
-        stream, beside = torch.cuda.current_stream().cuda_stream, self._beside.cuda_stream
-        self._rounds += 1
-        self._driver.wait_until(stream, self._own.data_ptr(), self._rounds)
+        stream = torch.cuda.current_stream().cuda_stream
+        self._hold()
         marks = []
         try:
             for work in works:
@@ -74,12 +105,12 @@ class Gate:
                 work.read()
                 end.record()
                 marks.append((begin, end))
-            self._driver.write(beside, self._own.data_ptr(), self._rounds)
+            self._release()
             finish()
             _wait_for(marks[-1][1], limit_s)
         except BaseException:  # the judge's stream must not wait for ever
-            self._driver.write(beside, self._own.data_ptr(), self._rounds)
-            self._driver.write(beside, self._at + DONE, self.calls)
+            self._release()
+            self._driver.write(self._beside.cuda_stream, self._at + DONE, self.calls)
             torch.cuda.synchronize()
             raise
         return [begin.elapsed_time(end) for begin, end in marks]
