@@ -190,6 +190,7 @@ class DeviceVisits:
         warm = self._some(program, 2, compare)
         program.calls = max(samples, _calls_for(min(warm)))
         taken = self._some(program, program.calls, compare)
+        self._random.shuffle(taken)  # a call's place among those queued together matters a little
         return tuple(median(taken[first::samples]) for first in range(samples))
 
     def measurement(self, program: Visited, samples_ms: Sequence[float]) -> Measurement:

@@ -44,7 +44,8 @@ class Work(NamedTuple):
 
 class Gate:
     """The gate of one program whose arena starts with the two words. All kernels of `Work` must have run before: to load
-    one, CUDA may wait for the judge's stream, which is held."""
+    one, CUDA may wait for the judge's stream, which is held.
+    """
 
     def __init__(self, arena: torch.Tensor) -> None:
         self._driver = Driver()
