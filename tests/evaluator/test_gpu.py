@@ -215,3 +215,26 @@ async def test_a_kernels_assertion_in_a_problem_is_blamed_on_it_and_on_no_other(
     honest = await executor.evaluate(PROBLEM, as_candidate("triton", FAULTS["honest"][0]))
 
     assert "correct" == honest.status
+
+
+THREADS = """
+import pathlib
+states = set()
+for task in pathlib.Path("/proc/self/task").iterdir():
+    lines = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines() if ":" in line)
+    names = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters")
+    said = [lines.get(name, "").strip() for name in names]
+    states.add((*said, (task / "mountinfo").read_text()))
+count = len(list(pathlib.Path("/proc/self/task").iterdir()))
+print("threads", count, "states", len(states), "caps", {state[2] for state in states}, flush=True)
+"""
+
+
+async def test_a_drivers_threads_are_confined_like_the_first_one(executor: Executor) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("triton", THREADS + FAULTS["honest"][0]))
+
+    assert isinstance(found, Correct), found
+    said = found.output.split()
+    assert int(said[1]) > 1, "the driver has threads of its own"
+    assert said[2:4] == ["states", "1"], found.output
+    assert "0000000000000000" in found.output

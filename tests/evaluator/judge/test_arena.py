@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.candidate import arena as arenas
 from stark.evaluator.candidate.arena import Arena, lay_out, open_arena
+from stark.evaluator.candidate.driver import Driver as CudaDriver
 
 
 def test_slots_keep_form_and_do_not_overlap() -> None:
@@ -61,7 +62,7 @@ def test_a_call_of_the_driver_that_fails_is_named_with_its_reason(
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver(201))
 
     with pytest.raises(RuntimeError, match=r"cuMemFree_v2 .* error 201, invalid device context"):
-        arenas._Driver().free(1)
+        CudaDriver().free(1)
 
 
 def test_memory_that_torch_keeps_is_given_back_before_there_is_none(

@@ -68,7 +68,8 @@ class Attempt:
             raise Verdict(self._evaluation_of(failure)) from failure
         finally:
             taken_s = time.monotonic() - begin
-            self.seconds[phase] = round(self.seconds.get(phase, 0.0) + taken_s, 4)
+            # The last entry is the phase that ended last.
+            self.seconds[phase] = round(self.seconds.pop(phase, 0.0) + taken_s, 4)
 
     @contextmanager
     def charging_memory(self) -> Iterator[None]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 VISIT_MS, HANDOFF_MS = 60.0, 0.4
 """Target duration of a visit, and about what a call costs beside the program's own time, both in milliseconds."""
 
-MIN_CALLS, MAX_CALLS = 4, 120
+MIN_CALLS, MAX_CALLS = 4, 64
 """Calls of a visit."""
 
 DEPTH = 16

@@ -53,6 +53,7 @@ RANDOM_LIMIT = 1e-2
 If the difference is larger, the reference counts as random.
 """
 
+CANDIDATE = "candidate"
 PROFILED = "profiled"
 """Name of the reference process that is profiled and never timed."""
 
@@ -89,8 +90,8 @@ class PreparedReference:
         self.program = Program(self.problem, self.folder, self.device)
         self._resources.callback(self.program.close)
         self._inspect([Trial.fresh() for _ in range(NOMINAL_TRIALS)])
-        self.shared = self._new_shared_set("candidate")
-        self._resources.callback(self.shared.arena.close)
+        self.shared = self._new_shared_set(CANDIDATE)
+        self._resources.callback(self.shared.close)
         self._running: dict[str, RunningReference | ProblemError] = {}
         self._eager: Measurement | None = None
         self._profile: Profile | None = None
@@ -185,8 +186,9 @@ class PreparedReference:
     @property
     def held_bytes(self) -> float:
         """Approximate bytes held between candidates, including the running references."""
-        shared = self.shared.arena.size
-        return self.room.held_bytes(self.trials.kept, shared, len(self._running))
+        running = len(self._running)
+        arenas = 1 if self.device.type == "cuda" else 1 + running
+        return self.room.held_bytes(self.trials.kept, arenas * self.shared.arena.size, running)
 
     @property
     def room_bytes(self) -> float:
@@ -239,7 +241,7 @@ class PreparedReference:
                 name, self.forkserver, self.program, shared, self.flush_bytes, limits
             )
         except ProblemError:
-            shared.arena.close()
+            shared.close()
             raise
 
     def _check_room_for(self, name: str) -> None:
@@ -247,7 +249,7 @@ class PreparedReference:
         if self.device.type == "cpu":
             return
         free, _ = torch.cuda.mem_get_info(self.device)
-        needed = self.room.beside_bytes(self.shared.arena.size)
+        needed = self.room.beside_bytes
         if free < needed:
             raise ProblemError(
                 f"{self.problem.name}: running the {name} reference while judging needs "
@@ -317,7 +319,13 @@ class PreparedReference:
             torch.cuda.empty_cache()
 
     def _new_shared_set(self, name: str) -> SharedSet:
-        """Create a folder for one child process, and the memory shared with it."""
+        """Create a folder for one child process, and the memory shared with it.
+
+        On a GPU all programs share one arena: none runs while another is visited, and times differ with the place of
+        memory. On a CPU a candidate lives while references are timed, so each program has its own.
+        """
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return SharedSet(self.program, self.signature, folder, self.slots)
+        on_gpu, first = self.device.type == "cuda", name == CANDIDATE
+        arena = self.shared.arena if on_gpu and not first else None
+        return SharedSet(self.program, self.signature, folder, self.slots, arena)

@@ -82,11 +82,12 @@ class Room:
         intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
         return WORKING_COPIES * (self.expected_bytes + intermediate)
 
-    def beside_bytes(self, shared_bytes: int) -> float:
+    @property
+    def beside_bytes(self) -> float:
         """Bytes needed to start one more reference and to compute expected values while it runs."""
         intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
         context = CONTEXT_BYTES[self.device.kind]
-        return shared_bytes + self.peak_bytes + context + self.expected_bytes + intermediate
+        return self.peak_bytes + context + self.expected_bytes + intermediate
 
     @property
     def keeps_all(self) -> bool:
@@ -116,8 +117,8 @@ class Room:
         """Estimate the bytes that the problem holds while it waits for the next candidate.
 
         `expected` is the number of trials whose expected values are kept, `running` the number of references that
-        run, and `shared_bytes` the size of the memory shared with each reference and with the candidate.
+        run, and `shared_bytes` the size of the memory shared with them and with the candidate.
         """
         values = expected * self.expected_bytes
         contexts = running * CONTEXT_BYTES[self.device.kind]
-        return values + (1 + running) * shared_bytes + contexts
+        return values + shared_bytes + contexts

@@ -80,7 +80,7 @@ class RunningReference:
     def close(self) -> None:
         """End the process and free the memory shared with it."""
         self.child.close()
-        self.shared.arena.close()
+        self.shared.close()
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class Attachable(Protocol):
 class SharedSet:
     """One shared allocation (the arena), and the setup file that describes it to a child.
 
-    The arena holds inputs, weights and outputs.
+    The arena holds inputs, weights and outputs. Sets of one problem may share an arena.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class SharedSet:
         signature: Signature,
         folder: Path,
         slots: int,
+        arena: Arena | None = None,
     ) -> None:
         self.program, self.folder = program, folder
         state = program.model.state_dict()
@@ -60,7 +61,8 @@ class SharedSet:
             for o in signature.returned
         ]
         results, end = _lay_out_slots(plain, slots, end)
-        self.arena = Arena(end, program.device)
+        self._owns_arena = arena is None
+        self.arena = arena or Arena(end, program.device)
         block = self.arena.block
         self.inputs = [[place.view(block) for place in places] for places in inputs]
         self.outputs = [[place.view(block) for place in places] for places in results]
@@ -101,6 +103,11 @@ class SharedSet:
         """The files that a child reads when it is attached."""
         module = () if self._module is None else (Path(self._module["path"]),)
         return (self.setup, *module)
+
+    def close(self) -> None:
+        """Free the arena, unless it is another set's."""
+        if self._owns_arena:
+            self.arena.close()
 
     def renew(self) -> None:
         """Clear the shared memory, unused parts too, so that no program finds what another left; write the weights."""
