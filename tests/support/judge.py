@@ -36,6 +36,8 @@ from stark.evaluator.protocol import (
 from support.executor import FakeExecutor
 from support.nodes import DEVICE, EAGER_MS, correct
 
+assert "torch" not in sys.modules, "a fake judge starts at once, and many tests start several"
+
 THREADS = 64
 
 ENDS_THE_JUDGE = "# ends the judge"
