@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -25,6 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.judge)
             item.add_marker(pytest.mark.slow)
     items.sort(key=_order)
+
+
+def pytest_sessionstart() -> None:
+    """Look for no garbage among what is imported, here until tests begin and later never."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _order(item: pytest.Item) -> int:

@@ -36,8 +36,6 @@ from stark.evaluator.protocol import (
 from support.executor import FakeExecutor
 from support.nodes import DEVICE, EAGER_MS, correct
 
-assert "torch" not in sys.modules, "a fake judge starts at once, and many tests start several"
-
 THREADS = 64
 
 ENDS_THE_JUDGE = "# ends the judge"
@@ -113,4 +111,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    assert "torch" not in sys.modules, (
+        "many tests start several fake judges, which must not take seconds"
+    )
     main()
