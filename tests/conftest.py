@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import functools
 import gc
+import ssl
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -62,6 +64,14 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STARK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once() -> Iterator[None]:
+    """Every client of a model reads them anew, which takes 70 ms, and a test's server needs none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
 
 
