@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 MB = 64
 """Of the inputs and of the outputs."""
 
-BESIDE_MB = 80
+BESIDE_MB = 20
 """What does not grow with the problem: the pieces that are worked on, and what torch loads when it is first used.
 
 One side more, in any of the cases, is over the limit.
