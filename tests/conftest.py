@@ -18,7 +18,10 @@ SHARED_JUDGE = "judge_within"
     tryfirst=True
 )  # before the markers are read, and before tests that share a fixture are put together
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a GPU where there is none, and begin with what takes longest."""
+    """Skip what needs a GPU where there is none, and begin with what takes longest.
+
+    Where a file has slow tests, its others take longer than most, so that they do not come last either.
+    """
     has_device = any(item.get_closest_marker("gpu") for item in items) and _has_device()
     for item in items:
         on_gpu = item.get_closest_marker("gpu") is not None
@@ -27,7 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if on_gpu or item.get_closest_marker("judge") or SHARED_JUDGE in _fixtures(item):
             item.add_marker(pytest.mark.judge)
             item.add_marker(pytest.mark.slow)
-    items.sort(key=_order)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (_order(item), item.path not in slow))
 
 
 def pytest_sessionstart() -> None:
