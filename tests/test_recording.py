@@ -47,6 +47,12 @@ async def recorded(store: Store, name: str = "stark", parallel: int = 1) -> Reco
     return record(store, run)
 
 
+@pytest.fixture(scope="module")
+def recordings() -> dict[tuple[str, int], Recording]:
+    """By strategy and attempts at once, so that each is recorded once for all judges."""
+    return {}
+
+
 async def followed(
     recording: Recording, judge: Callable[[Candidate], Evaluation], **changes: object
 ) -> Worked:
@@ -95,9 +101,15 @@ async def test_a_recording_written_and_read_is_the_same(
 @pytest.mark.parametrize("parallel", [1, 4])
 @pytest.mark.parametrize("name", STRATEGIES)
 async def test_following_a_recording_gives_the_same_sources_plans_and_tree(
-    store: Store, name: str, parallel: int, judge: Callable[[Candidate], Evaluation]
+    recordings: dict[tuple[str, int], Recording],
+    store: Store,
+    name: str,
+    parallel: int,
+    judge: Callable[[Candidate], Evaluation],
 ) -> None:
-    recording = await recorded(store, name, parallel)
+    if (name, parallel) not in recordings:
+        recordings[name, parallel] = await recorded(store, name, parallel)
+    recording = recordings[name, parallel]
 
     worked = await followed(recording, judge)
 

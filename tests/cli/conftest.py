@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer.main
 from cli_samples import BETTER, BROKEN, GOOD, MODEL, Ended, Stark, candidate_source, verdict
 
 from stark.cli.app import main
@@ -11,6 +14,14 @@ from stark.languages import language
 from support.examples import guide_example
 from support.executor import FakeExecutor
 from support.nodes import CPU
+
+
+@pytest.fixture(scope="package", autouse=True)
+def commands_made_once() -> Iterator[None]:
+    """Typer makes all of them anew for each that is run, which takes longer than many a command."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 @pytest.fixture(autouse=True)

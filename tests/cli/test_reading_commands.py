@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,20 @@ from support.executor import FakeExecutor
 from support.nodes import correct, failure
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The working folder in which the run was made."""
+    return tmp_path_factory.mktemp("made") / "workplace"
+
+
 @pytest.fixture(autouse=True)
-def a_run(stark: Stark, executor: FakeExecutor) -> None:
-    """Its first attempt fails, its second repairs it and its third is the best."""
+def a_run(stark: Stark, executor: FakeExecutor, workplace: Path, made: Path) -> None:
+    """Its first attempt fails, its second repairs it and its third is the best. Made once, and copied."""
+    if made.exists():
+        shutil.copytree(made, workplace, dirs_exist_ok=True)
+        return
     stark(*OPTIMIZE, "--attempts", "3")
+    shutil.copytree(workplace, made)
 
 
 def test_runs_lists_it(stark: Stark) -> None:

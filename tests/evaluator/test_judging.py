@@ -243,20 +243,20 @@ import torch
 import torch.nn as nn
 
 class ModelNew(nn.Module):
-    def __init__(self, features):
+    def __init__(self):
         super().__init__()
-        self.scale = nn.Parameter(torch.randn(features))
         self.calls = 0
 
     def forward(self, x):
         self.calls += 1
-        y = torch.relu(x) * self.scale
+        y = torch.relu(x) + 1
         return y + 1 if self.calls == 12 else y
 """
 
 
 async def test_promotion_calls_more_often_so_that_rare_faults_show(executor: Executor) -> None:
-    found = await executor.evaluate(PROBLEM, as_candidate("cpp", RACES), "promote")
+    # The problem of the test above, whose compiled reference still runs: the compiler takes 20 s.
+    found = await executor.evaluate(SHAPED, as_candidate("cpp", RACES), "promote")
 
     assert isinstance(found, Incorrect), found
     assert "time" not in found.seconds

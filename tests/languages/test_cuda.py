@@ -1,49 +1,10 @@
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import time
-from pathlib import Path
-
 import pytest
 
 from stark.languages import LANGUAGES
-from support.examples import guide_example
 
 CUDA = LANGUAGES["cuda"]
-
-# Compiles as `load_inline` does, but does not load: that needs a GPU's driver.
-COMPILE = """
-import pathlib, sys
-import tvm_ffi.cpp
-tvm_ffi.cpp.load_inline = lambda name, **given: tvm_ffi.cpp.build_inline(name, **given)
-exec(compile(pathlib.Path(sys.argv[1]).read_text(), sys.argv[1], "exec"), {"__name__": "loaded"})
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CUDA.missing() is not None, reason=str(CUDA.missing()))
-def test_the_guides_example_compiles_for_one_architecture_without_a_gpu(tmp_path: Path):
-    candidate = tmp_path / "candidate.py"
-    candidate.write_text(guide_example(CUDA).candidate.source)
-    build_dir = tmp_path / "build"
-    begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE, candidate],
-        env=os.environ | CUDA.environment(build_dir, "sm_90"),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert 0 == done.returncode, done.stderr
-    assert time.monotonic() - begin < 40
-    (library,) = build_dir.rglob("*.so")
-    code = library.read_bytes()
-    assert b"sm_90a" in code
-    assert b"normalize_kernel" in code
-    (commands,) = build_dir.rglob("build.ninja")
-    assert 1 == commands.read_text().count("-gencode")
 
 
 @pytest.mark.parametrize(

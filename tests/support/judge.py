@@ -111,4 +111,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    assert "torch" not in sys.modules, (
+        "many tests start several fake judges, which must not take seconds"
+    )
     main()

@@ -33,11 +33,15 @@ def fake_judge(folder: Path) -> list[str]:
 
 
 @pytest.mark.judge
-async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
+async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost_or_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
     assert isinstance(executor, StdioExecutor)
     await executor.describe(PROBLEM)
+    (folder,) = tmp_path.glob("stark-judge-*")
     candidates = [as_candidate("cpp", FAULTS["honest"][0] + f"\n# {n}") for n in range(3)]
     waiting = [asyncio.create_task(executor.evaluate(PROBLEM, c)) for c in candidates]
     await asyncio.sleep(0.3)
@@ -47,7 +51,20 @@ async def test_a_judge_that_dies_is_replaced_and_nothing_is_lost() -> None:
     os.killpg(judge.process.pid, signal.SIGKILL)
 
     assert all(isinstance(found, Correct) for found in await asyncio.gather(*waiting))
+    await nothing_is_left_of(folder)
+    (another,) = tmp_path.glob("stark-judge-*")
     await executor.close()
+    await nothing_is_left_of(another)
+
+
+async def nothing_is_left_of(folder: Path) -> None:
+    """Once the judge that works in this folder has ended."""
+    for _ in range(100):
+        if not folder.exists() and not started_in(folder):
+            break
+        await asyncio.sleep(0.05)
+    assert not folder.exists()
+    assert [] == started_in(folder)
 
 
 async def test_a_judge_behind_any_command(tmp_path: Path) -> None:
@@ -184,11 +201,12 @@ async def test_notices_of_a_judge_that_starts_are_passed_on(tmp_path: Path) -> N
 
 
 @pytest.mark.judge
-async def test_a_judge_says_that_it_waits_for_another_one(
+async def test_a_judge_says_that_it_waits_for_another_one_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
     monkeypatch.setenv("STARK_CACHE", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     told: list[str] = []
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
 
@@ -199,9 +217,11 @@ async def test_a_judge_says_that_it_waits_for_another_one(
             await asyncio.sleep(0.05)
     await described
     first = list(told)
+    (folder,) = tmp_path.glob("stark-judge-*")
     await executor.close()
 
     assert ["waiting for another judge on cpu", ""] == first
+    await nothing_is_left_of(folder)
 
 
 async def test_a_command_that_does_not_exist() -> None:
@@ -250,32 +270,6 @@ async def test_a_command_that_is_not_closed_is_a_usage_error() -> None:
 def test_an_unknown_executor_is_a_usage_error(notation: str) -> None:
     with pytest.raises(UsageError, match="is not an executor"):
         open_executor(notation)
-
-
-@pytest.mark.judge
-@pytest.mark.parametrize("killed", [False, True])
-async def test_a_judge_leaves_nothing_behind(
-    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("torch")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    executor = open_executor("local:cpu", Limits(timing_budget_s=0.1))
-    assert isinstance(executor, StdioExecutor)
-    await executor.describe(PROBLEM)
-    (folder,) = tmp_path.glob("stark-judge-*")
-
-    (judge,) = executor._judges
-    assert judge.process is not None
-    if killed:
-        os.killpg(judge.process.pid, signal.SIGKILL)
-    await executor.close()
-
-    for _ in range(100):
-        if not folder.exists() and not started_in(folder):
-            break
-        await asyncio.sleep(0.05)
-    assert not folder.exists()
-    assert [] == started_in(folder)
 
 
 def started_in(folder: Path) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Generic, Protocol, TypeVar
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
-from stark.evaluator.judge.problem.twin import is_out_of_memory
 
 MOST_KEPT = 8
 """Largest number of prepared problems to keep, limited because each keeps a process running for its reference."""
@@ -68,6 +67,9 @@ class Shelf(Generic[Kept]):
         try:
             ready = prepare()
         except ProblemError as error:
+            # Imported here, because it needs torch, without which a judge that is only played starts at once.
+            from stark.evaluator.judge.problem.twin import is_out_of_memory
+
             if not self._kept or not is_out_of_memory(error):
                 raise
         else:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache
@@ -19,6 +19,7 @@ from stark.evaluator.judge.building.resources import (
 )
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.languages import language
+from support.examples import guide_example
 from support.nodes import DEVICE
 
 SAID = """
@@ -97,28 +98,27 @@ def forkserver() -> Iterator[Forkserver]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(language("cuda").missing() is not None, reason="no CUDA toolkit")
-def test_a_build_by_nvcc_tells_them_and_a_later_one_still_knows(
+def test_the_guides_example_is_built_for_one_architecture_and_a_later_build_still_knows_its_kernels(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:
-    source = '''
-import tvm_ffi.cpp
-SOURCE = r"""
-#include <tvm/ffi/container/tensor.h>
-__global__ void fill(float* out) { __shared__ float row[32]; row[threadIdx.x] = 1.0f; out[0] = row[3]; }
-void go(tvm::ffi::TensorView x) { fill<<<1, 32>>>(static_cast<float*>(x.data_ptr())); }
-"""
-kernels = tvm_ffi.cpp.load_inline("fill", cuda_sources=SOURCE, functions=["go"])
-class ModelNew: ...
-'''
-    candidate = Candidate(language="cuda", source=source)
-
+    candidate = guide_example(language("cuda")).candidate
     cache = BuildCache(tmp_path, most_bytes=1e9)
 
+    begin = time.monotonic()
     built = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
+    took_s = time.monotonic() - begin
     again = Builds(cache, DEVICE, forkserver).build(candidate, Limits())
 
     assert (None, None) == (built.error, again.error)
-    (kernel,) = built.kernels
-    assert ("fill", 0, 128) == (kernel.name, kernel.spilled_bytes, kernel.shared_bytes)
-    assert (kernel,) == again.kernels
-    assert isinstance(kernel, KernelResources)
+    assert took_s < 40
+    assert 2 * [("normalize_kernel", 0, 32)] == [
+        (kernel.name, kernel.spilled_bytes, kernel.shared_bytes) for kernel in built.kernels
+    ]
+    assert built.kernels == again.kernels
+    assert all(isinstance(kernel, KernelResources) for kernel in again.kernels)
+    (library,) = tmp_path.rglob("*.so")
+    code = library.read_bytes()
+    assert b"sm_90a" in code
+    assert b"normalize_kernel" in code
+    (commands,) = tmp_path.rglob("build.ninja")
+    assert 1 == commands.read_text().count("-gencode")

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils.flop_counter import FlopCounterMode
+
 from stark.core.device import Roofline
-from stark.evaluator.judge.problem.roofline import _allows_tf32, implausible
+from stark.evaluator.judge.problem.roofline import (
+    _allows_tf32,
+    _sparing_the_compiler,
+    implausible,
+)
 
 MEMORY_BOUND = Roofline(
     least_bytes=1_000_000, flops=0, arithmetic="fp32", memory_ms=1.0, compute_ms=0.0
@@ -43,3 +51,14 @@ def test_either_way_to_allow_tf32_is_seen() -> None:
         matmul.allow_tf32 = False
 
     assert [True, False, True, False] == seen
+
+
+def test_operations_are_counted_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # another test's
+    product = torch.rand(8, 8)
+
+    with _sparing_the_compiler(), FlopCounterMode(display=False) as counter:
+        product @ product
+
+    assert 2 * 8**3 == counter.get_total_flops()
+    assert "torch._dynamo" not in sys.modules

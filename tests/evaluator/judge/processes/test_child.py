@@ -21,6 +21,7 @@ pytest.importorskip("torch")
 
 @pytest.fixture(scope="module")
 def forkserver() -> Iterator[Forkserver]:
+    """Whoever asks for it is slow, since it imports torch."""
     server = Forkserver([])
     yield server
     server.close()
@@ -68,6 +69,7 @@ def test_what_sets_a_gpus_precision_reaches_children_and_a_key_does_not(
     assert "OPENAI_API_KEY" not in found
 
 
+@pytest.mark.slow
 def test_a_child_that_cannot_be_confined_runs_nothing(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_death_while_waiting_for_a_request_costs_nothing(
     assert "2\n" == says(forkserver, tmp_path, "class Model: pass\nprint(2)")
 
 
+@pytest.mark.slow
 def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) -> None:
     exits = "import os\nos._exit(7)"
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)"
@@ -136,6 +139,7 @@ def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Pat
     assert "it used more than 0.25 GB of memory" == says(forkserver, tmp_path, grows, 0.25)
 
 
+@pytest.mark.slow
 def test_the_number_of_a_child_that_has_ended_is_not_killed(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:

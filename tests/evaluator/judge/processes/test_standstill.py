@@ -148,6 +148,7 @@ def test_a_number_that_has_become_anothers_is_not_signalled(
             used = real(root)
             return dataclasses.replace(used, processes=used.processes | {stranger})
 
+        monkeypatch.setattr(standstill, "PATIENCE_S", 0.2)
         monkeypatch.setattr(standstill, "use_of_tree", outdated)
         monkeypatch.setattr(standstill, "_is_stopped", lambda pid: True)  # as if it had ended
         tree = Tree(pid)

@@ -167,7 +167,7 @@ def test_references_go_on_after_a_candidate_was_found_out() -> None:
 
 
 def test_a_candidate_that_feigns_slowness_changes_no_number_of_calls_but_its_own() -> None:
-    candidate, reference = Sleeper(0.1), Sleeper(0.002)
+    candidate, reference = Sleeper(0.06), Sleeper(0.002)  # one call of it is longer than a visit
     contents = Noted(candidate, reference)
 
     together(reference, candidate, contents=contents)

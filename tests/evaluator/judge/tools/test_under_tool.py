@@ -81,6 +81,15 @@ def prepared() -> Iterator[PreparedReference]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def plain(
+    prepared: PreparedReference, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Ran]:
+    """A program that does nothing special: its folder, and what came of it under the tool."""
+    folder = tmp_path_factory.mktemp("plain")
+    return folder, ran(prepared, folder)
+
+
 def ran(prepared: PreparedReference, folder: Path, then: str = "pass", limit_s: float = 60) -> Ran:
     """What came of a program under the tool; the third of its calls is the marked one."""
     built = _built(folder, prepared, then)
@@ -103,27 +112,27 @@ def _built(folder: Path, prepared: PreparedReference, then: str = "pass") -> Bui
 
 @pytest.mark.slow
 def test_a_program_under_a_tool_is_locked_up_and_has_the_references_weights(
-    prepared: PreparedReference, tmp_path: Path
+    plain: tuple[Path, Ran],
 ) -> None:
-    done = ran(prepared, tmp_path)
+    folder, done = plain
 
     told = [json.loads(line) for line in done.printed.splitlines() if line.startswith("{")]
     assert "started\nended with 0\n" == done.log and 0 == done.code, done
     assert [1, 2, 3] == [each["calls"] for each in told]
     assert told[0]["weights"]
-    assert (tmp_path / "built" / "work" / "own").exists(), "it works in the folder of its build"
+    assert (folder / "built" / "work" / "own").exists(), "it works in the folder of its build"
     assert [0, 0, 0, 0] == told[0]["capabilities"] and 2 == told[0]["seccomp"]
     for place in ("beside", "desk", "socket"):
         assert told[0][place] in ("PermissionError", "OSError"), told[0]
-    assert not (tmp_path / "beside").exists()
+    assert not (folder / "beside").exists()
 
 
 @pytest.mark.slow
 def test_what_a_tool_told_its_part_in_the_process_stays_and_that_part_can_leave_files(
-    prepared: PreparedReference, tmp_path: Path
+    plain: tuple[Path, Ran],
 ) -> None:
     """Nsight Compute's part finds its libraries by a variable, and holds a lock in the folder for temporary files."""
-    done = ran(prepared, tmp_path)
+    _, done = plain
 
     told = json.loads(done.printed.splitlines()[0])
     assert "escaped" == told["scratch"] and "escaped" != told["log"], told

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch.utils import flop_counter
 from torch.utils.flop_counter import FlopCounterMode
 
 from stark.core.device import Device, Roofline
@@ -74,7 +77,7 @@ def roofline(
     is cold, so the device's measured bandwidth applies.
     """
     counter = FlopCounterMode(display=False)
-    with counter:
+    with _sparing_the_compiler(), counter:
         program.run(drawn)
     per_operator = {
         str(operator): int(count)
@@ -97,6 +100,24 @@ def roofline(
         memory_ms=least_bytes / bandwidth / 1e6,
         compute_ms=sum(times_ms.values()),
     )
+
+
+@contextmanager
+def _sparing_the_compiler() -> Iterator[None]:
+    """Keep PyTorch from importing its compiler, which takes three seconds, only to exempt the counter from it.
+
+    Does nothing where the compiler is imported already: then the program may use it.
+    """
+    mode = getattr(flop_counter, "_FlopCounterMode", None)
+    plain = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
+    if plain is None or "torch._dynamo" in sys.modules:
+        yield
+        return
+    plain.__dynamo_disable = plain  # where PyTorch keeps what it has exempted
+    try:
+        yield
+    finally:
+        del plain.__dynamo_disable
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
