@@ -44,6 +44,8 @@ class Profiled:
     latency_ms: float
     roofline: Roofline
     device: Device
+    host_ms: float | None = None
+    """Milliseconds that the host takes to launch a call on a GPU, if known."""
 
     @property
     def memory_share(self) -> float:
@@ -57,10 +59,10 @@ class Profiled:
 
     @property
     def idle_share(self) -> float | None:
-        """Share of the measured call in which no kernel ran; None on a CPU."""
+        """Share of a call in which no kernel runs, if the host launches calls as fast as it can; None on a CPU."""
         if self.profile.clock == "host":
             return None
-        return max(1 - self.profile.busy_ms / self.latency_ms, 0.0)
+        return max(1 - self.profile.busy_ms / max(self.latency_ms, self.host_ms or 0.0), 0.0)
 
     @property
     def bottleneck(self) -> Bottleneck:

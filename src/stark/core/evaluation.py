@@ -141,7 +141,9 @@ class Correct(EvaluationBase):
         """What is needed to find the bottleneck, if there is a profile."""
         if self.profile is None:
             return None
-        return Profiled(self.profile, self.latency_ms, self.roofline, self.device)
+        return Profiled(
+            self.profile, self.latency_ms, self.roofline, self.device, self.candidate.host_ms
+        )
 
     @property
     def latency_ms(self) -> float:

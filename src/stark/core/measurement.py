@@ -21,7 +21,7 @@ class Measurement(Frozen):
     calls_per_sample: int = Field(ge=1)
     warmups: int = Field(ge=0)
     clock: Literal["device_events", "judge_wall"]
-    """`device_events`: events that the running process records around the call. `judge_wall`: the judge's own clock."""
+    """`device_events`: events in the judge's own stream on the device. `judge_wall`: the judge's own clock on the host."""
 
     cache: Literal["cold", "warm"]
     """Whether the device's last-level cache was overwritten before each call."""
@@ -30,6 +30,10 @@ class Measurement(Frozen):
     """The part of the latency's error that more samples do not reduce, in milliseconds. It comes from steady
     differences between processes that run the same program, the cost of requests, and disagreement between clocks. If
     the judge cannot tell how large this error is, the value is 1000 times the latency."""
+
+    host_ms: float | None = Field(default=None, ge=0)
+    """On a GPU, about how many milliseconds the host takes to launch a call; not a part of the latency. None if unknown:
+    the program waits for the device inside a call. A candidate could make it look shorter."""
 
     @property
     def latency_ms(self) -> float:

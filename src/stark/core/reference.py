@@ -44,4 +44,6 @@ class Reference(Frozen):
         """What is needed to find the bottleneck, if there is a profile."""
         if self.profile is None:
             return None
-        return Profiled(self.profile, self.eager.latency_ms, self.roofline, self.device)
+        return Profiled(
+            self.profile, self.eager.latency_ms, self.roofline, self.device, self.eager.host_ms
+        )

@@ -36,6 +36,9 @@ def bottleneck_text(profiled: Profiled) -> str:
     name, launch = kernel_name(profile.steps[0].name), profile.steps[0].launch
     if found.kind == "launch":
         kernels = counted(round(profile.count), "kernel")
+        if profiled.host_ms is not None and profiled.host_ms > profiled.latency_ms:
+            host = f"the host takes {profiled.host_ms:.3g} ms to launch a call, {kernels}"
+            return f"launch-bound: {host}, and the device {profile.busy_ms:.3g} ms to run it"
         return f"launch-bound: in {found.share:.0%} of the call no kernel ran, {kernels} per call"
     if found.kind in ("memory", "compute"):
         return f"{found.kind}-bound: {_limit(profiled, found)}"

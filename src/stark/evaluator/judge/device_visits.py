@@ -3,8 +3,9 @@
 A visit begins with calls that are not counted. Every call has new inputs. Its results are read where they lie, into
 memory that only the judge maps, and all results of a candidate are compared with the reference's for the same inputs.
 
-A program queues several calls ahead if it can. One that waits for the device inside a call cannot; its calls are
-requested one at a time, and it copies its results to the arena as a part of the call.
+A program queues several calls ahead if it can. One that waits for the device inside a call cannot. If it is a
+candidate, its calls are requested one at a time, and it copies its results to the arena as a part of the call. If it is
+a reference, events of its own process time it.
 
 From a call's time the judge takes off what a call costs that only writes as much memory as the results take, without
 the time of this writing. It is measured in a reference's process while no candidate exists.
@@ -117,6 +118,9 @@ class Visited:
     calls: int = 1
     """The number of calls in its latest visit."""
 
+    host_ms: list[float] = field(default_factory=list)
+    """Milliseconds that it took to queue a call."""
+
     gate: Gate = field(init=False)
 
     def __post_init__(self) -> None:
@@ -189,7 +193,10 @@ class DeviceVisits:
         warm = self._some(program, 1, compare)
         warm = self._some(program, 2, compare)
         program.calls = max(samples, _calls_for(min(warm)))
-        taken = self._some(program, program.calls, compare)
+        if program.trusted and program.depth == 0:
+            taken = [self._freely(program) for _ in range(program.calls)]
+        else:
+            taken = self._some(program, program.calls, compare)
         self._random.shuffle(taken)  # a call's place among those queued together matters a little
         return tuple(median(taken[first::samples]) for first in range(samples))
 
@@ -203,15 +210,27 @@ class DeviceVisits:
             clock="device_events",
             cache="cold",
             resolution_ms=RESOLUTION_MS + RESOLUTION_SHARE * median(own_ms),
+            host_ms=median(program.host_ms) if program.host_ms and program.depth else None,
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
         """The program's own time of a call. What a reference copies is taken off; what a candidate copies is not."""
-        copied = program.trusted and (program.copies or program.depth == 0)
+        copied = program.trusted and program.copies and program.depth > 0
         copied_bytes = 2 * self._prepared.signature.bytes_out if copied else 0
         copying_ms = copied_bytes / self._prepared.sheet.bandwidth_gb_s / 1e6
         own_ms = call_ms - self.empty_ms - copying_ms
         return call_ms if own_ms < -HANDOFF_SLACK_MS else max(own_ms, LEAST_MS)
+
+    def _freely(self, reference: Visited) -> float:
+        """A call of a reference that waits for the device, by events of its own process.
+
+        Whenever such a program waits, its gate gives the device to the judge and back, which would count as its time.
+        """
+        drawn = self._retry(lambda: next(self._inputs))
+        reference.shared.fill_inputs(drawn, 0)
+        torch.cuda.synchronize()
+        answer = reference.child.ask({"do": "time freely"}, reference.limit_s)
+        return float(answer["marked_ms"][0]) + self.empty_ms
 
     def _some(self, program: Visited, calls: int, compare: Compare | None) -> list[float]:
         taken: list[float] = []
@@ -270,12 +289,14 @@ class DeviceVisits:
         if compare is not None:
             for slot, inputs, result in zip(slots, drawn, results, strict=True):
                 compare(slot, inputs, result.tensors(), answer.get("odd"))
-        return taken, finished.get("filled_ms", [])
+        return taken, finished.get("marked_ms", [])
 
     def _queued(self, program: Visited, nonce: str, count: int) -> Message:
         """The answer of a program that has queued its calls. Raises NotQueued if it has not."""
+        begin = time.perf_counter()
         answer = program.child.answered(nonce, QUEUE_S)
         if answer is not None:
+            program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
             return answer
         program.gate.open(count)
         program.child.answer(nonce, program.limit_s)

@@ -36,9 +36,9 @@ the candidate's are taken in one visit."""
 MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 25.0
 """Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
 
-GONE_S, GONE_BYTES = 5.0, 300e6
-"""Seconds in which an ended candidate's memory must be free again, and bytes that others may have taken meanwhile. A
-process that is left keeps more, for its CUDA context alone."""
+GONE_S, GONE_BYTES = 2.0, 300e6
+"""Seconds in which an ended candidate's memory should be free again, and bytes that do not matter: a CUDA context takes
+more."""
 
 WARM_CALLS = 3
 """A new process's calls before its visit. The first may compile kernels, the second record a graph."""
@@ -233,18 +233,19 @@ class DeviceClock:
         return work()
 
     def _see_it_gone(self) -> None:
-        """Raise Verdict unless nothing of the candidate is left on the device."""
+        """Wait until the candidate's memory is free again. Warn if it is not: then another program uses the device.
+
+        The candidate has no part in that. Its processes have ended, and the judge's ends of their sockets are closed,
+        so nothing refers to its contexts.
+        """
         deadline = time.monotonic() + GONE_S
         while _free_bytes(self._prepared.device) < self._free_bytes - GONE_BYTES:
             if time.monotonic() > deadline:
-                raise Verdict(
-                    Rejected(
-                        rule="stays-on-the-device",
-                        error="the device's memory was not free again after the candidate had ended; "
-                        "if it is the candidate's, do not hand the device's files to other processes, "
-                        "and if another program uses the device, end that",
-                    )
+                self._free_bytes = _free_bytes(self._prepared.device)
+                self._attempt.warnings.append(
+                    "another program used the device meanwhile; times may be too long"
                 )
+                return
             time.sleep(0.01)
 
 
