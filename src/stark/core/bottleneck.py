@@ -20,6 +20,9 @@ BINDING = 0.5
 FEW_CORES = 0.6
 """If less than this share of the cores is busy, the idle cores are the bottleneck."""
 
+SEVERAL = 4
+"""From this number of kernels on, it matters how long the host takes to launch them."""
+
 LONGEST_NAME = 60
 
 Kind = Literal["memory", "compute", "launch", "spills", "blocks", "cores", "latency"]
@@ -59,10 +62,15 @@ class Profiled:
 
     @property
     def idle_share(self) -> float | None:
-        """Share of a call in which no kernel runs, if the host launches calls as fast as it can; None on a CPU."""
+        """Share of a call in which no kernel runs; None on a CPU.
+
+        The time of a call is the device's, or the host's if that takes longer to launch several kernels. A single
+        kernel cannot be launched by less.
+        """
         if self.profile.clock == "host":
             return None
-        return max(1 - self.profile.busy_ms / max(self.latency_ms, self.host_ms or 0.0), 0.0)
+        hosts = (self.host_ms or 0.0) if self.profile.count >= SEVERAL else 0.0
+        return max(1 - self.profile.busy_ms / max(self.latency_ms, hosts), 0.0)
 
     @property
     def bottleneck(self) -> Bottleneck:

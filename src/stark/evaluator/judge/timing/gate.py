@@ -50,7 +50,7 @@ class Gate:
     def __init__(self, arena: torch.Tensor) -> None:
         self._driver = Driver()
         self._at = arena.data_ptr()
-        self._held = torch.zeros(64, dtype=torch.int32, pin_memory=True)
+        self._held = _host_word()
         """A word that holds the judge's stream until it is the number of the latest series."""
 
         self._series = 0
@@ -62,7 +62,7 @@ class Gate:
 
     def _stream_beside(self) -> torch.cuda.Stream:
         """A stream that works while the judge's stream is held. CUDA lets some streams wait for each other."""
-        seen = torch.zeros(64, dtype=torch.int32, pin_memory=True)
+        seen = _host_word()
         for number in range(1, STREAMS_TRIED + 1):
             stream = torch.cuda.Stream()
             self._hold()
@@ -120,6 +120,11 @@ class Gate:
         """Let queued calls go, untimed."""
         self.calls += calls
         self._driver.write(self._beside.cuda_stream, self._at + GATE, self.calls)
+
+
+def _host_word() -> torch.Tensor:
+    """A word of the host's memory that the device can read and write."""
+    return torch.zeros(1, dtype=torch.int32, pin_memory=True)
 
 
 def _wait_for(event: torch.cuda.Event, limit_s: float) -> None:

@@ -1,0 +1,135 @@
+"""In which order programs are visited on a GPU, with visits that are only noted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.core.evaluation import Effort
+from stark.evaluator.judge import measuring
+from stark.evaluator.judge.attempt import Attempt
+from stark.evaluator.protocol import Evaluate
+from support.candidates import FAULTS, PROBLEM, as_candidate
+from support.nodes import measurement
+
+LOG: list[str] = []
+
+
+class Visits:
+    """Notes who is visited."""
+
+    def __init__(self, prepared: object) -> None:
+        LOG.clear()
+
+    def measure_empty(self, reference: Any) -> None:
+        LOG.append("empty")
+
+    def visit(self, program: Any, samples: int, compare: object = None) -> tuple[float, ...]:
+        LOG.append(program.name)
+        return (1.0,) * samples
+
+    def measurement(self, program: Any, samples_ms: tuple[float, ...]) -> Any:
+        return measurement(1.0).model_copy(update={"samples_ms": samples_ms})
+
+
+def visited(child: Any, shared: object, limit_s: float, trusted: bool = True) -> Any:
+    return SimpleNamespace(name=child.name, trusted=trusted, depth=16, copies=False)
+
+
+def child(number: int) -> Any:
+    return SimpleNamespace(
+        name=f"candidate {number}",
+        ask=lambda *_: {},
+        close=lambda: LOG.append(f"end {number}"),
+    )
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The device's free bytes, one after the other; the last one stays."""
+    left = [10e9]
+    monkeypatch.setattr(measuring, "DeviceVisits", Visits)
+    monkeypatch.setattr(measuring, "Visited", visited)
+    monkeypatch.setattr(
+        measuring, "_free_bytes", lambda _: left.pop(0) if len(left) > 1 else left[0]
+    )
+    monkeypatch.setattr(measuring, "GONE_S", 0.05)
+    return left
+
+
+def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
+    request = Evaluate(
+        id="1", problem=PROBLEM, candidate=as_candidate("cpp", FAULTS["honest"][0]), effort=effort
+    )
+    attempt = Attempt(request)
+    running: Any = {
+        name: SimpleNamespace(name=name, shared=None, resume=lambda: None, give_back=lambda _: None)
+        for name in names
+    }
+    prepared: Any = SimpleNamespace(
+        slack_s=0.0,
+        reference_s=0.001,
+        device=None,
+        shared=SimpleNamespace(fill_inputs=lambda *_: None),
+        settle=lambda: None,
+        trials=SimpleNamespace(drawn=lambda _: None, nominal=[None]),
+    )
+    return measuring.DeviceClock(attempt, running, prepared), attempt
+
+
+def run(clock: Any) -> Any:
+    clock.time(child(0), SimpleNamespace(budgets=()))
+    LOG.append("end 0")
+    started = iter(range(1, 99))
+    return clock.end(lambda: child(next(started)))
+
+
+def test_a_search_visits_the_reference_before_and_after_the_candidate(free: list[float]) -> None:
+    found, _ = clock("search", "eager")
+
+    ours, theirs = run(found)
+
+    assert ["empty", "eager", "candidate 0", "end 0", "eager", "empty"] == LOG
+    assert len(ours.samples_ms) == len(theirs["eager"].samples_ms) == 8
+
+
+def test_no_process_of_the_candidate_lives_while_a_reference_is_visited(free: list[float]) -> None:
+    found, _ = clock("promote", "eager", "compile")
+
+    ours, theirs = run(found)
+
+    alive: set[str] = set()
+    for one in LOG:
+        if one.startswith("candidate"):
+            alive.add(one.split()[1])
+        elif one.startswith("end"):
+            alive.remove(one.split()[1])
+        else:
+            assert not alive, f"{one} is visited beside the candidate: {LOG}"
+    rounds = len(ours.samples_ms)
+    assert measuring.MIN_ROUNDS <= rounds <= measuring.MAX_ROUNDS
+    assert [rounds] * 2 == [len(each.samples_ms) for each in theirs.values()]
+    assert rounds == len({one for one in LOG if one.startswith("candidate")}), "a process each"
+
+
+def test_references_wait_until_the_candidates_memory_is_free(free: list[float]) -> None:
+    found, attempt = clock("search", "eager")
+    free[:] = [9e9, 9e9, 10e9]
+
+    run(found)
+
+    assert [10e9] == free
+    assert not attempt.warnings
+
+
+def test_memory_that_another_program_takes_is_a_warning(free: list[float]) -> None:
+    found, attempt = clock("search", "eager")
+    free[:] = [9e9]
+
+    run(found)
+
+    assert ["another program used the device meanwhile; times may be too long"] == attempt.warnings

@@ -1,0 +1,170 @@
+"""What the judge makes of a program's answers and times on a GPU, with stand-ins for both."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from stark.evaluator.judge import device_visits
+from stark.evaluator.judge.device_visits import DeviceVisits, NotQueued, _calls_for
+from stark.evaluator.judge.processes.failures import ChildFailed
+
+EMPTY_MS = 0.33
+
+
+class Child:
+    """Answers what it is given, or not in time."""
+
+    def __init__(self, answer: dict[str, Any] | None) -> None:
+        self._answer = answer
+        self.asked: list[str] = []
+
+    def answered(self, nonce: str, limit_s: float) -> dict[str, Any] | None:
+        return self._answer
+
+    def answer(self, nonce: str, limit_s: float) -> dict[str, Any]:
+        return {}
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.asked.append(request["do"])
+        return {}
+
+
+def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
+    opened: list[int] = []
+    block = torch.zeros(4096, dtype=torch.uint8)
+    output = block[1024 : 1024 + 64].view(torch.float32).view(4, 4)
+    shared = SimpleNamespace(
+        arena=SimpleNamespace(block=block), outputs=[[output]], inputs=[[]], orders=[(1, 4)]
+    )
+    given = {"depth": 16, "copies": False, "trusted": False} | more
+    return SimpleNamespace(
+        child=Child(answer),
+        shared=shared,
+        limit_s=1.0,
+        host_ms=[],
+        gate=SimpleNamespace(open=opened.append, opened=opened),
+        **given,
+    )
+
+
+@pytest.fixture
+def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found: Any = object.__new__(DeviceVisits)
+    found._empty_ms = [EMPTY_MS]
+    found._driver = SimpleNamespace(import_=lambda handle: 0)
+    found._prepared = SimpleNamespace(
+        program=SimpleNamespace(changes=()),
+        signature=SimpleNamespace(bytes_out=4_000_000_000),
+        sheet=SimpleNamespace(bandwidth_gb_s=4000.0),
+        device=torch.device("cpu"),
+    )
+    monkeypatch.setattr(
+        device_visits, "_bytes_of", lambda tensor: tensor.view(-1).view(torch.uint8)
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "own_ms"),
+    [
+        (EMPTY_MS + 0.05, 0.05),
+        (EMPTY_MS + 0.0002, device_visits.LEAST_MS),
+        (EMPTY_MS - 0.001, device_visits.LEAST_MS),
+        (EMPTY_MS - 0.1, EMPTY_MS - 0.1),
+    ],
+    ids=["usual", "shorter than anything", "noise", "without taking turns on the device"],
+)
+def test_what_a_call_costs_that_does_nothing_is_taken_off(
+    visits: Any, call_ms: float, own_ms: float
+) -> None:
+    assert own_ms == pytest.approx(visits._own_ms(program(), call_ms))
+
+
+def test_only_a_references_copies_are_taken_off(visits: Any) -> None:
+    took_ms = EMPTY_MS + 5.0
+
+    assert pytest.approx(5.0) == visits._own_ms(program(copies=True), took_ms)
+    assert pytest.approx(3.0) == visits._own_ms(program(copies=True, trusted=True), took_ms)
+
+
+def test_a_program_that_cannot_queue_ahead_is_asked_for_fewer_calls_and_then_one(
+    visits: Any,
+) -> None:
+    waiting = program(answer=None)
+    depths = []
+    while waiting.depth:
+        with pytest.raises(NotQueued):
+            visits._queued(waiting, "nonce", waiting.depth)
+        depths.append(waiting.depth)
+
+    assert [4, 1, 0] == depths
+    assert [16, 4, 1] == waiting.gate.opened, "what it has queued must go on"
+
+
+def test_what_queueing_takes_is_the_hosts_time(visits: Any) -> None:
+    ready = program(answer={"at": []})
+
+    visits._queued(ready, "nonce", 4)
+
+    assert 0 <= ready.host_ms[0] < 100
+
+
+@pytest.mark.parametrize(("alike", "stride"), [(True, (1, 4)), (False, (4, 1)), ("yes", (4, 1))])
+def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
+    visits: Any, alike: object, stride: tuple[int, ...]
+) -> None:
+    ours = program()
+    ours.shared.arena.block[2048 : 2048 + 64] = 7
+
+    (found,) = visits._found(ours, {"at": [[["", 2048, alike]]]}, [0], {})
+    found.read[0].copy_(found.lying[0])
+
+    assert {7} == set(found.read[0].tolist())
+    assert stride == found.tensors()[0].stride()
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        None,
+        [],
+        [[["", 4090, True]]],
+        [[["", -8, True]]],
+        [[["zz", 0, True]]],
+        [[["", 1 << 70, True]]],
+        [[["", "far", True]]],
+        [[[]]],
+        [[["", 0, True], ["", 0, True]]],
+    ],
+    ids=[
+        "nothing",
+        "none",
+        "past the end",
+        "before the start",
+        "no handle",
+        "huge",
+        "text",
+        "empty",
+        "too many",
+    ],
+)
+def test_results_that_cannot_be_read_are_copied_by_the_program(visits: Any, at: object) -> None:
+    ours = program()
+
+    with pytest.raises(NotQueued):
+        visits._found(ours, {"at": at}, [0], {})
+    assert ours.copies
+    assert ["finish"] == ours.child.asked
+
+    with pytest.raises(ChildFailed, match="cannot read its results"):
+        visits._found(ours, {"at": at}, [0], {})
+
+
+@pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 4), (5000.0, 4)])
+def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
+    assert calls == _calls_for(call_ms)
