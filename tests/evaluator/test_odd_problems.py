@@ -258,6 +258,26 @@ async def test_inputs_in_eight_bit_floats_are_refused_and_the_judge_lives(
     assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
 
 
+@pytest.mark.parametrize(
+    ("hanging", "function"),
+    [
+        (problem(inputs="hang()", top="def hang():\n    while True: pass"), "get_inputs"),
+        (problem("import time; time.sleep(600); return x"), "forward"),
+    ],
+    ids=["in get_inputs", "in forward"],
+)
+async def test_a_problem_that_never_returns_is_refused_and_the_device_is_free(
+    hanging: Problem, function: str, judge_within: JudgeWithin
+) -> None:
+    executor = judge_within(Limits(timing_budget_s=0.1, problem_s=1.0))
+    honest = as_candidate("cpp", FAULTS["honest"][0])
+
+    with pytest.raises(ProblemError, match=f"odd: {function} did not return within 1 s"):
+        await executor.describe(hanging)
+
+    assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
+
+
 TWO_WEIGHTS = problem(
     "return x * self.a + self.b",
     init="self.a = nn.Parameter(torch.randn(8)); self.b = nn.Parameter(torch.randn(8))",

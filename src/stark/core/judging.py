@@ -21,6 +21,9 @@ class Limits(Frozen):
     timing_budget_s: float = Field(default=2.0, gt=0)
     """Time per reference after which timing ends even if the confidence interval is still wide."""
 
+    problem_s: float = Field(default=300.0, gt=0)
+    """For each call of the problem's own functions by the judge."""
+
     memory_gb: float = Field(default=16.0, gt=0)
     """Host memory of the candidate's process, not counting memory shared with the judge. Builds have a separate limit.
     On a CPU, `memory_gb` also limits the address space of each process that the candidate starts."""

@@ -28,7 +28,7 @@ class AtOnce:
     """A child that has answered by the time anybody looks."""
 
     layers: tuple[str, ...] = ()
-    pause = resume = spread = settle = loosen = close = copy_out = waits_s = core = None
+    pause = resume = spread = settle = loosen = close = copy_out = core = None
     stood_still = go_on = strange_memory = None
     watched = contextlib.nullcontext
 

@@ -21,13 +21,12 @@ Leaves = list[object]
 
 
 class Queue:
-    """The queue of one program. `outputs` are the slots' outputs."""
+    """The queue of one program. `outputs` are one slot's outputs."""
 
-    def __init__(self, block: torch.Tensor, outputs: Sequence[Sequence[torch.Tensor]]) -> None:
+    def __init__(self, block: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
-        self._outputs = outputs
-        self._filled = [torch.empty_like(output).fill_(1) for output in outputs[0]]
+        self._filled = [torch.empty_like(output).fill_(1) for output in outputs]
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager

@@ -167,7 +167,7 @@ class Runner:
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         self.orders = given["orders"]
         if self.device.type == "cuda":
-            self.queue = Queue(block, self.outputs)
+            self.queue = Queue(block, self.outputs[0])
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)

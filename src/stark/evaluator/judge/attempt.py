@@ -114,7 +114,7 @@ class LimitedChild:
         self.pause, self.resume, self.close = child.pause, child.resume, child.close
         self.stood_still, self.go_on = child.stood_still, child.go_on
         self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
-        self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
+        self.copy_out, self.core = child.copy_out, child.core
         self.strange_memory = child.strange_memory
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:

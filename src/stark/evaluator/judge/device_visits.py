@@ -38,8 +38,8 @@ from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference
 
-VISIT_MS, HANDOFF_MS = 60.0, 0.4
-"""Target duration of a visit, and about what a call costs beside the program's own time, both in milliseconds."""
+VISIT_MS = 60.0
+"""Target duration of a visit in milliseconds."""
 
 MIN_CALLS, MAX_CALLS = 4, 64
 """Calls of a visit."""

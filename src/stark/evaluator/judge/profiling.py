@@ -20,7 +20,7 @@ from stark.evaluator.judge.building.resources import KernelResources, spilled_by
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import RunningReference
-from stark.evaluator.judge.timing.process import TimedProcess
+from stark.evaluator.judge.timing.gated import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4
 """Approximate total milliseconds of all profiled calls, and the largest number of calls."""

@@ -37,7 +37,7 @@ class RunningReference:
     def __init__(self, child: Child, shared: SharedSet) -> None:
         self.child, self.shared = child, shared
         self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
-        self.copy_out, self.waits_s, self.core = child.copy_out, child.waits_s, child.core
+        self.copy_out, self.core = child.copy_out, child.core
         self.stood_still, self.go_on = child.stood_still, child.go_on
 
     def ask(self, request: Message, limit_s: float) -> Message:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import platform
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +30,7 @@ from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
 from stark.evaluator.judge.lock import DeviceLock
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import RUNNING
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -52,6 +54,9 @@ from stark.evaluator.protocol import (
 
 FAULT_EXIT = 3
 """Exit code of a judge after a fault of its own."""
+
+WATCH_S = 0.5
+"""Seconds between two looks at what the problems' functions do."""
 
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
@@ -84,6 +89,9 @@ class Judge:
         kept = BuildCache(builds_below(cache), most_gb * 1e9)
         self._builds = Builds(kept, self.sheet, forkserver)
         self._shelf: Shelf[PreparedReference] = Shelf()
+        self._requests: dict[int, AnyRequest] = {}
+        """By thread, the request that it works on."""
+
         self._device_lost = False
         """Whether this process can no longer use the device."""
 
@@ -98,11 +106,35 @@ class Judge:
             device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
         )
         self._send(hello)
+        threading.Thread(target=self._watch_problems, daemon=True).start()
         for line in requests:
             request = request_adapter.validate_json(line)
             self._pool.submit(self._work, request)
         self.forkserver.close()
         os._exit(0)
+
+    @contextmanager
+    def _working_on(self, request: AnyRequest) -> Iterator[None]:
+        self._requests[threading.get_ident()] = request
+        try:
+            yield
+        finally:
+            del self._requests[threading.get_ident()]
+
+    def _watch_problems(self) -> None:
+        """End this process, with an answer, when a problem's function does not return in time: it holds the device."""
+        while True:
+            time.sleep(WATCH_S)
+            for thread, part in list(RUNNING.items()):
+                request = self._requests.get(thread)
+                if request is None or time.monotonic() - part.since < request.limits.problem_s:
+                    continue
+                error = (
+                    f"{part.problem}: {part.function} did not return within "
+                    f"{request.limits.problem_s:g} s; make it faster"
+                )
+                self._send(ProblemRefused(id=request.id, error=error))
+                os._exit(FAULT_EXIT)
 
     def _work(self, request: AnyRequest) -> None:
         """Answer one request.
@@ -112,7 +144,8 @@ class Judge:
         """
         answered, lost_before = False, self._device_lost
         try:
-            self._send(self._answer(request))
+            with self._working_on(request):
+                self._send(self._answer(request))
             answered = not self._device_lost
         except ProblemError as error:
             if lost_before:  # by another problem; the executor repeats this request in a new judge
@@ -241,7 +274,7 @@ class Judge:
             return None
 
         def prepare() -> None:
-            with self._device_lock.turn(request.problem.digest):
+            with self._working_on(request), self._device_lock.turn(request.problem.digest):
                 try:
                     self._prepare(request.problem).running(EAGER, request.limits)
                 except ProblemError:

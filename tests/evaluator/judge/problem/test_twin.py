@@ -117,3 +117,52 @@ def test_a_reference_that_has_no_memory_in_its_own_process_is_known(
     refused.__cause__ = ChildFailed(kind, "OutOfMemoryError: CUDA out of memory")
 
     assert is_out_of_memory == twin.is_out_of_memory(refused)
+
+
+CLOSURE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 8)
+        self.block = lambda x: torch.relu(self.inner(x))
+
+    def forward(self, x):
+        return self.block(x)
+
+def get_inputs():
+    return [torch.randn(40, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("save_memory", [False, True])
+def test_functions_that_init_made_run_in_float64_too(save_memory: bool, tmp_path: Path) -> None:
+    made = Program(Problem(name="closure", source=CLOSURE), tmp_path, torch.device("cpu"))
+    drawn = made.draw(1)
+    eager = made.run_first(drawn)
+
+    found = twin.run_twin(made, drawn, eager, save_memory)
+
+    assert found.outputs is not None
+    inner = made.model.inner
+    exact = torch.relu(drawn.tensors[0].double() @ inner.weight.double().T + inner.bias.double())
+    assert torch.equal(exact, found.outputs[0]) or torch.allclose(
+        exact, found.outputs[0], rtol=1e-14
+    )
+    assert found.outputs[0].dtype == torch.float64
+
+
+def test_what_runs_in_float64_in_no_way_has_no_oracle(tmp_path: Path) -> None:
+    made = program("return self.inner(x.float()) + other.sum().float()", tmp_path)
+    drawn = made.draw(1)
+
+    found = twin.run_twin(made, drawn, made.run_first(drawn), save_memory=False)
+
+    assert found.outputs is None
+    assert found.fits
+    assert not made.constructs_twin

@@ -57,9 +57,6 @@ class Sleeper:
     def loosen(self) -> None:
         self.events.append("loosen")
 
-    def waits_s(self) -> dict[str, float]:
-        return {}
-
     def core(self) -> None:
         return None
 

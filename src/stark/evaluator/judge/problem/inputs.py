@@ -9,13 +9,15 @@ import copy
 import importlib.util
 import secrets
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
@@ -43,6 +45,19 @@ NO_GRADIENTS = (
     " (forward runs under torch.no_grad(); wrap code that needs gradients in "
     "`with torch.enable_grad():`)"
 )
+
+
+class Part(NamedTuple):
+    """A part of a problem that runs: the problem's name, the function, and since when by `time.monotonic`."""
+
+    problem: str
+    function: str
+    since: float
+
+
+RUNNING: dict[int, Part] = {}
+"""By thread, the part of a problem that runs there now. A thread cannot be ended, so whoever finds that a part takes too
+long must end the process."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +97,11 @@ class Program:
         self.arguments_need_module = self._needs_module("get_init_inputs", self.init_arguments)
         """Whether any argument uses classes or functions of the problem's own file."""
 
-        with self._user_code("Model"), device:
-            torch.manual_seed(CONSTRUCTION_SEED)
-            self.model: torch.nn.Module = self.module.Model(*self.init_arguments).to(device)
+        with self._user_code("Model"):
+            self.model = self._constructed()
         self._perturb_weights()
+        self.constructs_twin = False
+        """Whether the copy in float64 is constructed again, because a plain copy does not run."""
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
@@ -132,9 +148,18 @@ class Program:
         return [*returned, *(given[index] for index in self.changes)]
 
     def in_float64(self) -> torch.nn.Module:
-        """Return a copy of the model with its weights in float64."""
+        """Return a copy of the model with its weights in float64.
+
+        In a copy, functions that `__init__` made still refer to the submodules of the original. In a model that is
+        constructed again they refer to its own.
+        """
         with self._settings():
-            twin = copy.deepcopy(self.model).double()
+            if self.constructs_twin:
+                twin = self._constructed().train(self.model.training)
+                twin.load_state_dict(self.model.state_dict())
+            else:
+                twin = copy.deepcopy(self.model)
+            twin = twin.double()
         for state in (*twin.parameters(), *twin.buffers()):
             state.data = _upcast(state.data)
         return twin
@@ -155,6 +180,13 @@ class Program:
     def close(self) -> None:
         """Remove the imported module from `sys.modules`."""
         sys.modules.pop(self.name, None)
+
+    def _constructed(self) -> torch.nn.Module:
+        """Construct the model."""
+        torch.manual_seed(CONSTRUCTION_SEED)
+        with self.device:
+            model: torch.nn.Module = self.module.Model(*self.init_arguments)
+        return model.to(self.device)
 
     def _given(self, drawn: Drawn) -> list[torch.Tensor]:
         """Return the drawn tensors, but copies of the tensors that forward changes."""
@@ -248,9 +280,10 @@ class _UserCode:
         self._name, self._path, self._part, self._device = name, path, part, device
 
     def __enter__(self) -> None:
-        return None
+        RUNNING[threading.get_ident()] = Part(self._name, self._part, time.monotonic())
 
     def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
+        RUNNING.pop(threading.get_ident(), None)
         # SystemExit and KeyboardInterrupt are the user's too: no signal reaches this thread.
         error = error or self._kernel_error()
         if error is None or isinstance(error, ProblemError):

@@ -68,6 +68,11 @@ def _compute(
     except (Exception, SystemExit) as error:
         # The user's code may raise anything in a type or on a size that it was not written for.
         fits = not is_out_of_memory(error)
+        if fits and not program.constructs_twin:
+            program.constructs_twin = True
+            found = _compute(program, drawn, eager, slices, verified)
+            program.constructs_twin = found[0] is not None
+            return found
     if not fits and program.device.type == "cuda":
         torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
     return None, fits

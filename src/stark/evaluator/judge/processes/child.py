@@ -24,7 +24,7 @@ from stark.evaluator.judge.processes.memory import (
 )
 from stark.evaluator.judge.processes.output import Output
 from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
-from stark.evaluator.judge.processes.watch import last_core, waits_s
+from stark.evaluator.judge.processes.watch import last_core
 
 POLL_S = 0.05
 """Seconds between two checks of a child's resource use while the judge waits for its answer."""
@@ -221,10 +221,6 @@ class Child:
         placed, self._placed = self._placed, None
         if placed is not None:
             placing.loosen(placed)
-
-    def waits_s(self) -> dict[str, float]:
-        """Seconds that each of its threads has waited for a core so far."""
-        return waits_s(self._runner_pid)
 
     def core(self) -> int | None:
         """The core that its main thread ran on last, if known."""

@@ -76,22 +76,6 @@ def parent_of(pid: int | str) -> int:
     return int(stat.rpartition(") ")[2].split()[1])
 
 
-def waits_s(pid: int) -> dict[str, float]:
-    """Seconds that each thread of a process has waited for a core; empty if Linux reports none."""
-    waits = {}
-    for task in Path(f"/proc/{pid}/task").glob("*"):
-        waited_s = _waited_s(task)
-        if waited_s is not None:
-            waits[task.name] = waited_s
-    return waits
-
-
-def _waited_s(task: Path) -> float | None:
-    with suppress(OSError, ValueError, IndexError):
-        return int((task / "schedstat").read_text().split()[1]) / 1e9
-    return None
-
-
 def last_core(pid: int) -> int | None:
     """The core that a process's main thread ran on last; None if Linux does not report it."""
     with suppress(OSError, ValueError, IndexError):

@@ -1,1 +1,1 @@
-"""Times programs side by side, and decides which of the times can be trusted."""
+"""Clocks that a program cannot touch: `gated.py` on a CPU, `gate.py` on a GPU."""

@@ -25,7 +25,6 @@ import torch
 from stark.core.measurement import Measurement, speedup
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
-from stark.evaluator.judge.timing.process import TimedProcess
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
 """Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
@@ -60,6 +59,40 @@ RESTLESS = "its processes run while the judge has stopped them"
 
 SPIN_S = 0.002
 """Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
+
+
+class TimedProcess(Protocol):
+    """A process that runs a program: a candidate's child or a running reference."""
+
+    def ask(self, request: Message, limit_s: float) -> Message:
+        """Send a request and return its answer."""
+
+    def pause(self) -> float:
+        """Stop the process while another is timed. Returns the time of the stop by `time.perf_counter`."""
+
+    def stood_still(self) -> bool:
+        """Whether it has not run since `pause`."""
+
+    def resume(self) -> None:
+        """Continue a stopped process. Raises if it ran since `pause`."""
+
+    def go_on(self) -> None:
+        """Continue a stopped process, whatever it did since `pause`."""
+
+    def spread(self) -> None:
+        """Pin each of its threads to one core, until `settle` or `loosen` is called."""
+
+    def settle(self) -> None:
+        """Pin the threads that have worked since `spread`, each to a core of its own.
+
+        Unpins all other threads. Unpins every thread if there are too few cores.
+        """
+
+    def loosen(self) -> None:
+        """Undo the pinning."""
+
+    def core(self) -> int | None:
+        """The core that its main thread ran on last, if known."""
 
 
 class Contents(Protocol):
