@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 VISIT_MS = 60.0
 """Target duration of a visit in milliseconds."""
 
-MIN_CALLS, MAX_CALLS = 4, 64
-"""Calls of a visit."""
+MIN_CALLS, MAX_CALLS, LONG_MS = 8, 64, 100.0
+"""Calls of a visit, and the milliseconds of a call from which on half of the fewest are enough."""
 
 DEPTH = 16
 """Calls that a program queues ahead at most."""
@@ -161,6 +161,9 @@ class DeviceVisits:
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
         )
         self._empty_ms: list[float] = []
+        self._calls: int | None = None
+        """Calls of every visit that are counted, from the first program that was visited."""
+
         self._flush.fill_(0)
         for size in (8, 9):  # see `Gate`
             _copy_by_kernel(*torch.zeros(2, size, dtype=torch.uint8, device=prepared.device))
@@ -190,9 +193,13 @@ class DeviceVisits:
     ) -> tuple[float, ...]:
         """Visit a program. Returns this many samples: medians of its calls' milliseconds, with nothing taken off."""
         self._load()
-        warm = self._some(program, 1, compare)
-        warm = self._some(program, 2, compare)
-        program.calls = max(samples, _calls_for(min(warm)))
+        self._some(program, 1, compare)
+        warm_ms = min(self._some(program, WARMUPS - 1, compare))
+        if (
+            self._calls is None
+        ):  # a reference: a candidate's times decide nothing but its own result
+            self._calls = _calls_for(warm_ms)
+        program.calls = max(samples, self._calls)
         if program.trusted and program.depth == 0:
             taken = [self._freely(program) for _ in range(program.calls)]
         else:
@@ -398,7 +405,8 @@ def time_alone(prepared: PreparedReference, reference: Visited) -> Measurement:
 
 def _calls_for(call_ms: float) -> int:
     """The number of calls in a visit, if each takes `call_ms` milliseconds with all that it costs."""
-    return max(MIN_CALLS, min(MAX_CALLS, round(VISIT_MS / call_ms)))
+    fewest = MIN_CALLS if call_ms < LONG_MS else MIN_CALLS // 2
+    return max(fewest, min(MAX_CALLS, round(VISIT_MS / call_ms)))
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:

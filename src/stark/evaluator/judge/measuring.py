@@ -17,7 +17,7 @@ from stark.core.profile import Profile
 from stark.evaluator.judge.agreement import Check, agree
 from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
 from stark.evaluator.judge.device_visits import DeviceVisits, Visited
-from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.prepared import PreparedReference, differ
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.problem.twin import is_out_of_memory
@@ -177,7 +177,8 @@ class DeviceClock:
     def _visit_references(self, samples: int) -> None:
         with self._attempt.during("time", self._limit_s):
             for name, reference in self._references.items():
-                taken = self._visits.visit(reference, samples)
+                compare = self._compare_reference if name == EAGER else None
+                taken = self._visits.visit(reference, samples, compare)
                 self._taken[name] = (*self._taken.get(name, ()), *taken)
 
     def _visit_candidate(self, child: LimitedChild, new: bool = False) -> Visited:
@@ -199,6 +200,17 @@ class DeviceClock:
         self._prepared.settle()
         for _ in range(WARM_CALLS):
             child.ask({"do": "call", "slot": 0, "seed": 0}, self._limit_s)
+
+    def _compare_reference(
+        self, slot: int, drawn: Drawn, theirs: list[torch.Tensor], odd: object
+    ) -> None:
+        """Raise ReferenceDied if the eager reference's process computes something else than the judge's copy of it.
+
+        A candidate may have found a way to that process's memory.
+        """
+        ours = self._retried(lambda: self._prepared.program.run(drawn))
+        if odd is not None or any(map(differ, ours, theirs)):
+            raise ReferenceDied("the running reference computes wrong results")
 
     def _compare(self, slot: int, drawn: Drawn, ours: list[torch.Tensor], odd: object) -> None:
         """Compare one call's results with the reference's, which the judge runs itself. Raises Verdict.

@@ -61,6 +61,12 @@ SLACK_CALLS = 20
 """The time limits of verification and timing are extended by the time of this many reference calls."""
 
 
+def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
+    error = expect(one, other).eager_errors
+    return bool(error.nonfinite_mismatches) or error.relative_rms > RANDOM_LIMIT
+
+
 class PreparedReference:
     """A problem ready for judging. Raises ProblemError if the problem cannot be used."""
 
@@ -127,8 +133,7 @@ class PreparedReference:
         synchronize(self.device)
         self.reference_s = time.monotonic() - begin
         for first, second in zip(outputs, again, strict=True):
-            error = expect(first, second).eager_errors
-            if error.nonfinite_mismatches or error.relative_rms > RANDOM_LIMIT:
+            if differ(first, second):
                 raise ProblemError(
                     f"{self.problem.name}: forward returns different values for the same inputs "
                     "(dropout in training mode, or random numbers?); call self.eval() at the end of "
