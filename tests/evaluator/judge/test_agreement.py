@@ -65,11 +65,19 @@ def test_whole_numbers_and_truth_values_are_equal(dtype: Any) -> None:
     assert not _near(ones, other, 1e6)
 
 
-def test_nan_is_near_nothing_so_that_the_oracle_is_asked() -> None:
-    numbers = torch.full((100,), float("nan"))
+@pytest.mark.parametrize("strange", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_must_be_so_in_the_same_places(strange: float) -> None:
+    theirs = torch.ones(100)
+    theirs[7] = strange
+    elsewhere, opposite = theirs.flip(0), theirs.clone()
+    opposite[7] = -strange if strange == strange else float("inf")
+    far = theirs.clone()
+    far[8] = 2.0
 
-    assert not _near(numbers, numbers, 1.0)
-    assert not _near(numbers, torch.ones(100), 1.0)
+    assert _near(theirs.clone(), theirs, 1e-6)
+    for ours in (elsewhere, opposite, far, torch.ones(100)):
+        assert not _near(ours, theirs, 1e-3)
+    assert not _near(theirs, torch.ones(100), 1.0)
 
 
 def test_numbers_too_large_to_be_squared_are_near_nothing() -> None:

@@ -28,7 +28,9 @@ class Visits:
     def measure_empty(self, reference: Any) -> None:
         LOG.append("empty")
 
-    def visit(self, program: Any, samples: int, compare: object = None) -> tuple[float, ...]:
+    def visit(
+        self, program: Any, samples: int, compare: object = None, among: object = ()
+    ) -> tuple[float, ...]:
         LOG.append(program.name)
         return (1.0,) * samples
 
@@ -76,7 +78,8 @@ def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
         device=None,
         shared=SimpleNamespace(fill_inputs=lambda *_: None),
         settle=lambda: None,
-        trials=SimpleNamespace(drawn=lambda _: None, nominal=[None]),
+        keeps_all=True,
+        trials=SimpleNamespace(drawn=lambda _: None, nominal=[None], always=[None]),
     )
     return measuring.DeviceClock(attempt, running, prepared), attempt
 

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import device_visits
 from stark.evaluator.judge.device_visits import DeviceVisits, NotQueued, _calls_for
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 
 EMPTY_MS = 0.33
 
@@ -39,9 +39,12 @@ def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
     block = torch.zeros(4096, dtype=torch.uint8)
     output = block[1024 : 1024 + 64].view(torch.float32).view(4, 4)
     shared = SimpleNamespace(
-        arena=SimpleNamespace(block=block), outputs=[[output]], inputs=[[]], orders=[(1, 4)]
+        arena=SimpleNamespace(block=block, handle="ab"),
+        outputs=[[output]],
+        inputs=[[]],
+        orders=[(1, 4)],
     )
-    given = {"depth": 16, "copies": False, "trusted": False} | more
+    given = {"depth": 16, "copies": False, "copied": False, "late": 0, "trusted": False} | more
     return SimpleNamespace(
         child=Child(answer),
         shared=shared,
@@ -56,7 +59,13 @@ def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
 def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     found: Any = object.__new__(DeviceVisits)
     found._empty_ms = [EMPTY_MS]
-    found._driver = SimpleNamespace(import_=lambda handle: 0)
+    theirs = torch.zeros(4096, dtype=torch.uint8)
+    found.theirs = theirs
+    found._driver = SimpleNamespace(
+        import_=lambda handle: theirs.data_ptr(), allocation_of=lambda at: (at, theirs.numel())
+    )
+    monkeypatch.setattr(device_visits, "bytes_at", lambda *_: theirs)
+    monkeypatch.setattr(found, "_retry", lambda work: work(), raising=False)
     found._prepared = SimpleNamespace(
         program=SimpleNamespace(changes=()),
         signature=SimpleNamespace(bytes_out=4_000_000_000),
@@ -88,8 +97,15 @@ def test_what_a_call_costs_that_does_nothing_is_taken_off(
 def test_only_a_references_copies_are_taken_off(visits: Any) -> None:
     took_ms = EMPTY_MS + 5.0
 
-    assert pytest.approx(5.0) == visits._own_ms(program(copies=True), took_ms)
-    assert pytest.approx(3.0) == visits._own_ms(program(copies=True, trusted=True), took_ms)
+    assert pytest.approx(5.0) == visits._own_ms(program(copied=True), took_ms)
+    assert pytest.approx(3.0) == visits._own_ms(program(copied=True, trusted=True), took_ms)
+
+
+def test_a_reference_without_kernels_is_as_fast_as_can_be(visits: Any) -> None:
+    took_ms = EMPTY_MS - 0.2
+
+    assert visits._own_ms(program(trusted=True), took_ms) == device_visits.LEAST_MS
+    assert visits._own_ms(program(), took_ms) == took_ms
 
 
 def test_a_program_that_cannot_queue_ahead_is_asked_for_fewer_calls_and_then_one(
@@ -99,19 +115,21 @@ def test_a_program_that_cannot_queue_ahead_is_asked_for_fewer_calls_and_then_one
     depths = []
     while waiting.depth:
         with pytest.raises(NotQueued):
-            visits._queued(waiting, "nonce", waiting.depth)
+            visits._queued(waiting, "nonce", waiting.depth, False)
         depths.append(waiting.depth)
 
-    assert [4, 1, 0] == depths
-    assert [16, 4, 1] == waiting.gate.opened, "what it has queued must go on"
+    assert [16, 4, 4, 1, 1, 0] == depths, "once may be the host's fault"
+    assert [16, 16, 4, 4, 1, 1] == waiting.gate.opened, "what it has queued must go on"
 
 
 def test_what_queueing_takes_is_the_hosts_time(visits: Any) -> None:
     ready = program(answer={"at": []})
 
-    visits._queued(ready, "nonce", 4)
+    visits._queued(ready, "nonce", 4, False)
+    visits._queued(ready, "nonce", 4, True)
 
-    assert 0 <= ready.host_ms[0] < 100
+    (host_ms,) = ready.host_ms
+    assert 0 <= host_ms < 100
 
 
 @pytest.mark.parametrize(("alike", "stride"), [(True, (1, 4)), (False, (4, 1)), ("yes", (4, 1))])
@@ -119,9 +137,10 @@ def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
     visits: Any, alike: object, stride: tuple[int, ...]
 ) -> None:
     ours = program()
-    ours.shared.arena.block[2048 : 2048 + 64] = 7
+    visits.theirs[2048 : 2048 + 64] = 7
 
-    (found,) = visits._found(ours, {"at": [[["", 2048, alike]]]}, [0], {})
+    (found,) = visits._found(ours, {"at": [[["cd", 2048, alike]]]}, [0], {})
+    assert not ours.copied
     found.read[0].copy_(found.lying[0])
 
     assert {7} == set(found.read[0].tolist())
@@ -133,13 +152,14 @@ def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
     [
         None,
         [],
-        [[["", 4090, True]]],
-        [[["", -8, True]]],
+        [[["cd", 4090, True]]],
+        [[["cd", -8, True]]],
         [[["zz", 0, True]]],
-        [[["", 1 << 70, True]]],
-        [[["", "far", True]]],
+        [[["ab", 0, True]]],
+        [[["cd", 1 << 70, True]]],
+        [[["cd", "far", True]]],
         [[[]]],
-        [[["", 0, True], ["", 0, True]]],
+        [[["cd", 0, True], ["cd", 0, True]]],
     ],
     ids=[
         "nothing",
@@ -147,6 +167,7 @@ def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
         "past the end",
         "before the start",
         "no handle",
+        "the arena",
         "huge",
         "text",
         "empty",
@@ -168,3 +189,17 @@ def test_results_that_cannot_be_read_are_copied_by_the_program(visits: Any, at: 
 @pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 8), (5000.0, 4)])
 def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
     assert calls == _calls_for(call_ms)
+
+
+def test_results_without_a_place_are_in_their_slot(visits: Any) -> None:
+    ours = program()
+
+    (found,) = visits._found(ours, {"at": [[]]}, [0], {})
+
+    assert ours.copied
+    assert found.lying[0].data_ptr() == ours.shared.outputs[0][0].data_ptr()
+
+
+def test_a_references_failure_is_not_the_candidates(visits: Any) -> None:
+    with pytest.raises(ReferenceDied, match="cannot read its results"):
+        visits._found(program(trusted=True, copies=True), {"at": None}, [0], {})

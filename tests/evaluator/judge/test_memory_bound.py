@@ -67,7 +67,7 @@ def verify(trial):
     prepared.shared.fill_inputs(expected.drawn, 0)
     for place, output in zip(prepared.shared.outputs[0], expected.outputs, strict=True):
         place.copy_(output.eager)
-    check_results(prepared, 0, expected, None, "")
+    check_results(prepared, prepared.shared.results(0), None, expected, None, "")
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

@@ -88,9 +88,14 @@ class Window:
         )
         self.contents.turn(CALLS)
 
-    def check(self, slot: int, drawn: Any, expected: Any, odd: object) -> None:
+    def check(self, found: Any, changed: Any, drawn: Any, expected: Any, odd: object) -> None:
         self.asked += 1
-        check_results(self.prepared, slot, Expected(drawn, expected), odd, "")
+        assert all(not self._shared(each) for each in found), "the candidate could change them"
+        check_results(self.prepared, found, changed, Expected(drawn, expected), odd, "")
+
+    def _shared(self, tensor: torch.Tensor) -> bool:
+        block = self.candidate.shared.arena.block
+        return 0 <= tensor.data_ptr() - block.data_ptr() < block.numel()
 
     def visit(self, place: int, change: Callable[[Answer], Answer] = lambda answer: answer) -> None:
         """Every call of a program in a round; `change` is what becomes of its answers."""

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
+from stark.evaluator.candidate.arena import span_bytes
 from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.candidate.wire import Message
 
@@ -21,12 +22,12 @@ Leaves = list[object]
 
 
 class Queue:
-    """The queue of one program. `outputs` are one slot's outputs."""
+    """The queue of one program. `outputs` are tensors without memory, with the strides of the reference's outputs."""
 
     def __init__(self, block: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
-        self._filled = [torch.empty_like(output).fill_(1) for output in outputs]
+        self._filled = [_written(output) for output in outputs]
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -40,9 +41,9 @@ class Queue:
     def fill(self) -> Leaves:
         """Write to as much memory as a call's results take, which is the least that a call can do. Timed by events."""
         with self.marked():
-            for output in self._filled:
-                output.fill_(1)
-        return list(self._filled)
+            for _, memory in self._filled:
+                memory.fill_(1)
+        return [output for output, _ in self._filled]
 
     @contextmanager
     def marked(self) -> Iterator[None]:
@@ -61,17 +62,21 @@ class Queue:
         return {"marked_ms": times}
 
     def place(self, leaf: object, stride: Sequence[int]) -> list[object] | None:
-        """Where the judge finds a result: handle, offset, and whether it has this stride. None if it cannot be shared.
-
-        Without a handle, the offset is one in the arena.
-        """
+        """Where the judge finds a result: handle, offset, and whether it has this stride. None if it must be copied."""
         assert isinstance(leaf, torch.Tensor)
         alike = list(leaf.stride()) == list(stride)
         address = leaf.data_ptr()
         if self._begin <= address < self._end:
-            return ["", address - self._begin, alike]
+            return None
         try:
             base, _ = self._driver.allocation_of(address)
             return [self._driver.export(base).hex(), address - base, alike]
         except RuntimeError:  # memory of another kind, or none at all
             return None
+
+
+def _written(output: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A tensor like a result of the reference, and its memory as a plain tensor."""
+    size = span_bytes(output.dtype, tuple(output.shape), output.stride())
+    memory = torch.ones(size // output.dtype.itemsize, dtype=output.dtype, device="cuda")
+    return memory.as_strided(output.shape, output.stride()), memory

@@ -167,7 +167,11 @@ class Runner:
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
         self.orders = given["orders"]
         if self.device.type == "cuda":
-            self.queue = Queue(block, self.outputs[0])
+            forms = zip(self.outputs[0], self.orders, strict=True)
+            self.queue = Queue(
+                block,
+                [torch.empty_strided(o.shape, s, dtype=o.dtype, device="meta") for o, s in forms],
+            )
         self.lock()
         if self.device.type == "cuda":
             _check_device(self.device)
@@ -235,17 +239,14 @@ class Runner:
         return {"at": at, "odd": self._odd()}
 
     def _placed(self, slot: int, leaves: list[object], copies: bool) -> list[object]:
-        """Where the judge finds each of a call's results, or nothing if they have the wrong form."""
-        if not self._fits(leaves):
-            return []
-        assert self.queue is not None
-        if not copies:
+        """Where the judge finds each of a call's results; nothing if they are in the slot or have the wrong form."""
+        if not copies and self._fits(leaves):
+            assert self.queue is not None
             places = [self.queue.place(*pair) for pair in zip(leaves, self.orders, strict=True)]
             if None not in places:
                 return list(places)
         self._copy_out(slot, leaves)
-        plain = self.outputs[slot]
-        return [self.queue.place(output, output.stride()) for output in plain]
+        return []
 
     def _finish(self, _: Message) -> Message:
         """Wait for the queued calls."""

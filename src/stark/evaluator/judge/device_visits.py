@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import torch
 
@@ -33,7 +33,8 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work
+from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
+from stark.evaluator.judge.trials import Trial
 
 if TYPE_CHECKING:
     from stark.evaluator.judge.prepared import PreparedReference
@@ -76,9 +77,17 @@ ALONE_SAMPLES = 8
 WARMUPS = 3
 """Calls of a visit that are not counted."""
 
-Compare = Callable[[int, "Drawn", list[torch.Tensor], object], None]
-"""Checks one call's results. The arguments are the slot, the inputs, the results, and the form that the program reports
-if it is not as expected."""
+Compare = Callable[[Trial, Drawn, list[torch.Tensor], int | None, object], None]
+"""Checks one call's results. The arguments are the trial and its inputs, the results, the index of an input that the call
+changed and must not, and the form that the program reports if it is not as expected."""
+
+WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
+"""Types of copied words, the widest first."""
+
+ATTEMPTS = 12
+"""How often a visit begins anew at most."""
+
+FailureKind = Literal["timed_out", "crashed"]
 
 Outcome = TypeVar("Outcome")
 
@@ -115,6 +124,12 @@ class Visited:
     copies: bool = False
     """Whether its results are copied to the arena because the judge cannot read them in place."""
 
+    copied: bool = False
+    """Whether the results of its latest calls were copied to the arena."""
+
+    late: int = 0
+    """How often in a row it did not queue its calls in time."""
+
     calls: int = 1
     """The number of calls in its latest visit."""
 
@@ -139,11 +154,6 @@ class Results:
     read: list[torch.Tensor]
     forms: list[Slot]
 
-    def copy(self) -> None:
-        """Queue copies to the judge's memory, by kernels."""
-        for source, target in zip(self.lying, self.read, strict=True):
-            _copy_by_kernel(source, target)
-
     def tensors(self) -> list[torch.Tensor]:
         """The judge's copies."""
         return [form.view(read) for form, read in zip(self.forms, self.read, strict=True)]
@@ -154,109 +164,141 @@ class DeviceVisits:
 
     def __init__(self, prepared: PreparedReference) -> None:
         self._prepared = prepared
-        self._inputs = prepared.trials.fresh_inputs()
         self._random = random.SystemRandom()
         self._driver = Driver()
         self._flush = torch.empty(
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
         )
         self._empty_ms: list[float] = []
+        """Medians of calls that only write to memory."""
+
         self._calls: int | None = None
         """Calls of every visit that are counted, from the first program that was visited."""
 
-        self._flush.fill_(0)
-        for size in (8, 9):  # see `Gate`
-            _copy_by_kernel(*torch.zeros(2, size, dtype=torch.uint8, device=prepared.device))
+        _load_kernels(prepared.device)
+        stream_beside(prepared.device.index or 0)
 
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is taken off. Call it while no candidate exists."""
         self._load()
-        self._empty(reference, 2)
         count = min(DEPTH, self._prepared.slots)
-        for _ in range(-(-EMPTY_CALLS // count)):
-            self._empty_ms += self._empty(reference, count)
+        self._empty(reference, min(2, count))
+        groups = range(-(-EMPTY_CALLS // count))
+        self._empty_ms.append(median(one for _ in groups for one in self._empty(reference, count)))
 
     def _empty(self, reference: Visited, count: int) -> list[float]:
-        count = min(count, self._prepared.slots)
-        while True:
+        """Milliseconds of calls without the time of their writing."""
+        trials = [Trial.fresh()] * count
+        for _ in range(ATTEMPTS):
             with suppress(NotQueued):
-                pairs = zip(*self._group(reference, count, None, empty=True), strict=True)
+                pairs = zip(*self._group(reference, trials, None, empty=True), strict=True)
                 return [call_ms - fill_ms for call_ms, fill_ms in pairs]
+        raise ReferenceDied("the running reference does not answer in time")
 
     @property
     def empty_ms(self) -> float:
-        """Milliseconds that are taken off each call."""
-        return median(self._empty_ms)
+        """Milliseconds that are taken off each call: the least of what was measured at different times."""
+        return min(self._empty_ms)
 
     def visit(
-        self, program: Visited, samples: int, compare: Compare | None = None
+        self,
+        program: Visited,
+        samples: int,
+        compare: Compare | None = None,
+        among: Sequence[Trial] = (),
     ) -> tuple[float, ...]:
-        """Visit a program. Returns this many samples: medians of its calls' milliseconds, with nothing taken off."""
+        """Visit a program. Returns this many samples: medians of its calls' milliseconds.
+
+        Calls on `among` come at random places among the others. They are compared, but their times do not count, so
+        that a program is verified in the very calls that are timed. If the way changes in which the program queues its
+        calls, the visit begins again.
+        """
         self._load()
-        self._some(program, 1, compare)
-        warm_ms = min(self._some(program, WARMUPS - 1, compare))
-        if (
-            self._calls is None
-        ):  # a reference: a candidate's times decide nothing but its own result
-            self._calls = _calls_for(warm_ms)
+        for _ in range(ATTEMPTS):
+            with suppress(NotQueued):
+                taken = self._visit(program, samples, compare, among)
+                self._random.shuffle(taken)  # a call's place in its group matters a little
+                return tuple(median(taken[first::samples]) for first in range(samples))
+        raise self._failure(program, "timed_out", "it did not queue its calls in time")
+
+    def _visit(
+        self, program: Visited, samples: int, compare: Compare | None, among: Sequence[Trial]
+    ) -> list[float]:
+        """A program's own milliseconds of the counted calls."""
+        self._some(program, [Trial.fresh()], compare)
+        warm = self._some(program, [Trial.fresh() for _ in range(WARMUPS - 1)], compare)
+        if self._calls is None:  # a reference: a candidate's times decide only its own result
+            self._calls = _calls_for(min(warm))
         program.calls = max(samples, self._calls)
+        if program.trusted:
+            compare = None  # the first results of a visit are enough
         if program.trusted and program.depth == 0:
-            taken = [self._freely(program) for _ in range(program.calls)]
-        else:
-            taken = self._some(program, program.calls, compare)
-        self._random.shuffle(taken)  # a call's place among those queued together matters a little
-        return tuple(median(taken[first::samples]) for first in range(samples))
+            return [self._freely(program) for _ in range(program.calls)]
+        trials = [*(Trial.fresh() for _ in range(program.calls)), *among]
+        self._random.shuffle(trials)
+        pairs = zip(trials, self._some(program, trials, compare), strict=True)
+        return [self._own_ms(program, call_ms) for trial, call_ms in pairs if trial not in among]
 
     def measurement(self, program: Visited, samples_ms: Sequence[float]) -> Measurement:
         """The measurement that follows from samples of visits."""
-        own_ms = tuple(self._own_ms(program, sample_ms) for sample_ms in samples_ms)
         return Measurement(
-            samples_ms=own_ms,
+            samples_ms=tuple(samples_ms),
             calls_per_sample=program.calls,
             warmups=WARMUPS,
             clock="device_events",
             cache="cold",
-            resolution_ms=RESOLUTION_MS + RESOLUTION_SHARE * median(own_ms),
+            resolution_ms=RESOLUTION_MS + RESOLUTION_SHARE * median(samples_ms),
             host_ms=median(program.host_ms) if program.host_ms and program.depth else None,
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
-        """The program's own time of a call. What a reference copies is taken off; what a candidate copies is not."""
-        copied = program.trusted and program.copies and program.depth > 0
-        copied_bytes = 2 * self._prepared.signature.bytes_out if copied else 0
+        """The program's own time of a call. What a reference copies is taken off; what a candidate copies is not.
+
+        A reference that did not take turns on the device, for it has no kernels, is taken to be as fast as can be.
+        """
+        copied_bytes = 2 * self._prepared.signature.bytes_out * (program.trusted and program.copied)
         copying_ms = copied_bytes / self._prepared.sheet.bandwidth_gb_s / 1e6
         own_ms = call_ms - self.empty_ms - copying_ms
-        return call_ms if own_ms < -HANDOFF_SLACK_MS else max(own_ms, LEAST_MS)
+        if own_ms < -HANDOFF_SLACK_MS and not program.trusted:
+            return call_ms
+        return max(own_ms, LEAST_MS)
 
     def _freely(self, reference: Visited) -> float:
         """A call of a reference that waits for the device, by events of its own process.
 
         Whenever such a program waits, its gate gives the device to the judge and back, which would count as its time.
         """
-        drawn = self._retry(lambda: next(self._inputs))
+        drawn = self._drawn(Trial.fresh())
         reference.shared.fill_inputs(drawn, 0)
         torch.cuda.synchronize()
         answer = reference.child.ask({"do": "time freely"}, reference.limit_s)
-        return float(answer["marked_ms"][0]) + self.empty_ms
+        return float(answer["marked_ms"][0])
 
-    def _some(self, program: Visited, calls: int, compare: Compare | None) -> list[float]:
+    def _some(
+        self, program: Visited, trials: Sequence[Trial], compare: Compare | None
+    ) -> list[float]:
+        """The milliseconds of calls on these trials, with nothing taken off. Raises NotQueued."""
         taken: list[float] = []
-        while len(taken) < calls:
-            count = max(1, min(program.depth, self._prepared.slots, calls - len(taken)))
-            try:
-                taken += self._group(program, count, compare)[0]
-            except NotQueued:
-                continue
+        while len(taken) < len(trials):
+            count = max(1, min(program.depth, self._prepared.slots))
+            taken += self._group(program, trials[len(taken) : len(taken) + count], compare)[0]
         return taken
 
     def _group(
-        self, program: Visited, count: int, compare: Compare | None, empty: bool = False
+        self,
+        program: Visited,
+        trials: Sequence[Trial],
+        compare: Compare | None,
+        empty: bool = False,
     ) -> tuple[list[float], list[float]]:
         """Time calls that the program queues together. Returns their times, and those of the fills with `empty`."""
-        drawn = [self._retry(lambda: next(self._inputs)) for _ in range(count)]
-        staged = [program.shared.staged(each) for each in drawn]
-        slots = self._random.sample(range(self._prepared.slots), count)
-        alone = program.depth == 0
+        shared = program.shared
+        drawn = [self._drawn(trial) for trial in trials]
+        staged = [self._retry(partial(shared.staged, each)) for each in drawn]
+        seen = [self._retry(partial(torch.zeros_like, each)) for each in staged]
+        slots = self._random.sample(range(self._prepared.slots), len(trials))
+        alone = program.depth == 0 and not empty
+        program.gate.reset()
         request = {
             "do": "queue",
             "slots": slots,
@@ -266,54 +308,76 @@ class DeviceVisits:
         }
         nonce = program.child.send(request)
         opened: dict[str, int] = {}
+        answer: Message = {}
+        finished: Message = {}
+
+        def finish() -> None:
+            if alone:
+                answer.update(program.child.answer(nonce, program.limit_s))
+            finished.update(program.child.ask({"do": "finish"}, program.limit_s))
+
         try:
             if alone:
-                answer: Message = {}
                 results = [self._in_slot(program, slot) for slot in slots]
                 time.sleep(LONE_S)
             else:
-                answer = self._queued(program, nonce, count)
+                answer = self._queued(program, nonce, len(trials), empty)
                 results = self._found(program, answer, slots, opened)
-            finished: Message = {}
-
-            def finish() -> None:
-                if alone:
-                    answer.update(program.child.answer(nonce, program.limit_s))
-                finished.update(program.child.ask({"do": "finish"}, program.limit_s))
-
             works = [
-                Work(partial(self._write, program, slot, inputs), result.copy)
-                for slot, inputs, result in zip(slots, staged, results, strict=True)
+                Work(
+                    write=partial(self._write, inputs, shared.input_bytes[slot]),
+                    read=partial(self._read, result),
+                    look=partial(_copy_by_kernel, shared.input_bytes[slot], after),
+                )
+                for slot, inputs, result, after in zip(slots, staged, results, seen, strict=True)
             ]
             taken = program.gate.time(works, finish, program.limit_s)
         except GateStuck as stuck:
-            if program.trusted:
-                raise ReferenceDied(f"the running reference failed: {stuck}") from stuck
-            raise ChildFailed("timed_out", str(stuck)) from stuck
+            raise self._failure(program, "timed_out", str(stuck)) from stuck
         finally:
             for pointer in opened.values():
                 self._driver.unmap(pointer)
         if compare is not None:
-            for slot, inputs, result in zip(slots, drawn, results, strict=True):
-                compare(slot, inputs, result.tensors(), answer.get("odd"))
+            calls = zip(trials, drawn, results, staged, seen, strict=True)
+            for trial, inputs, result, before, after in calls:
+                changed = shared.changed_bytes(before, after)
+                compare(trial, inputs, result.tensors(), changed, answer.get("odd"))
         return taken, finished.get("marked_ms", [])
 
-    def _queued(self, program: Visited, nonce: str, count: int) -> Message:
-        """The answer of a program that has queued its calls. Raises NotQueued if it has not."""
+    def _failure(self, program: Visited, kind: FailureKind, error: str) -> Exception:
+        if program.trusted:
+            return ReferenceDied(f"the running reference failed: {error}")
+        return ChildFailed(kind, error)
+
+    def _queued(self, program: Visited, nonce: str, count: int, empty: bool) -> Message:
+        """The answer of a program that has queued its calls. Raises NotQueued if it has not.
+
+        Whoever is late twice in a row is asked for fewer calls at once: once may be the host's fault.
+        """
         begin = time.perf_counter()
         answer = program.child.answered(nonce, QUEUE_S)
         if answer is not None:
-            program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
+            if not empty:
+                program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
+            program.late = 0
             return answer
         program.gate.open(count)
         program.child.answer(nonce, program.limit_s)
         program.child.ask({"do": "finish"}, program.limit_s)
-        program.depth = min(program.depth, count) // 4
+        program.late += 1
+        if program.late > 1:
+            program.depth, program.late = min(program.depth, count) // 4, 0
         raise NotQueued
 
-    def _write(self, program: Visited, slot: int, staged: torch.Tensor) -> None:
-        _copy_by_kernel(staged, program.shared.input_bytes[slot])
-        self._flush.fill_(slot)
+    def _write(self, staged: torch.Tensor, slot: torch.Tensor) -> None:
+        _copy_by_kernel(staged, slot)
+        self._flush.fill_(1)
+
+    def _read(self, result: Results) -> None:
+        """Read the results from cold memory: results that a program leaves in the cache would be read sooner."""
+        self._flush.fill_(2)
+        for source, target in zip(result.lying, result.read, strict=True):
+            _copy_by_kernel(source, target)
 
     def _found(
         self, program: Visited, answer: Message, slots: Sequence[int], opened: dict[str, int]
@@ -321,30 +385,28 @@ class DeviceVisits:
         """Where each call's results lie, as the program reports it. `opened` maps handles to what was mapped here."""
         places = answer.get("at")
         try:
-            if not isinstance(places, list) or len(places) != len(slots):
+            if not isinstance(places, list):
                 raise ValueError("it reports no results")
+            program.copied = [] in places
             return [
                 self._lying(program, slot, at, opened)
                 for slot, at in zip(slots, places, strict=True)
             ]
         except (RuntimeError, ValueError, TypeError, OverflowError):
-            if program.copies:
-                raise ChildFailed(
-                    "crashed", "the judge cannot read its results where it says that they lie"
-                ) from None
+            program.gate.open(len(slots))
+            program.child.ask({"do": "finish"}, program.limit_s)
+        if program.copies:
+            error = "the judge cannot read its results where it says that they lie"
+            raise self._failure(program, "crashed", error)
         program.copies = True
-        program.gate.open(len(slots))
-        program.child.ask({"do": "finish"}, program.limit_s)
         raise NotQueued
 
     def _lying(self, program: Visited, slot: int, at: list[Any], opened: dict[str, int]) -> Results:
-        outputs = program.shared.outputs[slot]
-        if at == []:  # their form is wrong
+        if at == []:
             return self._in_slot(program, slot)
+        outputs, orders = program.shared.outputs[slot], program.shared.orders
         forms, lying = [], []
-        for output, order, (handle, offset, alike) in zip(
-            outputs, program.shared.orders, at, strict=True
-        ):
+        for output, order, (handle, offset, alike) in zip(outputs, orders, at, strict=True):
             stride = order if alike is True else output.stride()
             form = Slot(0, output.dtype, tuple(output.shape), tuple(stride))
             size = span_bytes(form.dtype, form.shape, form.stride)
@@ -356,12 +418,13 @@ class DeviceVisits:
         return self._with_changes(program, slot, lying, forms)
 
     def _mapped(self, program: Visited, handle: str, opened: dict[str, int]) -> torch.Tensor:
-        if not handle:
-            return program.shared.arena.block
+        """Another process's memory. Never the arena, to which others write."""
+        if handle == program.shared.arena.handle:
+            raise ValueError("it reports a result in the arena")
         if handle not in opened:
             opened[handle] = self._driver.import_(bytes.fromhex(handle))
-        _, size = self._driver.allocation_of(opened[handle])
-        return bytes_at(opened[handle], size, self._prepared.device)
+        base, size = self._driver.allocation_of(opened[handle])
+        return bytes_at(opened[handle], base + size - opened[handle], self._prepared.device)
 
     def _in_slot(self, program: Visited, slot: int) -> Results:
         outputs = program.shared.outputs[slot]
@@ -376,7 +439,8 @@ class DeviceVisits:
             changed = program.shared.inputs[slot][index]
             lying.append(_bytes_of(changed))
             forms.append(Slot(0, changed.dtype, tuple(changed.shape), tuple(changed.stride())))
-        return Results(lying, [torch.empty_like(each) for each in lying], forms)
+        read = [self._retry(partial(torch.empty_like, each)) for each in lying]
+        return Results(lying, read, forms)
 
     def _load(self) -> None:
         begin = time.perf_counter()
@@ -384,6 +448,9 @@ class DeviceVisits:
             for _ in range(8):
                 self._flush.fill_(0)
             torch.cuda.synchronize()
+
+    def _drawn(self, trial: Trial) -> Drawn:
+        return self._retry(partial(self._prepared.trials.drawn, trial))
 
     def _retry(self, work: Callable[[], Outcome]) -> Outcome:
         """Run `work`; if memory is short, free torch's cache and run it again."""
@@ -420,9 +487,21 @@ def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _copy_by_kernel(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Copy bytes by a kernel, not by a copy engine."""
+    """Copy bytes by a kernel, not by a copy engine, in the widest words that fit."""
     if not source.numel():
         return
-    words = all(one.data_ptr() % 8 == 0 and one.numel() % 8 == 0 for one in (source, target))
-    kind = torch.int64 if words else torch.uint8
+    of_both = source.data_ptr() | target.data_ptr() | source.numel()
+    kind = next(kind for kind in WORDS if of_both % kind.itemsize == 0)
     torch.bitwise_or(source.view(kind), 0, out=target.view(kind))
+
+
+@cache
+def _load_kernels(device: torch.device) -> None:
+    """Have CUDA load every kernel that `_copy_by_kernel` may launch: torch has one for each alignment."""
+    for kind in WORDS:
+        source, target = torch.ones(2, 1 << 13, dtype=kind, device=device)
+        for first in (0, 1, 2, 4, 8, 16, 32):
+            for into in (0, first):
+                size = (1 << 13) - max(first, into)
+                torch.bitwise_or(source[first : first + size], 0, out=target[into : into + size])
+    torch.cuda.synchronize(device)

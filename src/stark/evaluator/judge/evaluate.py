@@ -127,7 +127,9 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
     child = prepared.forkserver.fork(
         Allowance(
             built.work,
-            child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible()}),
+            child_environment(
+                built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}
+            ),
             memory_gb=limits.memory_gb + arena.size / 1e9,
             output_kb=limits.output_kb,
             readable=(built.source, *prepared.shared.files),

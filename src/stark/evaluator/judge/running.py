@@ -110,7 +110,7 @@ def start_reference(
     folder = shared.folder
     allowed = Allowance(
         folder,
-        child_environment(folder, _environment(folder)),
+        child_environment(folder, _environment(folder, program.device)),
         memory_gb=1e6,
         output_kb=limits.output_kb,
         readable=(program.path, *shared.files),
@@ -136,9 +136,9 @@ def start_reference(
     return RunningReference(child, shared)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, device: torch.device) -> dict[str, str]:
     return {
-        "CUDA_VISIBLE_DEVICES": visible(),
+        "CUDA_VISIBLE_DEVICES": visible(device),
         # Inductor's pool of compile processes would outlive the call.
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
@@ -150,8 +150,9 @@ def load_request(name: str) -> Message:
     return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
 
 
-def visible() -> str:
-    """Return CUDA_VISIBLE_DEVICES for children, so that they see the same devices as the judge."""
-    return os.environ.get(
-        "CUDA_VISIBLE_DEVICES", ",".join(map(str, range(torch.cuda.device_count())))
-    )
+def visible(device: torch.device) -> str:
+    """Return CUDA_VISIBLE_DEVICES for children: they see the judge's device only, as their first one."""
+    if device.type == "cpu":
+        return ""
+    everything = ",".join(map(str, range(torch.cuda.device_count())))
+    return os.environ.get("CUDA_VISIBLE_DEVICES", everything).split(",")[device.index or 0]

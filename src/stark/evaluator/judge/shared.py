@@ -26,6 +26,11 @@ DEVICE_SHARE = 0.8
 """Share of a GPU's memory that a candidate may allocate; the judge needs the rest."""
 
 
+def in_child(device: torch.device) -> str:
+    """The judge's device as its children name it, who see no other."""
+    return "cpu" if device.type == "cpu" else "cuda:0"
+
+
 class AttachFailed(Exception):
     """A child could not map the shared memory before its program ran. The machine is at fault."""
 
@@ -123,10 +128,20 @@ class SharedSet:
 
     def staged(self, drawn: Drawn) -> torch.Tensor:
         """These inputs as the bytes of a slot, in memory that only the judge maps."""
-        staged = torch.empty_like(self.input_bytes[0])
+        staged = torch.zeros_like(self.input_bytes[0])
         for place, value in zip(self._input_places, drawn.tensors, strict=True):
             replace(place, offset=place.offset - self._inputs_begin).view(staged).copy_(value)
         return staged
+
+    def changed_bytes(self, before: torch.Tensor, after: torch.Tensor) -> int | None:
+        """Like `changed_input`, for the bytes of a slot before a call and after it."""
+        for index, place in enumerate(self._input_places):
+            moved = replace(place, offset=place.offset - self._inputs_begin)
+            if index not in self.program.changes and not same_values(
+                moved.view(before), moved.view(after)
+            ):
+                return index
+        return None
 
     def results(self, slot: int) -> list[torch.Tensor]:
         """Return a call's results: the slot's outputs, then the inputs that the reference changes."""
@@ -154,7 +169,7 @@ class SharedSet:
         """Make a child map this memory before its program runs. Raises AttachFailed."""
         request = {
             "do": "attach",
-            "device": str(self.program.device),
+            "device": in_child(self.program.device),
             "setup": str(self.setup),
             "module": self._module,
             "arena_size": self.arena.size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -70,7 +71,10 @@ def _verify_on(
             # Computed while the candidate runs, which may include compiling.
             expected = expected or _expected_if_it_fits(prepared, trial, drawn)
         expected = expected or prepared.trials.expected(trial, drawn)
-        comparisons += check_results(prepared, slot, expected, answer.get("odd"), str(trial))
+        results = prepared.shared.results(slot)
+        changed = prepared.shared.changed_input(drawn, slot)
+        odd = answer.get("odd")
+        comparisons += check_results(prepared, results, changed, expected, odd, str(trial))
     return comparisons
 
 
@@ -87,31 +91,37 @@ def _expected_if_it_fits(
 
 
 def check_results(
-    prepared: PreparedReference, slot: int, expected: Expected, odd: object, when: str
+    prepared: PreparedReference,
+    found: Sequence[torch.Tensor],
+    changed: int | None,
+    expected: Expected,
+    odd: object,
+    when: str,
 ) -> list[Comparison]:
-    """Compare the results in the judge's own buffers with the oracle.
+    """Compare a call's results, outputs and then the inputs that the reference changes, with the oracle.
 
-    Raises Verdict if they are wrong. `odd` lists the forms of the results (such as shapes and types)
-    if these are not as expected; otherwise it is None. `when` is put before the message.
+    While a candidate is timed, the results must lie in memory that it cannot write to. `changed` is the index of
+    an input that the call changed and must not. `odd` lists the forms of the results (such as shapes and types)
+    if these are not as expected; otherwise it is None. `when` is put before the message. Raises Verdict if anything
+    is wrong.
     """
-    shared = prepared.shared
     if odd is not None:
         wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
         got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
         raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
     changes = prepared.program.changes
-    results = {f"output {index}": output for index, output in enumerate(shared.outputs[slot])}
-    results |= {f"input {index} after the call": shared.inputs[slot][index] for index in changes}
+    names = [f"output {index}" for index in range(len(found) - len(changes))]
+    names += [f"input {index} after the call" for index in changes]
+    results = dict(zip(names, found, strict=True))
     comparisons, faults = [], []
     for (name, result), wanted_output in zip(results.items(), expected.outputs, strict=True):
-        found = compare(result, wanted_output)
-        comparisons.append(found)
-        if not found.passes:
+        compared = compare(result, wanted_output)
+        comparisons.append(compared)
+        if not compared.passes:
             others = _others(expected, list(results), name)
-            faults.append(fault(name, result, wanted_output, found, others))
+            faults.append(fault(name, result, wanted_output, compared, others))
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
-    changed = shared.changed_input(expected.drawn, slot)
     if changed is not None:
         raise Verdict(
             Incorrect(

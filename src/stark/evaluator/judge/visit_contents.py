@@ -57,6 +57,9 @@ class Kept:
     """The results of one call, in the judge's memory, and what the program said of their form."""
 
     results: list[torch.Tensor]
+    changed: int | None
+    """The index of an input that the call changed and must not."""
+
     odd: object
 
 
@@ -120,10 +123,11 @@ class VisitContents:
         for output in itertools.compress(outputs, map(operator.not_, read)):
             _spoil(output)
         changed = [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
-        kept = Kept([*outputs, *changed], answer.get("odd"))
+        spoilt = shared.changed_input(self._drawn[number], SLOT)
+        kept = Kept([*outputs, *changed], spoilt, answer.get("odd"))
         self._kept[place][number] = kept
         if place == CANDIDATE:
-            if shared.changed_input(self._drawn[number], SLOT) is not None:
+            if spoilt is not None:
                 self._ask_oracle(number, kept)
             if number == self._inspected and all(read):
                 self._check_place(spans)
@@ -139,7 +143,6 @@ class VisitContents:
         self._compare()
         if last:
             number = self._random.choice(list(last))
-            self._restore(number, last[number])
             self._ask_oracle(number, last[number])
 
     def _compare(self) -> None:
@@ -149,23 +152,14 @@ class VisitContents:
             if number not in theirs or not agree(
                 kept.results, theirs[number].results, self._budgets
             ):
-                self._restore(number, kept)
                 self._ask_oracle(number, kept)
         ours.clear()
         theirs.clear()
 
-    def _restore(self, number: int, kept: Kept) -> None:
-        """Put a call's inputs and results back into shared memory, where the check expects them."""
-        shared = self._prepared.shared
-        shared.fill_inputs(self._drawn[number], SLOT)
-        for place, value in zip(shared.results(SLOT), kept.results, strict=True):
-            place.copy_(value)
-
     def _ask_oracle(self, number: int, kept: Kept) -> None:
         drawn = self._drawn[number]
-        for output, value in zip(self._prepared.shared.outputs[SLOT], kept.results, strict=False):
-            output.copy_(value)
-        self._check(SLOT, drawn, self._prepared.trials.expected_of(drawn), kept.odd)
+        expected = self._prepared.trials.expected_of(drawn)
+        self._check(kept.results, kept.changed, drawn, expected, kept.odd)
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,26 +52,27 @@ class Device:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
     arena = torch.ones(1024, dtype=torch.uint8)
     device = Device(arena)
     monkeypatch.setattr(gates, "Driver", lambda: device)
     monkeypatch.setattr(gates, "_host_word", device.word)
     monkeypatch.setattr(torch.cuda, "Event", device.event)
+    gates.stream_beside.cache_clear()
     monkeypatch.setattr(torch.cuda, "Stream", lambda: SimpleNamespace(cuda_stream=BESIDE))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: SimpleNamespace(cuda_stream=JUDGES))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     device.gate = Gate(arena)  # type: ignore[attr-defined]
-    assert 0 == int(arena[: DONE + 4].sum())
     device.log.clear()
-    return device
+    yield device
+    gates.stream_beside.cache_clear()
 
 
 def works(device: Device, count: int) -> list[Work]:
     def noting(what: str) -> Callable[[], object]:
         return lambda: device.log.append(what)
 
-    return [Work(noting("inputs"), noting("results")) for _ in range(count)]
+    return [Work(noting("inputs"), noting("results"), noting("look")) for _ in range(count)]
 
 
 def test_all_that_depends_on_a_calls_inputs_lies_between_two_events_of_the_judge(
@@ -81,9 +82,9 @@ def test_all_that_depends_on_a_calls_inputs_lies_between_two_events_of_the_judge
 
     def call(number: int) -> list[object]:
         gate = [("write", "gate", number), ("wait", "done", number)]
-        return ["event", "inputs", *gate, "results", "event"]
+        return ["event", "inputs", *gate, "results", "event", "look"]
 
-    assert [("wait", "host", 2), *call(1), *call(2), "finish"] == device.log
+    assert [("wait", "host", 1), *call(1), *call(2), "event", "finish"] == device.log
     assert 2 == len(taken)
 
 
@@ -109,11 +110,28 @@ def test_the_judges_stream_goes_on_when_a_program_fails(device: Any) -> None:
 
 def test_a_program_that_lies_about_its_end_is_not_waited_for(device: Any) -> None:
     device.stuck = True
+    write = device.write
+
+    def rescued(stream: int, address: int, value: int) -> None:
+        device.stuck &= stream != BESIDE
+        write(stream, address, value)
+
+    device.write = rescued
 
     with pytest.raises(GateStuck, match=r"did not end within 0\.01 s"):
         device.gate.time(works(device, 1), lambda: None, 0.01)
 
     assert device.log[-1] == ("rescue", "done", 1)
+
+
+def test_a_program_that_keeps_the_judges_stream_waiting_ends_the_judge(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.stuck = True
+    monkeypatch.setattr(gates, "RESCUE_S", 0.02)
+
+    with pytest.raises(RuntimeError, match="keeps the judge's stream waiting"):
+        device.gate.time(works(device, 1), lambda: None, 0.01)
 
 
 def test_a_stream_that_waits_for_the_held_one_is_not_used(
@@ -123,5 +141,16 @@ def test_a_stream_that_waits_for_the_held_one_is_not_used(
     monkeypatch.setattr(torch.cuda, "Stream", lambda: blocked)
     monkeypatch.setattr(gates, "BESIDE_S", 0.001)
 
-    with pytest.raises(RuntimeError, match="no stream of the device works beside"):
-        Gate(torch.zeros(1024, dtype=torch.uint8))
+    gates.stream_beside.cache_clear()
+
+    with pytest.raises(RuntimeError, match="no stream of device 0 works beside"):
+        gates.stream_beside(0)
+
+
+def test_words_that_another_program_left_count_for_nothing(device: Any) -> None:
+    device.gate.time(works(device, 3), lambda: None, 1.0)
+    device.log.clear()
+
+    device.gate.reset()
+
+    assert [("write", "gate", 3), ("write", "done", 3)] == device.log

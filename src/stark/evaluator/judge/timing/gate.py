@@ -1,7 +1,7 @@
 """Opens a program's gates on a GPU, one call at a time, and times each call by events in the judge's own stream.
 
 The judge's stream records an event, writes the call's inputs, opens the gate, waits for the program's word that the
-call is done, reads the results and records another event. The program's process has queued its calls ahead of time
+call is done, flushes the cache again, reads the results and records another event. The program's process has queued its calls ahead of time
 (`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the results, lies between
 two events that only the judge's process can record. Two processes take turns on a GPU, which costs about 0.3 ms a call,
 always the same: `device_visits.py` measures it with a call that only writes to memory, and takes it off.
@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import torch
 
 from stark.evaluator.candidate.driver import Driver
-from stark.evaluator.candidate.queued import DONE, GATE, WORDS_BYTES
+from stark.evaluator.candidate.queued import DONE, GATE
 
 POLL_S = 1e-4
 """Seconds between two looks at an event."""
+
+RESCUES, RESCUE_S = 50, 5.0
+"""How often, and in how many seconds, the word of a failed program is written in its place."""
 
 STREAMS_TRIED, BESIDE_S = 16, 0.05
 """Streams that are tried for work beside the held one, and the seconds that each gets."""
@@ -41,10 +45,14 @@ class Work(NamedTuple):
     read: Queued
     """Reads the results, by kernels."""
 
+    look: Queued
+    """Reads what is not timed, before the next call."""
+
 
 class Gate:
-    """The gate of one program whose arena starts with the two words. All kernels of `Work` must have run before: to load
-    one, CUDA may wait for the judge's stream, which is held.
+    """The gate of one program whose arena starts with the two words.
+
+    All kernels of `Work` must have run before: to load one, CUDA may wait for the judge's stream, which is held.
     """
 
     def __init__(self, arena: torch.Tensor) -> None:
@@ -54,36 +62,18 @@ class Gate:
         """A word that holds the judge's stream until it is the number of the latest series."""
 
         self._series = 0
-        arena[:WORDS_BYTES].zero_()
-        torch.cuda.synchronize()
-        self._beside = self._stream_beside()
+        self._beside = stream_beside(arena.device.index or 0)
         self.calls = 0
         """The number of the latest call."""
 
-    def _stream_beside(self) -> torch.cuda.Stream:
-        """A stream that works while the judge's stream is held. CUDA lets some streams wait for each other."""
-        seen = _host_word()
-        for number in range(1, STREAMS_TRIED + 1):
-            stream = torch.cuda.Stream()
-            self._hold()
-            self._driver.write(stream.cuda_stream, seen.data_ptr(), number)
-            deadline = time.monotonic() + BESIDE_S
-            while int(seen[0]) != number and time.monotonic() < deadline:
-                time.sleep(POLL_S)
-            works = int(seen[0]) == number
-            self._release()
-            torch.cuda.synchronize()
-            if works:
-                return stream
-        raise RuntimeError("no stream of the device works beside the default one")
+        self.reset()
 
-    def _hold(self) -> None:
-        self._series += 1
+    def reset(self) -> None:
+        """Write both words: another program with the same arena may have left others. No call may be queued."""
         stream = torch.cuda.current_stream().cuda_stream
-        self._driver.wait_until(stream, self._held.data_ptr(), self._series)
-
-    def _release(self) -> None:
-        self._held[0] = self._series
+        for word in (GATE, DONE):
+            self._driver.write(stream, self._at + word, self.calls)
+        torch.cuda.synchronize()
 
     def time(self, works: Sequence[Work], finish: Queued, limit_s: float) -> list[float]:
         """Let the program make its next queued calls. Returns the milliseconds of each.
@@ -93,7 +83,8 @@ class Gate:
         `finish` raises.
         """
         stream = torch.cuda.current_stream().cuda_stream
-        self._hold()
+        self._series += 1
+        self._driver.wait_until(stream, self._held.data_ptr(), self._series)
         marks = []
         try:
             for work in works:
@@ -105,14 +96,16 @@ class Gate:
                 self._driver.wait_until(stream, self._at + DONE, self.calls)
                 work.read()
                 end.record()
+                work.look()
                 marks.append((begin, end))
-            self._release()
+            last = torch.cuda.Event()
+            last.record()
+            self._held[0] = self._series
             finish()
-            _wait_for(marks[-1][1], limit_s)
-        except BaseException:  # the judge's stream must not wait for ever
-            self._release()
-            self._driver.write(self._beside.cuda_stream, self._at + DONE, self.calls)
-            torch.cuda.synchronize()
+            if not _ended(last, limit_s):
+                raise GateStuck(f"its calls did not end within {limit_s:g} s")
+        except BaseException:
+            self._rescue()
             raise
         return [begin.elapsed_time(end) for begin, end in marks]
 
@@ -121,15 +114,51 @@ class Gate:
         self.calls += calls
         self._driver.write(self._beside.cuda_stream, self._at + GATE, self.calls)
 
+    def _rescue(self) -> None:
+        """Let the judge's stream go on without the program. Raises RuntimeError if the program prevents that."""
+        self._held[0] = self._series
+        last = torch.cuda.Event()
+        last.record()
+        for _ in range(RESCUES):  # the program may overwrite the word
+            self._driver.write(self._beside.cuda_stream, self._at + DONE, self.calls)
+            if _ended(last, RESCUE_S / RESCUES):
+                return
+        raise RuntimeError("a program keeps the judge's stream waiting")
+
+
+@cache
+def stream_beside(device: int) -> torch.cuda.Stream:
+    """A stream of a device that works while the judge's own is held. CUDA lets some streams wait for each other.
+
+    Call it first while no candidate runs, which could slow the search.
+    """
+    driver, held, seen = Driver(), _host_word(), _host_word()
+    own = torch.cuda.current_stream().cuda_stream
+    for number in range(1, STREAMS_TRIED + 1):
+        stream = torch.cuda.Stream()
+        driver.wait_until(own, held.data_ptr(), number)
+        driver.write(stream.cuda_stream, seen.data_ptr(), number)
+        deadline = time.monotonic() + BESIDE_S
+        while int(seen[0]) != number and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        works = int(seen[0]) == number
+        held[0] = number
+        torch.cuda.synchronize()
+        if works:
+            return stream
+    raise RuntimeError(f"no stream of device {device} works beside the default one")
+
 
 def _host_word() -> torch.Tensor:
     """A word of the host's memory that the device can read and write."""
     return torch.zeros(1, dtype=torch.int32, pin_memory=True)
 
 
-def _wait_for(event: torch.cuda.Event, limit_s: float) -> None:
+def _ended(event: torch.cuda.Event, limit_s: float) -> bool:
+    """Whether the work before an event ends within `limit_s` seconds."""
     deadline = time.monotonic() + limit_s
     while not event.query():
         if time.monotonic() > deadline:
-            raise GateStuck(f"its calls did not end within {limit_s:g} s")
+            return False
         time.sleep(POLL_S)
+    return True

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
@@ -28,7 +30,7 @@ from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import remove
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
-from stark.evaluator.judge.shared import DEVICE_SHARE
+from stark.evaluator.judge.shared import DEVICE_SHARE, in_child
 from stark.languages import language
 from stark.languages.tools import of_cuda
 
@@ -144,7 +146,7 @@ def _request(
     return {
         "problem": str(prepared.program.path),
         "program": str(built.source),
-        "device": str(prepared.device),
+        "device": in_child(prepared.device),
         "memory_fraction": DEVICE_SHARE,
         "seed": CONSTRUCTION_SEED,
         "warm": warm,
@@ -152,12 +154,12 @@ def _request(
         "folder": str(built.work),
         "readable": [str(built.source)],
         "scratch": str(scratch),
-        "environment": {**_environment(built.work), **extra, **variables},
+        "environment": {**_environment(built.work, prepared.device), **extra, **variables},
     }
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    given = child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible()})
+def _environment(folder: Path, device: torch.device) -> dict[str, str]:
+    given = child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(device)})
     paths = filter(None, given.get("PYTHONPATH", "").split(os.pathsep))
     return {**given, "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths)}
 
@@ -165,7 +167,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def _allowance(target: Target, desk: Path, variables: Mapping[str, str]) -> Allowance:
     return Allowance(
         desk,
-        {**_environment(desk), **variables},
+        {**_environment(desk, target.prepared.device), **variables},
         memory_gb=target.limits.memory_gb + TOOL_GB,
         output_kb=target.limits.output_kb,
         watched=(target.built.work,),
