@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -44,7 +45,13 @@ def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
         inputs=[[]],
         orders=[(1, 4)],
     )
-    given = {"depth": 16, "copies": False, "copied": False, "late": 0, "trusted": False} | more
+    given = {
+        "depth": 16,
+        "copies": False,
+        "copied": False,
+        "late": Counter(),
+        "trusted": False,
+    } | more
     return SimpleNamespace(
         child=Child(answer),
         shared=shared,
@@ -120,6 +127,18 @@ def test_a_program_that_cannot_queue_ahead_is_asked_for_fewer_calls_and_then_one
 
     assert [16, 4, 4, 1, 1, 0] == depths, "once may be the host's fault"
     assert [16, 16, 4, 4, 1, 1] == waiting.gate.opened, "what it has queued must go on"
+
+
+def test_a_program_that_is_late_only_with_many_calls_queues_fewer(visits: Any) -> None:
+    busy = program(answer={})
+    for _ in range(2):
+        visits._queued(busy, "nonce", 1, False)
+        busy.child = Child(None)
+        with pytest.raises(NotQueued):
+            visits._queued(busy, "nonce", 16, False)
+        busy.child = Child({})
+
+    assert busy.depth == 4
 
 
 def test_what_queueing_takes_is_the_hosts_time(visits: Any) -> None:

@@ -86,6 +86,8 @@ class Window:
             [FLOORS[torch.float32]] * results,
             self.check,
         )
+        self.unused = list(self.contents._unused)
+        self.contents._unused.clear()
         self.contents.turn(CALLS)
 
     def check(self, found: Any, changed: Any, drawn: Any, expected: Any, odd: object) -> None:
@@ -114,6 +116,7 @@ class Window:
 @pytest.fixture(autouse=True)
 def all_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visit_contents, "COMPARED_SHARE", 1.0)
+    monkeypatch.setattr(visit_contents, "VERIFIED_SHARE", {"kept": 0.0, "computed": 0.0})
 
 
 @pytest.fixture
@@ -291,3 +294,46 @@ def test_results_that_are_forgotten_are_not_compared(window: Window) -> None:
 )
 def test_an_address_is_a_word_or_nowhere(at: object, expected: list[int]) -> None:
     assert expected == _addresses(at)
+
+
+def visit_verified(window: Window, trials: list[Any]) -> list[int]:
+    """A round with one more call, on inputs of verification. Returns the numbers of calls that do not count."""
+    window.contents._unused = trials
+    last = window.contents.turn(CALLS)
+    assert last == CALLS + 1
+    for place in (1, 0):
+        for number in range(last + 1):
+            window.contents.write(place, number)
+            answer = (window.candidate, window.reference)[place].call()
+            if number:
+                window.contents.read(place, number, answer)
+    return [number for number in range(1, last + 1) if not window.contents.counts(number)]
+
+
+def test_calls_on_inputs_of_verification_are_among_the_timed_ones(window: Window) -> None:
+    assert len(window.unused) > 2, "usual inputs and regimes"
+    for trial in window.unused:
+        assert len(visit_verified(window, [trial])) == 1
+
+    window.contents.turn(CALLS)
+
+    assert window.asked == len(window.unused), "the oracle is asked about each of them"
+
+
+def test_who_is_careful_only_where_it_is_verified_is_found(tmp_path: Path) -> None:
+    window = Window(tmp_path, "return torch.softmax(x, dim=-1)", lambda x: torch.softmax(x, dim=-1))
+    window.candidate.forward = lambda x: torch.softmax(x.clamp(0, 1), dim=-1)
+    large = next(trial for trial in window.unused if trial.regime == "large")
+
+    visit_verified(window, [large])
+
+    assert "wrong" in refusal(window.contents.turn, CALLS)
+
+
+def test_inputs_of_verification_that_nobody_read_come_again(window: Window) -> None:
+    window.contents._unused = [window.unused[0]]
+    window.contents.turn(CALLS)
+    assert not window.contents._unused
+
+    assert window.contents.turn(CALLS) == CALLS + 1
+    assert window.contents._verified

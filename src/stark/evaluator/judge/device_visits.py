@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -127,8 +128,8 @@ class Visited:
     copied: bool = False
     """Whether the results of its latest calls were copied to the arena."""
 
-    late: int = 0
-    """How often in a row it did not queue its calls in time."""
+    late: Counter[int] = field(default_factory=Counter)
+    """By number of calls, how often it did not queue so many in time."""
 
     calls: int = 1
     """The number of calls in its latest visit."""
@@ -170,7 +171,7 @@ class DeviceVisits:
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
         )
         self._empty_ms: list[float] = []
-        """Medians of calls that only write to memory."""
+        """Of calls that only write to memory, without the time of the writing."""
 
         self._calls: int | None = None
         """Calls of every visit that are counted, from the first program that was visited."""
@@ -183,8 +184,8 @@ class DeviceVisits:
         self._load()
         count = min(DEPTH, self._prepared.slots)
         self._empty(reference, min(2, count))
-        groups = range(-(-EMPTY_CALLS // count))
-        self._empty_ms.append(median(one for _ in groups for one in self._empty(reference, count)))
+        for _ in range(-(-EMPTY_CALLS // count)):
+            self._empty_ms += self._empty(reference, count)
 
     def _empty(self, reference: Visited, count: int) -> list[float]:
         """Milliseconds of calls without the time of their writing."""
@@ -197,8 +198,8 @@ class DeviceVisits:
 
     @property
     def empty_ms(self) -> float:
-        """Milliseconds that are taken off each call: the least of what was measured at different times."""
-        return min(self._empty_ms)
+        """Milliseconds that are taken off each call."""
+        return median(self._empty_ms)
 
     def visit(
         self,
@@ -352,21 +353,20 @@ class DeviceVisits:
     def _queued(self, program: Visited, nonce: str, count: int, empty: bool) -> Message:
         """The answer of a program that has queued its calls. Raises NotQueued if it has not.
 
-        Whoever is late twice in a row is asked for fewer calls at once: once may be the host's fault.
+        Whoever is late twice is asked for fewer calls at once: once may be the host's fault.
         """
         begin = time.perf_counter()
         answer = program.child.answered(nonce, QUEUE_S)
         if answer is not None:
             if not empty:
                 program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
-            program.late = 0
             return answer
         program.gate.open(count)
         program.child.answer(nonce, program.limit_s)
         program.child.ask({"do": "finish"}, program.limit_s)
-        program.late += 1
-        if program.late > 1:
-            program.depth, program.late = min(program.depth, count) // 4, 0
+        program.late[count] += 1
+        if program.late[count] > 1:
+            program.depth = min(program.depth, count) // 4
         raise NotQueued
 
     def _write(self, staged: torch.Tensor, slot: torch.Tensor) -> None:

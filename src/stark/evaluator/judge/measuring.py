@@ -135,7 +135,8 @@ class DeviceClock:
         self._strange = 0
         """How many results of references in a row differed from the judge's."""
 
-        self._measure_empty()
+        with attempt.during("time", self._limit_s):
+            self._visits.measure_empty(self._references[EAGER])
         self._visit_references(max(1, self._samples // 2))
         self._free_bytes = _free_bytes(prepared.device)
 
@@ -153,7 +154,6 @@ class DeviceClock:
                 self._rounds(start_again)
             else:
                 self._visit_references(self._samples // 2)
-            self._measure_empty()
         assert self._candidate is not None, "time() comes before end()"
         measurement = self._visits.measurement
         return measurement(self._candidate, self._taken[None]), {
@@ -175,10 +175,6 @@ class DeviceClock:
             if not references_first:
                 self._visit_references(self._samples)
             count += 1
-
-    def _measure_empty(self) -> None:
-        with self._attempt.during("time", self._limit_s):
-            self._visits.measure_empty(self._references[EAGER])
 
     def _visit_references(self, samples: int) -> None:
         with self._attempt.during("time", self._limit_s):

@@ -24,6 +24,7 @@ from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.trials import Trial
 
 SLOT = 0
 """The slot of all timed calls."""
@@ -33,6 +34,11 @@ CANDIDATE, REFERENCE = 0, 1
 
 COMPARED_SHARE = 0.5
 """Share of a round's calls that are compared; at least one is."""
+
+VERIFIED_SHARE = {"kept": 0.5, "computed": 0.15}
+"""In the first rounds, one more call at a random place has inputs of verification, until all of these were used once;
+afterwards in this share of rounds. It is smaller where expected outputs are not kept. The call's time does not count.
+So a program is verified in the very calls that are timed."""
 
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
@@ -84,22 +90,50 @@ class VisitContents:
         self._compared: set[int] = set()
         """Secret: the numbers of the calls whose results are kept and compared."""
 
+        self._random = random.SystemRandom()
+        always = prepared.trials.always
+        self._unused = self._random.sample(always, len(always))
+        """Secret: inputs of verification that no call has had yet."""
+
+        self._verified: dict[int, Trial] = {}
+        """Secret: by number, the calls with inputs of verification."""
+
         self._inspected = 0
         """Secret: the number of the call whose results' place in memory is looked at."""
 
         self._kept: tuple[dict[int, Kept], dict[int, Kept]] = ({}, {})
         """Results of the candidate and of the first reference, by the number of the call."""
 
-        self._random = random.SystemRandom()
-
-    def turn(self, calls: int) -> None:
-        """Compare the last round's results. Draw inputs for calls 0 to `calls`. No program gets any of them again."""
+    def turn(self, calls: int) -> int:
+        """Compare the last round's results. Draw inputs. No program gets the counted calls' inputs again."""
+        read = self._kept[CANDIDATE].keys()
+        self._unused += [trial for number, trial in self._verified.items() if number not in read]
         self._compare()
         self._drawn = [next(self._inputs) for _ in range(calls + 1)]
+        self._verified.clear()
+        trial = self._trial()
+        if trial is not None:
+            number = self._random.randint(1, calls + 1)
+            self._drawn.insert(number, self._prepared.trials.drawn(trial))
+            self._verified[number] = trial
+            calls += 1
         size = sum(output.nbytes for output in self._prepared.shared.results(SLOT))
         most = max(1, min(round(COMPARED_SHARE * calls), KEPT_BYTES // max(size, 1)))
         chosen = self._random.sample(range(1, calls + 1), min(most, calls))
-        self._compared, self._inspected = set(chosen), chosen[0]
+        self._compared, self._inspected = {*chosen, *self._verified}, chosen[0]
+        return calls
+
+    def _trial(self) -> Trial | None:
+        """Inputs of verification for this round, if any."""
+        if self._unused:
+            return self._unused.pop()
+        share = VERIFIED_SHARE["kept" if self._prepared.keeps_all else "computed"]
+        always = self._prepared.trials.always
+        return self._random.choice(always) if self._random.random() < share else None
+
+    def counts(self, number: int) -> bool:
+        """Whether the time of a call counts."""
+        return number not in self._verified
 
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
@@ -149,16 +183,21 @@ class VisitContents:
         """Compare the candidate's results with the reference's. Ask the oracle about those that differ too much."""
         ours, theirs = self._kept
         for number, kept in ours.items():
-            if number not in theirs or not agree(
-                kept.results, theirs[number].results, self._budgets
+            if (
+                number in self._verified
+                or number not in theirs
+                or not agree(kept.results, theirs[number].results, self._budgets)
             ):
                 self._ask_oracle(number, kept)
         ours.clear()
         theirs.clear()
 
     def _ask_oracle(self, number: int, kept: Kept) -> None:
-        drawn = self._drawn[number]
-        expected = self._prepared.trials.expected_of(drawn)
+        drawn, trials = self._drawn[number], self._prepared.trials
+        if number in self._verified:
+            expected = trials.expected(self._verified[number], drawn).outputs
+        else:
+            expected = trials.expected_of(drawn)
         self._check(kept.results, kept.changed, drawn, expected, kept.odd)
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:

@@ -71,9 +71,13 @@ class Noted:
         self.taken: list[tuple[int, int]] = []
         self.ended = 0
 
-    def turn(self, calls: int) -> None:
+    def counts(self, number: int) -> bool:
+        return True
+
+    def turn(self, calls: int) -> int:
         self._all_stand()
         self.turns.append(calls)
+        return calls
 
     def write(self, place: int, number: int) -> None:
         self._all_stand()

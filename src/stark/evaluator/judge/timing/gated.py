@@ -101,8 +101,14 @@ class Contents(Protocol):
     Calls of a round are numbered. Call 0 warms up and is not timed. All methods are called while programs are stopped.
     """
 
-    def turn(self, calls: int) -> None:
-        """Check the results of the previous round, if any, and choose inputs for calls 0 to `calls`."""
+    def turn(self, calls: int) -> int:
+        """Check the results of the previous round, if any, and choose inputs for calls 0 to `calls`.
+
+        Returns the number of the last call, which is larger if calls whose times do not count are among the others.
+        """
+
+    def counts(self, number: int) -> bool:
+        """Whether the time of a call counts."""
 
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
@@ -176,7 +182,8 @@ class Gated:
                         self.child.pause()
                         contents.forget(place, number)
                         continue
-                    taken.append(call_ms)
+                    if contents.counts(number):
+                        taken.append(call_ms)
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
         finally:
@@ -318,7 +325,7 @@ def _round(
 
     Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
     """
-    contents.turn(calls)
+    calls = contents.turn(calls)
     candidate, taken_ms, stood = everyone[0].child, {}, True
     for place in chance.sample(range(len(everyone)), len(everyone)):
         taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
@@ -336,7 +343,12 @@ def _calls(call_ms: float, budget_s: float) -> int:
 class _Unchanged:
     """Contents of a program that is timed on the inputs that it already has."""
 
-    def turn(self, calls: int) -> None: ...
+    def turn(self, calls: int) -> int:
+        return calls
+
+    def counts(self, number: int) -> bool:
+        return True
+
     def write(self, place: int, number: int) -> None: ...
     def read(self, place: int, number: int, answer: Message) -> None: ...
     def forget(self, place: int, number: int) -> None: ...
