@@ -34,7 +34,7 @@ class Visits:
         LOG.append(program.name)
         return (1.0,) * samples
 
-    def measurement(self, program: Any, samples_ms: tuple[float, ...]) -> Any:
+    def measurement(self, program: Any, samples_ms: Any, beside: object = None) -> Any:
         return measurement(1.0).model_copy(update={"samples_ms": samples_ms})
 
 

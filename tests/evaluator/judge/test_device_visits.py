@@ -104,8 +104,25 @@ def test_what_a_call_costs_that_does_nothing_is_taken_off(
 def test_only_a_references_copies_are_taken_off(visits: Any) -> None:
     took_ms = EMPTY_MS + 5.0
 
-    assert pytest.approx(5.0) == visits._own_ms(program(copied=True), took_ms)
-    assert pytest.approx(3.0) == visits._own_ms(program(copied=True, trusted=True), took_ms)
+    assert pytest.approx(5.0) == visits._own_ms(program(copies=True), took_ms)
+    assert pytest.approx(3.0) == visits._own_ms(program(copies=True, trusted=True), took_ms)
+
+
+def test_a_copy_that_both_programs_make_is_left_to_both(visits: Any) -> None:
+    reference = program(copied=True, trusted=True, calls=8)
+
+    for copied, latency_ms in ((True, 5.0), (False, 3.0)):
+        found = visits.measurement(reference, [5.0, 5.0], program(copied=copied))
+        assert latency_ms == pytest.approx(found.latency_ms)
+
+
+def test_a_result_without_elements_lies_nowhere(visits: Any) -> None:
+    ours = program()
+    ours.shared.outputs, ours.shared.orders = [[torch.zeros(0, 4)]], [(4, 1)]
+
+    (found,) = visits._found(ours, {"at": [[["", 0, True]]]}, [0], {})
+
+    assert (0, 4) == found.tensors()[0].shape
 
 
 def test_a_reference_without_kernels_is_as_fast_as_can_be(visits: Any) -> None:

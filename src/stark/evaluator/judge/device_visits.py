@@ -49,6 +49,10 @@ MIN_CALLS, MAX_CALLS, LONG_MS = 8, 64, 100.0
 DEPTH = 16
 """Calls that a program queues ahead at most."""
 
+HELD_LAUNCHES, FEW_LAUNCHES = 512, 10
+"""What may wait in the judge's held stream, far below the number at which CUDA would have the host wait; and what a call
+adds to it, beside a copy of each result."""
+
 QUEUE_S = 0.3
 """Seconds in which a program must have queued its calls. One that needs longer waits for the device, or its calls have
 too many kernels for the device's queue."""
@@ -173,6 +177,10 @@ class DeviceVisits:
         self._empty_ms: list[float] = []
         """Of calls that only write to memory, without the time of the writing."""
 
+        launches = FEW_LAUNCHES + len(prepared.signature.outputs) + len(prepared.program.changes)
+        self._together = max(1, min(DEPTH, prepared.slots, HELD_LAUNCHES // launches))
+        """Most calls that are queued together."""
+
         self._calls: int | None = None
         """Calls of every visit that are counted, from the first program that was visited."""
 
@@ -182,7 +190,7 @@ class DeviceVisits:
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is taken off. Call it while no candidate exists."""
         self._load()
-        count = min(DEPTH, self._prepared.slots)
+        count = self._together
         self._empty(reference, min(2, count))
         for _ in range(-(-EMPTY_CALLS // count)):
             self._empty_ms += self._empty(reference, count)
@@ -240,8 +248,16 @@ class DeviceVisits:
         pairs = zip(trials, self._some(program, trials, compare), strict=True)
         return [self._own_ms(program, call_ms) for trial, call_ms in pairs if trial not in among]
 
-    def measurement(self, program: Visited, samples_ms: Sequence[float]) -> Measurement:
-        """The measurement that follows from samples of visits."""
+    def measurement(
+        self, program: Visited, samples_ms: Sequence[float], beside: Visited | None = None
+    ) -> Measurement:
+        """The measurement that follows from samples of visits.
+
+        If a reference's results are in the arena, such as inputs that it returns, they were copied. That is taken off
+        unless the program `beside`, with which it is compared, copied its results too.
+        """
+        if program.copied and not program.copies and beside is not None and not beside.copied:
+            samples_ms = [max(one - self._copying_ms, LEAST_MS) for one in samples_ms]
         return Measurement(
             samples_ms=tuple(samples_ms),
             calls_per_sample=program.calls,
@@ -253,16 +269,21 @@ class DeviceVisits:
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
-        """The program's own time of a call. What a reference copies is taken off; what a candidate copies is not.
+        """The program's own time of a call. What the judge had a reference copy is taken off.
 
         A reference that did not take turns on the device, for it has no kernels, is taken to be as fast as can be.
         """
-        copied_bytes = 2 * self._prepared.signature.bytes_out * (program.trusted and program.copied)
-        copying_ms = copied_bytes / self._prepared.sheet.bandwidth_gb_s / 1e6
+        copying_ms = self._copying_ms if program.trusted and program.copies else 0.0
         own_ms = call_ms - self.empty_ms - copying_ms
         if own_ms < -HANDOFF_SLACK_MS and not program.trusted:
             return call_ms
         return max(own_ms, LEAST_MS)
+
+    @property
+    def _copying_ms(self) -> float:
+        """Milliseconds that copying a call's results takes at least."""
+        prepared = self._prepared
+        return 2 * prepared.signature.bytes_out / prepared.sheet.bandwidth_gb_s / 1e6
 
     def _freely(self, reference: Visited) -> float:
         """A call of a reference that waits for the device, by events of its own process.
@@ -281,7 +302,7 @@ class DeviceVisits:
         """The milliseconds of calls on these trials, with nothing taken off. Raises NotQueued."""
         taken: list[float] = []
         while len(taken) < len(trials):
-            count = max(1, min(program.depth, self._prepared.slots))
+            count = max(1, min(program.depth, self._together))
             taken += self._group(program, trials[len(taken) : len(taken) + count], compare)[0]
         return taken
 
@@ -299,6 +320,7 @@ class DeviceVisits:
         seen = [self._retry(partial(torch.zeros_like, each)) for each in staged]
         slots = self._random.sample(range(self._prepared.slots), len(trials))
         alone = program.depth == 0 and not empty
+        self._prepared.settle()  # the program may need what torch keeps here
         program.gate.reset()
         request = {
             "do": "queue",
@@ -410,6 +432,10 @@ class DeviceVisits:
             stride = order if alike is True else output.stride()
             form = Slot(0, output.dtype, tuple(output.shape), tuple(stride))
             size = span_bytes(form.dtype, form.shape, form.stride)
+            if not size:
+                lying.append(output.new_empty(0, dtype=torch.uint8))
+                forms.append(form)
+                continue
             whole = self._mapped(program, str(handle), opened)
             if not 0 <= int(offset) <= whole.numel() - size:
                 raise ValueError("it reports a result outside its memory")

@@ -131,6 +131,9 @@ class DeviceClock:
 
         self._visits = DeviceVisits(prepared)
         self._candidate: Visited | None = None
+        self._child: LimitedChild | None = None
+        """The candidate's process during its visit."""
+
         self._asked_oracle = False
         self._strange = 0
         """How many results of references in a row differed from the judge's."""
@@ -157,7 +160,8 @@ class DeviceClock:
         assert self._candidate is not None, "time() comes before end()"
         measurement = self._visits.measurement
         return measurement(self._candidate, self._taken[None]), {
-            name: measurement(each, self._taken[name]) for name, each in self._references.items()
+            name: measurement(each, self._taken[name], self._candidate)
+            for name, each in self._references.items()
         }
 
     def _rounds(self, start_again: Callable[[], LimitedChild]) -> None:
@@ -179,7 +183,9 @@ class DeviceClock:
     def _visit_references(self, samples: int) -> None:
         with self._attempt.during("time", self._limit_s):
             for name, reference in self._references.items():
-                taken = self._visits.visit(reference, samples, self._compare_reference)
+                # Compiled code may rightly differ more than two runs of the same code.
+                compare = self._compare_reference if name == EAGER else None
+                taken = self._visits.visit(reference, samples, compare)
                 self._taken[name] = (*self._taken.get(name, ()), *taken)
             for each in self._running.values():  # a candidate may need the memory
                 each.give_back(self._limit_s)
@@ -194,7 +200,9 @@ class DeviceClock:
             among = self._prepared.trials.always
             if not self._prepared.keeps_all:  # their expected outputs are computed anew
                 among = [random.SystemRandom().choice(among)]
+            self._child = child
             taken = self._visits.visit(candidate, self._samples, self._compare, among)
+            self._child = None
         self._taken[None] = (*self._taken[None], *taken)
         self._candidate = candidate
         return candidate
@@ -215,7 +223,7 @@ class DeviceClock:
         changed: int | None,
         odd: object,
     ) -> None:
-        """Raise ReferenceDied if a reference's process computes something else than the judge's copy of it.
+        """Raise ReferenceDied if the eager reference's process computes something else than the judge's copy of it.
 
         A candidate may have found a way to that process's memory. A few results may differ, such as an index of two
         equal values.
@@ -260,6 +268,8 @@ class DeviceClock:
                 raise
         for reference in self._running.values():
             reference.give_back(self._limit_s)
+        if self._child is not None:
+            self._child.ask({"do": "give back"}, self._limit_s)
         torch.cuda.empty_cache()
         return work()
 
