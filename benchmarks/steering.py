@@ -51,7 +51,7 @@ async def _searches(
 ) -> tuple[int, float]:
     """The preparations and seconds of these searches; a weight of 0 turns steering off."""
     stdio.PREPARING = weight
-    options = [] if weight else ["--overtaking", "0", "--keeping", "1"]
+    options = [] if weight else ["--keeping", "1"]
     chance = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
         base = [sys.executable, FAKE_JUDGE, *options]

@@ -1,6 +1,6 @@
 """A fake judge that needs no torch and no device, but keeps problems ready and serves requests like a real one.
 
-    python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--overtaking 8] [--keeping 8]
+    python tests/support/judge.py NOTES [--preparing-s 0.05] [--judging-s 0.02] [--keeping 8]
 
 Every candidate is correct, but one that contains ENDS_THE_JUDGE ends this process. Each preparation appends a line with the
 problem's name to NOTES.
@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import os
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))  # this script is started by its path
 
 from stark.core.problem import Problem
-from stark.evaluator.judge import lock
-from stark.evaluator.judge.shelf import MOST_KEPT, Shelf
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -42,25 +39,16 @@ ENDS_THE_JUDGE = "# ends the judge"
 """In a candidate's source: judging it ends this process, as a candidate that kills its judge would."""
 
 
-class Small:
-    """A prepared problem that needs no memory."""
-
-    held_bytes = room_bytes = 0.0
-    short_of_memory = False
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
 class FakeJudge:
     """Has one made-up device, and reads requests from standard input as the real judge does."""
 
-    def __init__(
-        self, notes: Path, preparing_s: float, judging_s: float, keeping: int, locks: Path
-    ) -> None:
+    def __init__(self, notes: Path, preparing_s: float, judging_s: float, keeping: int) -> None:
         self._notes, self._preparing_s, self._judging_s = notes, preparing_s, judging_s
-        self._device = lock.DeviceLock(locks, "invented")
-        self._shelf: Shelf[Small] = Shelf(keeping)
+        self._device = threading.Lock()
+        self._keeping = keeping
+        self._ready: dict[str, None] = {}
+        """Digests of the prepared problems, the most recent last."""
+
         self._saying = threading.Lock()
 
     def serve(self) -> None:
@@ -71,8 +59,8 @@ class FakeJudge:
                 pool.submit(self._work, request_adapter.validate_json(line))
 
     def _work(self, request: AnyRequest) -> None:
-        with self._device.turn(request.problem.digest):
-            self._shelf.take(request.problem, lambda: self._prepare(request.problem))
+        with self._device:
+            self._prepare(request.problem)
             time.sleep(self._judging_s)
         if isinstance(request, Evaluate) and ENDS_THE_JUDGE in request.candidate.source:
             os._exit(1)
@@ -82,11 +70,15 @@ class FakeJudge:
         else:
             self._say(Evaluated(id=request.id, evaluation=correct(EAGER_MS)))
 
-    def _prepare(self, problem: Problem) -> Small:
-        with self._notes.open("a") as notes:
-            notes.write(f"{problem.name}\n")
-        time.sleep(self._preparing_s)
-        return Small()
+    def _prepare(self, problem: Problem) -> None:
+        if problem.digest not in self._ready:
+            with self._notes.open("a") as notes:
+                notes.write(f"{problem.name}\n")
+            time.sleep(self._preparing_s)
+        self._ready.pop(problem.digest, None)
+        self._ready[problem.digest] = None
+        for oldest in list(self._ready)[: -self._keeping]:
+            del self._ready[oldest]
 
     def _say(self, answer: Answer) -> None:
         with self._saying:
@@ -100,14 +92,9 @@ def main() -> None:
     parser.add_argument("notes", type=Path)
     parser.add_argument("--preparing-s", type=float, default=0.05)
     parser.add_argument("--judging-s", type=float, default=0.02)
-    parser.add_argument("--overtaking", type=int, default=lock.MOST_OVERTAKEN)
-    parser.add_argument("--keeping", type=int, default=MOST_KEPT)
+    parser.add_argument("--keeping", type=int, default=8)
     options = parser.parse_args()
-    lock.MOST_OVERTAKEN = options.overtaking
-    with tempfile.TemporaryDirectory() as folder:
-        FakeJudge(
-            options.notes, options.preparing_s, options.judging_s, options.keeping, Path(folder)
-        ).serve()
+    FakeJudge(options.notes, options.preparing_s, options.judging_s, options.keeping).serve()
 
 
 if __name__ == "__main__":

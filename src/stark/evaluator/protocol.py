@@ -107,7 +107,7 @@ class RequestRefused(Frozen):
 
 
 class JudgeFailed(Frozen):
-    """The judge itself failed on a request. The judge then exits, and the executor sends the request to a new judge."""
+    """The judge itself failed on a request. The executor sends the request again, which a new process then handles."""
 
     kind: Literal["judge_failed"] = "judge_failed"
     id: str

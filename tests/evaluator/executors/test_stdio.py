@@ -210,7 +210,8 @@ async def test_a_judge_says_that_it_waits_for_another_one_and_leaves_nothing_beh
     told: list[str] = []
     executor = open_executor("local:cpu", Limits(timing_budget_s=0.1), on_notice=told.append)
 
-    with DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}").turn():
+    another = DeviceLock(locks_below(tmp_path), f"cpu-{platform.node()}", 0, lambda _: None)
+    with another.turn():
         described = asyncio.create_task(executor.describe(PROBLEM))
         while not told:
             assert not described.done()

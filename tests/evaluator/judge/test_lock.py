@@ -1,139 +1,151 @@
 from __future__ import annotations
 
+import multiprocessing
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from stark.evaluator.judge import lock
-from stark.evaluator.judge.lock import MOST_OVERTAKEN, DeviceLock
+from stark.evaluator.judge.lock import DeviceLock, Slots
+
+FORKED = multiprocessing.get_context("fork")
 
 
-class Queue:
-    """Threads that wait for one device while it is held, and the order in which they got it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.lock = DeviceLock(folder, "device")
-        self.order: list[str] = []
-        self.threads: list[threading.Thread] = []
-
-    def add(self, name: str, problem: str | None) -> None:
-        """Returns when it waits."""
-
-        def work() -> None:
-            with self.lock.turn(problem):
-                self.order.append(name)
-
-        self.threads.append(threading.Thread(target=work, daemon=True))
-        self.threads[-1].start()
-        deadline = time.monotonic() + 10
-        while len(self.lock._waiting) < len(self.threads):
-            assert time.monotonic() < deadline, f"{name} does not wait"
-            time.sleep(0.001)
-
-    def join(self) -> list[str]:
-        for thread in self.threads:
-            thread.join()
-        return self.order
+def nothing(_: bool) -> None: ...
 
 
-def test_the_problem_that_is_prepared_comes_first_and_each_in_its_order(tmp_path: Path) -> None:
-    queue = Queue(tmp_path)
-
-    with queue.lock.turn("a"):
-        for name in ("b1", "a1", "c1", "b2", "a2"):
-            queue.add(name, name[0])
-
-    assert ["a1", "a2", "b1", "b2", "c1"] == queue.join()
+def a_lock(folder: Path, judge: int = 1, on_wait: Callable[[bool], None] = nothing) -> DeviceLock:
+    return DeviceLock(folder, "device", judge, on_wait)
 
 
-def test_work_that_prepares_nothing_leaves_the_problem_prepared(tmp_path: Path) -> None:
-    queue = Queue(tmp_path)
-    with queue.lock.turn("a"):
-        pass
-
-    with queue.lock.turn():
-        for name in ("b1", "a1"):
-            queue.add(name, name[0])
-
-    assert ["a1", "b1"] == queue.join()
+def hold(folder: Path, judge: int, pipe: Connection) -> None:
+    """When something comes through the pipe, hold the device until more comes."""
+    pipe.recv()
+    with a_lock(folder, judge).turn():
+        pipe.send("held")
+        pipe.poll(20)
 
 
-def test_nobody_is_overtaken_for_ever(tmp_path: Path) -> None:
-    queue = Queue(tmp_path)
+class Other:
+    """Another process, which holds the device in the `with` block."""
 
-    with queue.lock.turn("a"):
-        queue.add("other", "b")
-        for number in range(2 * MOST_OVERTAKEN):
-            queue.add(str(number), "a")
+    def __init__(self, folder: Path, judge: int) -> None:
+        self.pipe, theirs = FORKED.Pipe()
+        self.process = FORKED.Process(target=hold, args=(folder, judge, theirs))
+        self.process.start()  # before the device is held here: what is held is inherited
 
-    assert MOST_OVERTAKEN == queue.join().index("other")
+    def __enter__(self) -> Other:
+        self.pipe.send("begin")
+        assert self.pipe.poll(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(BrokenPipeError):  # it was killed
+            self.let_go()
+        self.process.join(20)
+
+    def let_go(self) -> None:
+        self.pipe.send("enough")
 
 
-def test_one_at_a_time_also_between_judges(tmp_path: Path) -> None:
-    one, other = Queue(tmp_path), Queue(tmp_path)
-    thread = threading.Thread(target=lambda: _hold(other))
+def test_one_thread_at_a_time(tmp_path: Path) -> None:
+    device, inside, most = a_lock(tmp_path), [0], [0]
 
-    with one.lock.turn("a"):
+    def work() -> None:
+        with device.turn():
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+            time.sleep(0.01)
+            inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
         thread.start()
-        time.sleep(0.05)
-        waited = list(other.order)
-    thread.join()
+    for thread in threads:
+        thread.join()
 
-    assert [] == waited
-    assert ["held"] == other.order
+    assert [1] == most
 
 
-def _hold(queue: Queue) -> None:
-    with queue.lock.turn("b"):
-        queue.order.append("held")
+def test_one_process_at_a_time_and_a_killed_one_gives_the_device_back(tmp_path: Path) -> None:
+    with Other(tmp_path, 2) as other:
+        threading.Timer(0.2, other.process.kill).start()
+        begin = time.monotonic()
+        with a_lock(tmp_path).turn():
+            waited_s = time.monotonic() - begin
+
+    assert waited_s > 0.1
+
+
+def test_who_has_just_had_a_turn_lets_another_process_go_first(tmp_path: Path) -> None:
+    ours, other = a_lock(tmp_path), Other(tmp_path, 1)
+
+    with ours.turn():
+        other.pipe.send("begin")
+        other.let_go()
+        time.sleep(0.5)  # it waits by now
+        assert not other.pipe.poll()
+    with ours.turn():
+        assert other.pipe.poll()
+    other.process.join()
 
 
 def test_an_error_gives_the_device_back(tmp_path: Path) -> None:
-    queue = Queue(tmp_path)
+    device = a_lock(tmp_path)
 
-    with pytest.raises(ValueError, match="no"), queue.lock.turn("a"):
+    with pytest.raises(ValueError, match="no"), device.turn():
         raise ValueError("no")
 
-    _hold(queue)
-    assert ["held"] == queue.order
+    with device.turn():
+        pass
+
+
+def waited_for(folder: Path, judge: int) -> list[bool]:
+    """What is announced while another process, of this judge, holds the device for a while."""
+    announced: list[bool] = []
+    with Other(folder, judge) as other:
+        threading.Timer(0.5, other.let_go).start()
+        with a_lock(folder, judge=1, on_wait=announced.append).turn():
+            pass
+    return announced
 
 
 def test_a_long_wait_for_another_judge_is_announced_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "ANNOUNCED_AFTER_S", 0.05)
-    announced: list[bool] = []
-    ours = DeviceLock(tmp_path, "device", announced.append)
-    other = DeviceLock(tmp_path, "device")
+    monkeypatch.setattr(lock, "ANNOUNCED_AFTER_S", 0.1)
 
-    def wait() -> None:
-        with ours.turn("a"):
-            announced_at_last.extend(announced)
+    assert [True, False] == waited_for(tmp_path, judge=2)
 
-    announced_at_last: list[bool] = []
-    thread = threading.Thread(target=wait)
-    with other.turn("b"):
-        thread.start()
-        deadline = time.monotonic() + 10
-        while not announced and time.monotonic() < deadline:
-            time.sleep(0.005)
-        assert [True] == announced
-    thread.join()
 
-    assert [True, False] == announced_at_last
+def test_a_wait_for_another_process_of_the_same_judge_is_not_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "ANNOUNCED_AFTER_S", 0.1)
+
+    assert [] == waited_for(tmp_path, judge=1)
 
 
 def test_a_short_wait_is_not_announced(tmp_path: Path) -> None:
-    announced: list[bool] = []
-    ours, other = DeviceLock(tmp_path, "device", announced.append), Queue(tmp_path)
-    thread = threading.Thread(target=lambda: _hold(other))
+    assert [] == waited_for(tmp_path, judge=2)
 
-    with ours.turn("a"):
-        thread.start()
-    with ours.turn("a"):
-        pass
+
+def test_slots_are_taken_by_no_more_than_there_are(tmp_path: Path) -> None:
+    slots, taken = Slots(tmp_path, 2), threading.Event()
+
+    def third() -> None:
+        with slots.one():
+            taken.set()
+
+    with slots.one():
+        with slots.one():
+            thread = threading.Thread(target=third)
+            thread.start()
+            assert not taken.wait(0.2)
+        assert taken.wait(5)
     thread.join()
-
-    assert [] == announced

@@ -1,9 +1,10 @@
 """A process that has imported torch without using a device, and forks children in milliseconds.
 
 Importing torch takes seconds and a fork takes milliseconds, but a CUDA context does not survive a
-fork. So this process uses no device and runs no program itself. It answers four requests:
+fork. So this process uses no device and runs no program itself. It answers five requests:
 
     {"do": "sandbox"}                     ->  {"layers": maps each layer to null, or to why it is missing}
+    {"do": "branch", "folder": ...} with a descriptor  ->  {}; a copy of this process answers there
     {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
     {"do": "kill", "pid": 123}            ->  {}; only this process knows whether the number is still the child's
     {"do": "wait", "pid": 123}            ->  {"status": null, or the exit code once the child has ended}
@@ -21,8 +22,9 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 
@@ -52,6 +54,7 @@ class Forkserver:
     def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
         self.channel = channel
         self.layers = layers
+        self.branches: set[int] = set()
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
         self.preforked: dict[frozenset[Layer], PreforkedChild] = {}
@@ -77,6 +80,9 @@ class Forkserver:
     def _answer(self, request: Message, descriptors: list[int]) -> Message:
         if request["do"] == "sandbox":
             return {"layers": self.layers}
+        if request["do"] == "branch":
+            self._branch(descriptors[0], request["folder"])
+            return {}
         if request["do"] == "fork":
             active = in_use(self.layers)
             pid = self._fork(request, descriptors, active)
@@ -88,6 +94,25 @@ class Forkserver:
             return {}
         self._reap()
         return {"status": self.ended.pop(request["pid"], None)}
+
+    def _branch(self, descriptor: int, folder: str) -> None:
+        """Fork a copy of this process that has no children yet."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._close_channels()
+                run(Channel.from_descriptor(descriptor), self.layers, folder)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        os.close(descriptor)
+        self.branches.add(pid)
+
+    def _close_channels(self, *others: Channel) -> None:
+        """In a new process, close the channels of this one and of its children."""
+        waiting = (child.channel for child in self.preforked.values())
+        for channel in (self.channel, *waiting, *others):
+            channel.close()
 
     def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
         """Hand the request to a child, which then runs a program (see `Runner`).
@@ -113,12 +138,7 @@ class Forkserver:
         if pid == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                for channel in (
-                    self.channel,
-                    ours,
-                    *(child.channel for child in self.preforked.values()),
-                ):
-                    channel.close()  # no program may hold another child's channel
+                self._close_channels(ours)  # no program may hold another child's channel
                 become_runner(theirs, layers, parent)
                 code = 0
             os._exit(code)
@@ -130,7 +150,9 @@ class Forkserver:
         """Record the children that ended, and kill the orphaned processes that they left."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
-        while (left := _own_children() - self.alive) and time.monotonic() < deadline:
+        while (
+            left := _own_children() - self.alive - self.branches
+        ) and time.monotonic() < deadline:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -145,6 +167,7 @@ class Forkserver:
                 if pid in self.alive:
                     _end_group(pid)
                 _, status = os.waitpid(pid, 0)
+                self.branches.discard(pid)
                 if pid in self.alive:
                     self.alive.remove(pid)
                     self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
@@ -178,6 +201,15 @@ def _own_children() -> set[int]:
     return {int(pid) for pid in listed.read_text().split()} if listed.exists() else set()
 
 
+def run(channel: Channel, layers: dict[Layer, str | None], folder: str) -> NoReturn:
+    """Serve a channel until it closes. Then kill all children, remove the folder and end this process."""
+    server = Forkserver(channel, layers)
+    server.serve()
+    server.kill_all()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)  # at once: the judge waits, and torch takes half a second to be taken apart
+
+
 def main() -> None:
     """Entry point: `python -m stark.evaluator.candidate.forkserver DESCRIPTOR FOLDER [MODULE…]`.
 
@@ -196,11 +228,7 @@ def main() -> None:
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
     view.of_machine()  # cached here, so that no child has to look it up
-    server = Forkserver(Channel.from_descriptor(int(descriptor)), offered())
-    server.serve()
-    server.kill_all()
-    shutil.rmtree(folder, ignore_errors=True)
-    os._exit(0)  # at once: the judge waits, and torch takes half a second to be taken apart
+    run(Channel.from_descriptor(int(descriptor)), offered(), folder)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class JudgeProcess:
         assert process.stderr is not None
         self.pid = process.pid
         self.alive = True
-        """Whether the judge accepts requests. False after the judge reported a failure or exited."""
+        """Whether the judge accepts requests. False after it exited."""
 
         self._on_notice = on_notice
         self._process = process
@@ -154,8 +154,6 @@ class JudgeProcess:
                 if isinstance(answer, Notice):
                     self._on_notice(answer.text)
                     continue
-                if isinstance(answer, JudgeFailed):
-                    self.alive = False  # it is about to exit and must not get another request
                 future = self._waiting.get(answer.id)
                 if future is not None and not future.done():
                     future.set_result(answer)

@@ -11,7 +11,10 @@ import os
 import re
 import signal
 import sys
+import traceback
+from multiprocessing import Pipe
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 from stark.core.errors import UsageError
 from stark.evaluator.candidate.sandbox.layers import left_out
@@ -19,15 +22,20 @@ from stark.evaluator.judge.building.cache import (
     FOLDER,
     GIGABYTES,
     cache_folder,
+    locks_below,
     make_folder,
     most_gb,
 )
+from stark.evaluator.protocol import Hello, Notice
+
+if TYPE_CHECKING:
+    from stark.evaluator.judge.machine import Machine
 
 DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
 
 
 def main() -> None:
-    """Redirect the streams, start the forkserver, import torch meanwhile, and answer requests."""
+    """Redirect the streams, start the forkserver, import torch meanwhile, measure the device, and relay requests."""
     options = _options()
     _check_settings(options.cache, options.device)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
@@ -38,15 +46,64 @@ def main() -> None:
     from stark.languages import LANGUAGES
 
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
-    forkserver = Forkserver(preload)
+    forkserver = Forkserver.start(preload)
 
     # Idle threads of the judge must not spin on cores that a timed program needs.
     os.environ["OMP_WAIT_POLICY"] = "passive"
-    from stark.evaluator.judge.server import Judge
+    from stark.evaluator.judge.lock import Slots
+    from stark.evaluator.judge.relay import Relay
+    from stark.evaluator.judge.server import Judge, Setting
 
-    device = _device(options.device)
-    judge = Judge(device, forkserver, options.cache, options.cache_gb, options.builds, answers)
-    judge.serve(sys.stdin.buffer)
+    found, name = _measured(options.device, locks_below(options.cache), answers)
+    setting = Setting(
+        machine=found,
+        device_name=name,
+        cache=options.cache,
+        cache_gb=options.cache_gb,
+        builds=Slots(forkserver.folder, options.builds),
+        judge=os.getpid(),
+    )
+    relay = Relay(lambda pipe, branch: Judge(setting, branch, pipe).serve(), forkserver, answers)
+    sandbox = {**forkserver.sandbox}
+    relay.say(Hello(device=found.sheet, versions=found.versions, sandbox=sandbox))
+    relay.run(sys.stdin.fileno())
+    relay.close()
+    os._exit(0)
+
+
+def _measured(device: str, locks: Path, answers: BinaryIO) -> tuple[Machine, str]:
+    """Measure the device in another process: this one must not use it, because a CUDA context does not survive a fork.
+
+    Exits if there is no such device.
+    """
+    from stark.evaluator.judge import machine
+    from stark.evaluator.judge.lock import DeviceLock
+
+    def announce(waits: bool) -> None:
+        text = f"waiting for another judge on {device}" if waits else ""
+        answers.write(Notice(text=text).model_dump_json().encode() + b"\n")
+        answers.flush()
+
+    ours, theirs = Pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            found, name = machine.find(device)
+            with DeviceLock(locks, name, os.getppid(), announce).turn():
+                theirs.send((machine.measure(found), name))
+        except SystemExit as said:
+            sys.stderr.write(f"{said}\n")
+        except BaseException:
+            traceback.print_exc()
+        os._exit(0)
+    theirs.close()
+    try:
+        measured: tuple[Machine, str] = ours.recv()
+    except EOFError:
+        sys.exit(1)
+    finally:
+        os.waitpid(pid, 0)
+    return measured
 
 
 def _options() -> argparse.Namespace:
@@ -94,26 +151,6 @@ def _most_gb() -> float:
         return most_gb()
     except UsageError as error:
         sys.exit(str(error))
-
-
-def _device(name: str):  # type: ignore[no-untyped-def]
-    import torch
-
-    if name == "auto":
-        name = "cuda:0" if torch.cuda.is_available() else "cpu"
-    kind, _, index = name.partition(":")
-    if kind == "cpu":
-        return torch.device("cpu")
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if int(index or 0) >= count:
-        found = f"PyTorch finds {count} GPUs" if count else "PyTorch finds no GPU"
-        sys.exit(
-            f"{name} does not exist: {found}; choose a device that exists, such as --device cpu, "
-            "or run `stark doctor` to see what this machine lacks"
-        )
-    device = torch.device("cuda", int(index or 0))
-    torch.cuda.set_device(device)
-    return device
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
-"""Answers the requests for one device. Builds for a GPU run concurrently; all else runs one at a time.
+"""Answers the requests for one problem. Builds for a GPU run concurrently; all else runs one at a time.
 
-A fault of the judge ends the judge's process. The executor, which sends the requests, then starts another
-judge and repeats the request.
+A fault of the judge is the last answer of its process, and so is the refusal of a problem that makes the device unusable
+or does not return. The executor then repeats the other requests.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import BinaryIO
 
 import torch
 
@@ -24,18 +23,21 @@ from stark.core.evaluation import Correct, Evaluation
 from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
+from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
-from stark.evaluator.judge.lock import DeviceLock
+from stark.evaluator.judge.lock import DeviceLock, Slots
+from stark.evaluator.judge.machine import Machine
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import RUNNING
-from stark.evaluator.judge.problem.roofline import measure_device, synchronize
+from stark.evaluator.judge.problem.roofline import synchronize
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.relay import Said
 from stark.evaluator.judge.running import EAGER
-from stark.evaluator.judge.shelf import Shelf
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
@@ -49,14 +51,10 @@ from stark.evaluator.protocol import (
     JudgeFailed,
     Notice,
     ProblemRefused,
-    request_adapter,
 )
 
-FAULT_EXIT = 3
-"""Exit code of a judge after a fault of its own."""
-
 WATCH_S = 0.5
-"""Seconds between two looks at what the problems' functions do."""
+"""Seconds between two looks at what the problem's functions do."""
 
 PROBE_S = 20.0
 """Seconds within which a working device must answer."""
@@ -65,53 +63,59 @@ SHAPES_TRIED = 2
 """Largest number of other shapes at which effort `promote` verifies a candidate."""
 
 
-class Judge:
-    """Judges candidates on one device."""
+@dataclass(frozen=True)
+class Setting:
+    """What all processes of a judge have in common."""
 
-    def __init__(
-        self,
-        device: torch.device,
-        forkserver: Forkserver,
-        cache: Path,
-        most_gb: float,
-        builds: int,
-        out: BinaryIO,
-    ) -> None:
-        self.device = device
+    machine: Machine
+    device_name: str
+    """A name that no other device has."""
+
+    cache: Path
+    cache_gb: float
+    builds: Slots
+    """One for each concurrent build."""
+
+    judge: int
+    """The number of the judge's first process."""
+
+
+class Judge:
+    """Judges candidates for one problem on one device."""
+
+    def __init__(self, setting: Setting, forkserver: Forkserver, pipe: Connection) -> None:
+        self.machine, self.device = setting.machine, setting.machine.device
         self.forkserver = forkserver
-        self._out = out
-        self._out_lock = threading.Lock()
-        self._device_lock = DeviceLock(locks_below(cache), _identity(device), self._on_wait)
-        with self._device_lock.turn():
-            self.sheet = measure_device(device)
-        self.versions = _versions(device)
-        self._build_slots = threading.Semaphore(builds)
-        kept = BuildCache(builds_below(cache), most_gb * 1e9)
-        self._builds = Builds(kept, self.sheet, forkserver)
-        self._shelf: Shelf[PreparedReference] = Shelf()
+        self._pipe, self._pipe_lock = pipe, threading.Lock()
+        self._device_lock = DeviceLock(
+            locks_below(setting.cache), setting.device_name, setting.judge, self._on_wait
+        )
+        self._build_slots = setting.builds
+        kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
+        self._builds = Builds(kept, self.machine.sheet, forkserver)
+        self._prepared: PreparedReference | None = None
+        self._alone = threading.Event()
+        """Set once this process knows that no other problem takes memory."""
+
         self._requests: dict[int, AnyRequest] = {}
         """By thread, the request that it works on."""
 
-        self._device_lost = False
-        """Whether this process can no longer use the device."""
+        self._pool = ThreadPoolExecutor(max_workers=len(setting.builds) + 2)
+        self._ahead = ThreadPoolExecutor(1)
 
-        self._pool = ThreadPoolExecutor(
-            max_workers=builds + 2, initializer=_use_device, initargs=(device,)
-        )
-        self._ahead = ThreadPoolExecutor(1, initializer=_use_device, initargs=(device,))
-
-    def serve(self, requests: BinaryIO) -> None:
-        """Answer requests until the executor closes the stream, then exit at once."""
-        hello = Hello(
-            device=self.sheet, versions=self.versions, sandbox={**self.forkserver.sandbox}
-        )
-        self._send(hello)
-        threading.Thread(target=self._watch_problems, daemon=True).start()
-        for line in requests:
-            request = request_adapter.validate_json(line)
-            self._pool.submit(self._work, request)
-        self.forkserver.close()
-        os._exit(0)
+    def serve(self) -> None:
+        """Answer requests until the pipe closes, then end all that was started."""
+        threading.Thread(target=self._watch_problem, daemon=True).start()
+        while True:
+            try:
+                request: AnyRequest | None = self._pipe.recv()
+            except (EOFError, OSError):
+                self.forkserver.close()
+                return
+            if request is None:
+                self._alone.set()
+            else:
+                self._pool.submit(self._work, request)
 
     @contextmanager
     def _working_on(self, request: AnyRequest) -> Iterator[None]:
@@ -121,8 +125,8 @@ class Judge:
         finally:
             del self._requests[threading.get_ident()]
 
-    def _watch_problems(self) -> None:
-        """End this process, with an answer, when a problem's function does not return in time: it holds the device."""
+    def _watch_problem(self) -> None:
+        """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
             for thread, part in list(RUNNING.items()):
@@ -133,39 +137,31 @@ class Judge:
                     f"{part.problem}: {part.function} did not return within "
                     f"{request.limits.problem_s:g} s; make it faster"
                 )
-                self._send(ProblemRefused(id=request.id, error=error))
-                os._exit(FAULT_EXIT)
+                self._send(ProblemRefused(id=request.id, error=error), last=True)
+                return
 
     def _work(self, request: AnyRequest) -> None:
-        """Answer one request.
+        """Answer one request."""
+        answer = self._answered(request)
+        failed = isinstance(answer, JudgeFailed)
+        self._send(answer, last=failed or not machine.works(self.device))
 
-        An exception that is neither the candidate's nor the problem's fault ends this judge. The
-        judge also exits, after answering, if its process can no longer use the device.
-        """
-        answered, lost_before = False, self._device_lost
+    def _answered(self, request: AnyRequest) -> Answer:
+        """The answer. An exception that is neither the candidate's nor the problem's fault is the judge's."""
         try:
             with self._working_on(request):
-                self._send(self._answer(request))
-            answered = not self._device_lost
+                return self._answer(request)
         except ProblemError as error:
-            if lost_before:  # by another problem; the executor repeats this request in a new judge
-                self._send(
-                    JudgeFailed(id=request.id, error="an earlier problem made the device unusable")
-                )
-                return
-            self._send(ProblemRefused(id=request.id, error=_encodable(str(error))))
-            answered = device_works(self.device)
+            return ProblemRefused(id=request.id, error=_encodable(str(error)))
         except BaseException:
             trace = traceback.format_exc(limit=-6)
-            self._send(JudgeFailed(id=request.id, error=_encodable(trace)))
-        finally:
-            if not answered:
-                os._exit(FAULT_EXIT)
+            return JudgeFailed(id=request.id, error=_encodable(trace))
 
     def _answer(self, request: AnyRequest) -> Answer:
         if isinstance(request, Describe):
-            with self._device_lock.turn(request.problem.digest):
-                reference = self._prepare(request.problem).describe(request.limits, self.versions)
+            with self._turn():
+                prepared = self._prepare(request.problem)
+                reference = prepared.describe(request.limits, self.machine.versions)
             warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
             return Described(id=request.id, reference=reference)
@@ -187,7 +183,7 @@ class Judge:
             built = build(attempt, self._builds)
         if preparing is not None:
             preparing.result()
-        with self._device_lock.turn(request.problem.digest):
+        with self._turn():
             prepared = self._prepare(request.problem)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
@@ -204,12 +200,19 @@ class Judge:
                 self._probe()
         return evaluation
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Hold the device. Nothing of this process uses a GPU before its first turn: that would disturb the others."""
+        with self._device_lock.turn():
+            machine.use(self.device)
+            yield
+
     def _building(self) -> AbstractContextManager[object]:
-        """Return what a build must hold: one of the build slots on a GPU, the device lock on a CPU.
+        """Return what a build must hold: one of the build slots on a GPU, the device on a CPU.
 
         Timing on a CPU needs all cores, so nothing may be built meanwhile.
         """
-        return self._device_lock.turn() if self.device.type == "cpu" else self._build_slots
+        return self._turn() if self.device.type == "cpu" else self._build_slots.one()
 
     def _with_generalization(
         self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
@@ -225,13 +228,10 @@ class Judge:
         found = 0
         for variant in variants(prepared.problem):
             try:
-                other = PreparedReference(
-                    variant.problem, self.device, self.sheet, self.forkserver, only_nominal=True
-                )
+                other = self._new_prepared(variant.problem, only_nominal=True)
             except (ProblemError, torch.OutOfMemoryError):
                 # The variant is invalid, or does not fit into memory beside the problem.
-                if not device_works(self.device):
-                    self._device_lost = True
+                if not machine.works(self.device):
                     return
                 continue
             try:
@@ -255,31 +255,46 @@ class Judge:
         )
 
     def _prepare(self, problem: Problem) -> PreparedReference:
-        """Return the prepared problem; prepare it if needed. The caller must hold the device lock."""
-        if not device_works(self.device):
-            raise RuntimeError("an earlier problem made the device unusable for this process")
-        return self._shelf.take(
-            problem,
-            lambda: PreparedReference(problem, self.device, self.sheet, self.forkserver),
+        """Return the prepared problem; prepare it if needed. The caller must hold the device.
+
+        If memory is short, prepare it once more when nothing of another problem takes memory.
+        """
+        if not machine.works(self.device):
+            raise RuntimeError("the problem made the device unusable for this process")
+        if self._prepared is None:
+            try:
+                self._prepared = self._new_prepared(problem)
+            except ProblemError as error:
+                if not is_out_of_memory(error):
+                    raise
+            if self._prepared is None or self._prepared.short_of_memory:
+                self._wait_to_be_alone()
+                if self._prepared is None:
+                    self._prepared = self._new_prepared(problem)
+        return self._prepared
+
+    def _new_prepared(self, problem: Problem, only_nominal: bool = False) -> PreparedReference:
+        return PreparedReference(
+            problem, self.device, self.machine.sheet, self.forkserver, only_nominal
         )
 
+    def _wait_to_be_alone(self) -> None:
+        """Return if no other problem has a process. Otherwise this process is ended and started again as the only one."""
+        with self._pipe_lock:
+            self._pipe.send(Said(b""))
+        self._alone.wait()
+
     def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
-        """On an idle GPU, start to prepare the problem while its candidate is built.
+        """On a GPU, start to prepare the problem while its candidate is built.
 
         On a CPU nothing is prepared ahead, because the build needs all cores.
         """
-        if self.device.type == "cpu" or self._shelf.has(request.problem):
-            return None
-        if not self._device_lock.idle:  # preparing could evict the problem that is next
+        if self.device.type == "cpu" or self._prepared is not None:
             return None
 
         def prepare() -> None:
-            with self._working_on(request), self._device_lock.turn(request.problem.digest):
-                try:
-                    self._prepare(request.problem).running(EAGER, request.limits)
-                except ProblemError:
-                    self._device_lost |= not device_works(self.device)
-                    raise
+            with self._working_on(request), self._turn():
+                self._prepare(request.problem).running(EAGER, request.limits)
 
         return self._ahead.submit(prepare)
 
@@ -299,53 +314,17 @@ class Judge:
     def _on_wait(self, waits: bool) -> None:
         self._send(Notice(text=f"waiting for another judge on {self.device}" if waits else ""))
 
-    def _send(self, answer: Answer) -> None:
-        with self._out_lock:
-            self._out.write(answer.model_dump_json().encode() + b"\n")
-            self._out.flush()
-
-
-def _use_device(device: torch.device) -> None:
-    """Make a GPU's context current in this thread, because direct driver calls need a current context."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-        # Setting a device that is already set makes no context current; synchronizing does.
-        torch.cuda.synchronize(device)
-
-
-def device_works(device: torch.device) -> bool:
-    """Whether this process can still use the device.
-
-    After a failed assertion in a GPU kernel, every later CUDA call of the process fails.
-    """
-    try:
-        synchronize(device)
-    except RuntimeError:
-        return False
-    return True
+    def _send(self, answer: Answer, last: bool = False) -> None:
+        said = Said(answer.model_dump_json().encode(), last=last)
+        if not isinstance(answer, Hello | Notice):
+            said = said._replace(answers=answer.id)
+        if self._prepared is not None:
+            held, room = self._prepared.held_bytes, self._prepared.room_bytes
+            said = said._replace(held_bytes=held, room_bytes=room)
+        with self._pipe_lock:
+            self._pipe.send(said)
 
 
 def _encodable(text: str) -> str:
     """Replace characters that UTF-8 cannot encode. The text of an exception may contain them."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _identity(device: torch.device) -> str:
-    """Return a name of the device that no other device has, also where hosts share a cache folder."""
-    if device.type == "cpu":
-        return f"cpu-{platform.node()}"
-    return str(torch.cuda.get_device_properties(device).uuid)
-
-
-def _versions(device: torch.device) -> dict[str, str]:
-    versions = {"python": platform.python_version(), "torch": torch.__version__}
-    if device.type == "cuda":
-        versions["cuda"] = torch.version.cuda or "none"
-        versions["driver"] = _driver_version()
-    return versions
-
-
-def _driver_version() -> str:
-    path = Path("/proc/driver/nvidia/version")
-    words = path.read_text().split() if path.exists() else []
-    return next((word for word in words if word.count(".") == 2 and word[0].isdigit()), "unknown")

@@ -91,7 +91,7 @@ def test_the_name_in_the_source_is_the_last_of_a_mangled_one(symbol: str, name: 
 
 @pytest.fixture
 def forkserver() -> Iterator[Forkserver]:
-    server = Forkserver(["tvm_ffi", "tvm_ffi.cpp"])
+    server = Forkserver.start(["tvm_ffi", "tvm_ffi.cpp"])
     yield server
     server.close()
 

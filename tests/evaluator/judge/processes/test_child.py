@@ -15,6 +15,7 @@ from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.processes.watch import children_of
 
 pytest.importorskip("torch")
 
@@ -22,7 +23,7 @@ pytest.importorskip("torch")
 @pytest.fixture(scope="module")
 def forkserver() -> Iterator[Forkserver]:
     """Whoever asks for it is slow, since it imports torch."""
-    server = Forkserver([])
+    server = Forkserver.start([])
     yield server
     server.close()
 
@@ -77,20 +78,38 @@ def test_a_child_that_cannot_be_confined_runs_nothing(
         forkserver.fork(allowed(tmp_path / "none"))
 
 
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 @pytest.mark.slow
 def test_a_death_while_waiting_for_a_request_costs_nothing(
     forkserver: Forkserver, tmp_path: Path
 ) -> None:
     assert "1\n" == says(forkserver, tmp_path, "class Model: pass\nprint(1)")
     time.sleep(0.3)  # it makes one ready for the next request when nothing is asked
-    server = forkserver._process.pid
-    waiting = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    servers = [pid for pid in children_of(os.getpid()) if b"forkserver" in command_line(pid)]
+    waiting = [pid for server in servers for pid in children_of(server)]
     assert waiting
     for pid in waiting:
-        os.kill(int(pid), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     time.sleep(0.1)
 
     assert "2\n" == says(forkserver, tmp_path, "class Model: pass\nprint(2)")
+
+
+@pytest.mark.slow
+def test_a_branch_forks_children_of_its_own_and_ends_with_them_alone(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    branch = forkserver.branch()
+    child = branch.fork(allowed(tmp_path))
+
+    branch.close()
+
+    assert not branch.folder.exists()
+    assert not Path(f"/proc/{child.pid}").exists()
+    assert "3\n" == says(forkserver, tmp_path, "class Model: pass\nprint(3)")
 
 
 @pytest.mark.slow

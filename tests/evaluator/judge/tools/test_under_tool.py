@@ -74,7 +74,7 @@ echo "ended with $?" >> "$log"
 
 @pytest.fixture(scope="module")
 def prepared() -> Iterator[PreparedReference]:
-    server = Forkserver([])
+    server = Forkserver.start([])
     made = PreparedReference(PROBLEM, torch.device("cpu"), CPU, server)
     yield made
     made.close()

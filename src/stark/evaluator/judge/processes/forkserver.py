@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -37,29 +39,47 @@ FORKSERVER_ENVIRONMENT = {
 class Forkserver:
     """The judge's side of `stark.evaluator.candidate.forkserver`. Thread-safe."""
 
-    def __init__(self, preload: Iterable[str]) -> None:
+    def __init__(self, channel: Channel, folder: Path) -> None:
+        self.folder = folder
+        """Removed when the forkserver ends."""
+
+        self._lock = threading.Lock()
+        self._channel = channel
+
+    @classmethod
+    def start(cls, preload: Iterable[str]) -> Forkserver:
+        """Start a forkserver that imports these modules."""
         ours, theirs = Channel.pair()
         descriptor = theirs.end.fileno()
-        self.folder = Path(tempfile.mkdtemp(prefix="stark-judge-"))
-        self._lock = threading.Lock()
-        self._channel = ours
-        self._process = subprocess.Popen(
+        folder = Path(tempfile.mkdtemp(prefix="stark-judge-"))
+        subprocess.Popen(
             [
                 sys.executable,
                 "-P",  # candidates can read what is in sys.path, so keep the current directory out
                 "-m",
                 "stark.evaluator.candidate.forkserver",
                 str(descriptor),
-                str(self.folder),
+                str(folder),
                 *preload,
             ],
-            env=child_environment(self.folder, FORKSERVER_ENVIRONMENT | _left_out()),
+            env=child_environment(folder, FORKSERVER_ENVIRONMENT | _left_out()),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
             start_new_session=True,  # survives a killed judge, to clean up after it
         )
         theirs.close()
+        return cls(ours, folder)
+
+    def branch(self) -> Forkserver:
+        """A copy of this forkserver, with its own children, for another process of the judge."""
+        ours, theirs = Channel.pair()
+        folder = Path(tempfile.mkdtemp(prefix="problem-", dir=self.folder))
+        try:
+            self._ask({"do": "branch", "folder": str(folder)}, (theirs.end.fileno(),))
+        finally:
+            theirs.close()
+        return Forkserver(ours, folder)
 
     @cached_property
     def sandbox(self) -> dict[Layer, str | None]:
@@ -126,11 +146,14 @@ class Forkserver:
 
     def close(self) -> None:
         """End the forkserver and every child."""
+        with suppress(OSError, ChannelClosed, TimeoutError):
+            self._channel.end.shutdown(socket.SHUT_WR)
+            self._channel.receive(ENDING_S)  # it closes its end last
         self._channel.close()
-        try:
-            self._process.wait(ENDING_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+
+    def forget(self) -> None:
+        """Leave the forkserver to another process, which was forked from this one."""
+        self._channel.close()
 
     def _ask(self, request: Message, descriptors: tuple[int, ...] = ()) -> Message:
         with self._lock:

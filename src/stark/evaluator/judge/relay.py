@@ -1,0 +1,229 @@
+"""Gives each problem a process of its own, passes it the problem's requests, and passes on its answers.
+
+A problem's settings, modules and faults so reach no other problem. The process is forked from this one, which has
+imported torch and uses no device, and it is kept for the problem's next candidates: searches take turns on a device,
+and to prepare a problem takes longer than to judge a candidate. If the process dies, its requests fail and no others.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import BinaryIO, NamedTuple, NoReturn
+
+from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.protocol import Answer, AnyRequest, JudgeFailed, request_adapter
+
+MOST_KEPT = 8
+"""Largest number of idle processes to keep, limited because each keeps a process running for its reference."""
+
+ENDING_S = 10.0
+"""Seconds that a process may take to end what it has started."""
+
+FAULT_EXIT = 3
+"""Exit code of a process after a fault of the judge."""
+
+READ_BYTES = 1 << 20
+
+
+class Said(NamedTuple):
+    """What a problem's process sends."""
+
+    line: bytes
+    """A message for the executor; empty if the process lacks memory. It then starts again with nothing beside it, or gets
+    None in place of a request if nothing is beside it."""
+
+    answers: str | None = None
+    """The id of the request that this answers, if any."""
+
+    held_bytes: float = 0.0
+    """About how much memory the process holds between candidates."""
+
+    room_bytes: float = math.inf
+    """How much all such processes may hold together. One that holds more is kept alone."""
+
+    last: bool = False
+    """Whether the process can answer nothing more."""
+
+
+Serve = Callable[[Connection, Forkserver], object]
+"""Serves one problem in a new process: requests come through the connection, and `Said` goes back."""
+
+
+@dataclass(eq=False)
+class Process:
+    """One problem's process."""
+
+    problem: str
+    pid: int
+    pipe: Connection
+    open: dict[str, AnyRequest] = field(default_factory=dict)
+    """Its requests without an answer, by id."""
+
+    held_bytes: float = 0.0
+
+
+class Relay:
+    """Everything that a judge's first process does. It has one thread, because it forks."""
+
+    def __init__(self, serve: Serve, forkserver: Forkserver, out: BinaryIO) -> None:
+        self._serve, self._forkserver, self._out = serve, forkserver, out
+        self._processes: dict[str, Process] = {}
+        """By the problem's digest, the least recently used first."""
+
+        self._alone: Process | None = None
+        """A process beside which no other may start before its first answer."""
+
+        self._waiting: list[AnyRequest] = []
+        """Requests that wait for that answer."""
+
+    def run(self, requests: int) -> None:
+        """Relay until the executor closes its end of the descriptor `requests`."""
+        partial = b""
+        while True:
+            pipes = {process.pipe: process for process in self._processes.values()}
+            for ready in wait([requests, *pipes]):
+                if isinstance(ready, Connection):
+                    if pipes[ready] in self._processes.values():
+                        self._hear(pipes[ready])
+                    continue
+                read = os.read(requests, READ_BYTES)
+                if not read:
+                    return
+                *lines, partial = (partial + read).split(b"\n")
+                for line in lines:
+                    self._pass(request_adapter.validate_json(line))
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._processes.values():
+            process.pipe.close()
+        for process in self._processes.values():
+            self._end(process)
+        self._forkserver.close()
+
+    def say(self, answer: Answer) -> None:
+        """Send a message to the executor."""
+        self._write(answer.model_dump_json().encode())
+
+    def _write(self, line: bytes) -> None:
+        self._out.write(line + b"\n")
+        self._out.flush()
+
+    def _pass(self, request: AnyRequest) -> None:
+        digest = request.problem.digest
+        if self._alone is not None and self._alone.problem != digest:
+            self._waiting.append(request)
+            return
+        process = self._processes.pop(digest, None) or self._started(digest)
+        self._processes[digest] = process
+        process.open[request.id] = request
+        try:
+            process.pipe.send(request)
+        except OSError:  # it has died, which is heard next
+            return
+
+    def _hear(self, process: Process) -> None:
+        try:
+            said: Said = process.pipe.recv()
+        except (EOFError, OSError):
+            self._bury(process)
+            return
+        if said.answers is not None:
+            process.open.pop(said.answers, None)
+        if not said.line and len(self._processes) > 1:
+            self._start_alone(process)
+            return
+        if not said.line:
+            process.pipe.send(None)
+            return
+        self._write(said.line)
+        if said.last:
+            self._bury(process)
+        elif said.answers is not None:
+            process.held_bytes = said.held_bytes
+            self._admit(process)
+            self._make_room(process, said.room_bytes)
+
+    def _bury(self, process: Process) -> None:
+        """End a process that has failed, and answer its other requests."""
+        del self._processes[process.problem]
+        code = self._end(process)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        for name, request in process.open.items():
+            error = f"the judge's process for the problem {request.problem.name} {how}"
+            self.say(JudgeFailed(id=name, error=error))
+        self._admit(process)
+
+    def _start_alone(self, process: Process) -> None:
+        """Start a process again with nothing beside it. The others' requests wait for its first answer."""
+        everything = [
+            request for each in self._processes.values() for request in each.open.values()
+        ]
+        for each in list(self._processes.values()):
+            self._end(each)
+        self._processes.clear()
+        self._alone = self._processes[process.problem] = self._started(process.problem)
+        waiting, self._waiting = self._waiting, []
+        for request in [*everything, *waiting]:
+            self._pass(request)
+
+    def _admit(self, process: Process) -> None:
+        """Pass on what waited for this process."""
+        if process is self._alone:
+            self._alone = None
+            waiting, self._waiting = self._waiting, []
+            for request in waiting:
+                self._pass(request)
+
+    def _make_room(self, latest: Process, room_bytes: float) -> None:
+        """End idle processes, the least recently used first, while all hold too much."""
+        for process in [p for p in self._processes.values() if p is not latest and not p.open]:
+            kept = self._processes.values()
+            if len(kept) <= MOST_KEPT and sum(p.held_bytes for p in kept) <= room_bytes:
+                return
+            del self._processes[process.problem]
+            self._end(process)
+
+    def _started(self, problem: str) -> Process:
+        ours, theirs = Pipe()
+        forkserver = self._forkserver.branch()
+        pid = os.fork()
+        if pid == 0:
+            self._become(theirs, forkserver, ours)
+        theirs.close()
+        forkserver.forget()
+        return Process(problem, pid, ours)
+
+    def _become(self, pipe: Connection, forkserver: Forkserver, *others: Connection) -> NoReturn:
+        """Serve a problem in this process, which was just forked."""
+        try:
+            for other in (*others, *(process.pipe for process in self._processes.values())):
+                other.close()
+            self._forkserver.forget()
+            self._out.close()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            self._serve(pipe, forkserver)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        os._exit(FAULT_EXIT)
+
+    def _end(self, process: Process) -> int:
+        """End a process and all that it has started. Returns its exit code, negative for a signal."""
+        process.pipe.close()
+        deadline = time.monotonic() + ENDING_S
+        while True:
+            ended, status = os.waitpid(process.pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            if time.monotonic() > deadline:
+                os.kill(process.pid, signal.SIGKILL)
+            time.sleep(0.002)

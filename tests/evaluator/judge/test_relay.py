@@ -1,0 +1,193 @@
+"""A relay with made-up problems: a problem's source says what its process does with a request."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from typing import cast
+
+import pytest
+
+from stark.core.problem import Problem
+from stark.evaluator.judge import relay
+from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.relay import Relay, Said
+from stark.evaluator.protocol import (
+    Answer,
+    Describe,
+    JudgeFailed,
+    ProblemRefused,
+    answer_adapter,
+)
+
+
+class NoForkserver:
+    def branch(self) -> NoForkserver:
+        return self
+
+    def forget(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def serve(pipe: Connection, _: Forkserver) -> None:
+    """Answers with this process's number. `dies`, `large` and `short` in a problem's source change that."""
+    room, alone = 10.0, False
+    while True:
+        try:
+            request = pipe.recv()
+        except EOFError:
+            return
+        source = request.problem.source
+        if "dies" in source:
+            os._exit(9)
+        if "short" in source and not alone:
+            pipe.send(Said(b""))
+            try:
+                alone = pipe.recv() is None
+            except EOFError:
+                return
+            assert alone
+        if "slow" in source:
+            time.sleep(0.3)
+        said = ProblemRefused(id=request.id, error=f"{os.getpid()}")
+        held = 9.0 if "large" in source else 1.0
+        pipe.send(Said(said.model_dump_json().encode(), request.id, held, room))
+
+
+class Executor:
+    """Sends requests to a relay in another process and reads what it says."""
+
+    def __init__(self) -> None:
+        theirs, self.requests = os.pipe()
+        answers, out = os.pipe()
+        self.process = multiprocessing.get_context("fork").Process(
+            target=self.run, args=(theirs, out)
+        )
+        self.process.start()
+        os.close(theirs)
+        os.close(out)
+        self.answers = os.fdopen(answers, "rb")
+        self.count = 0
+
+    def run(self, requests: int, out: int) -> None:
+        os.close(self.requests)
+        with os.fdopen(out, "wb") as file:
+            one = Relay(serve, cast(Forkserver, NoForkserver()), file)
+            one.run(requests)
+            one.close()
+
+    def send(self, *sources: str) -> None:
+        for source in sources:
+            self.count += 1
+            problem = Problem(name=source, source=source)
+            line = Describe(id=f"{self.count}: {source}", problem=problem).model_dump_json()
+            os.write(self.requests, line.encode() + b"\n")
+
+    def hear(self) -> Answer:
+        return answer_adapter.validate_json(self.answers.readline())
+
+    def ask(self, source: str) -> int:
+        """The number of the process that answered."""
+        self.send(source)
+        answer = self.hear()
+        assert isinstance(answer, ProblemRefused)
+        return int(answer.error)
+
+
+@pytest.fixture
+def executor() -> Iterator[Executor]:
+    one = Executor()
+    yield one
+    os.close(one.requests)
+    one.process.join(20)
+    assert one.process.exitcode == 0, "it ends with its input"
+
+
+def exists(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")  # noqa: PTH110
+
+
+def test_each_problem_has_its_process_and_keeps_it(executor: Executor) -> None:
+    a, b = executor.ask("a"), executor.ask("b")
+
+    assert a != b
+    assert [a, b] == [executor.ask("a"), executor.ask("b")]
+
+
+def test_problems_do_not_wait_for_each_other(executor: Executor) -> None:
+    executor.send("slow", "quick")
+
+    answered = [executor.hear(), executor.hear()]
+
+    assert ["2: quick", "1: slow"] == [cast(ProblemRefused, each).id for each in answered]
+
+
+def test_when_a_process_dies_its_requests_fail_and_no_others(executor: Executor) -> None:
+    other = executor.ask("a")
+    executor.send("dies", "dies")
+
+    answers = [executor.hear(), executor.hear()]
+
+    assert all(isinstance(answer, JudgeFailed) for answer in answers)
+    assert "the judge's process for the problem dies ended with code 9" in {
+        cast(JudgeFailed, answer).error for answer in answers
+    }
+    assert other == executor.ask("a")
+
+
+def test_the_least_recently_used_goes_where_all_hold_too_much(executor: Executor) -> None:
+    a, b = executor.ask("a"), executor.ask("b")
+    executor.ask("a")
+
+    executor.ask("large")
+
+    assert executor.ask("a") == a
+    assert not exists(b)
+
+
+def test_no_more_than_a_few_are_kept_however_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay, "MOST_KEPT", 2)
+    one = Executor()
+    first, second, third = one.ask("a"), one.ask("b"), one.ask("c")
+    deadline = time.monotonic() + 10
+    while exists(first) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert [False, True, True] == [exists(pid) for pid in (first, second, third)]
+    os.close(one.requests)
+    one.process.join(20)
+    assert not exists(second)
+
+
+def test_one_that_memory_is_short_for_starts_again_with_nothing_beside_it(
+    executor: Executor,
+) -> None:
+    beside = executor.ask("a")
+
+    short = executor.ask("short")
+
+    assert not exists(beside)
+    assert executor.ask("short") == short
+    assert executor.ask("a") != beside
+
+
+def test_nothing_is_lost_when_others_make_room(executor: Executor) -> None:
+    executor.send("slow a", "slow b", "short")
+
+    answers = [executor.hear() for _ in range(3)]
+
+    wanted = {"1: slow a", "2: slow b", "3: short"}
+    assert wanted == {cast(ProblemRefused, answer).id for answer in answers}
+
+
+def test_it_has_one_thread(executor: Executor) -> None:
+    """It forks, and a fork takes only one thread along."""
+    assert threading.active_count() >= 1
+    executor.ask("a")
+    assert len(os.listdir(f"/proc/{executor.process.pid}/task")) == 1  # noqa: PTH208
