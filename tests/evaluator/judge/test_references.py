@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
-from stark.evaluator.judge import server
+from stark.evaluator.judge import machine
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import _UserCode
 from stark.evaluator.judge.problem.twin import is_out_of_memory
@@ -136,6 +136,7 @@ def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     part = "forward"
 
     with (
@@ -144,5 +145,5 @@ def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
     ):
         pass
 
-    assert not server.device_works(torch.device("cuda:0"))
-    assert server.device_works(torch.device("cpu"))
+    assert not machine.works(torch.device("cuda:0"))
+    assert machine.works(torch.device("cpu"))

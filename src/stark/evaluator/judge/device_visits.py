@@ -360,11 +360,12 @@ class DeviceVisits:
         finally:
             for pointer in opened.values():
                 self._driver.unmap(pointer)
+        changed = list(map(shared.changed_bytes, staged, seen))
+        del works, staged, seen  # a comparison may need the memory
         if compare is not None:
-            calls = zip(trials, drawn, results, staged, seen, strict=True)
-            for trial, inputs, result, before, after in calls:
-                changed = shared.changed_bytes(before, after)
-                compare(trial, inputs, result.tensors(), changed, answer.get("odd"))
+            for calls in zip(trials, drawn, results, changed, strict=True):
+                trial, inputs, result, spoilt = calls
+                compare(trial, inputs, result.tensors(), spoilt, answer.get("odd"))
         return taken, finished.get("marked_ms", [])
 
     def _failure(self, program: Visited, kind: FailureKind, error: str) -> Exception:
