@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -17,30 +17,30 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import OutOfMemory
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
+from stark.evaluator.judge.attempt import Attempt, Verdict
+from stark.evaluator.judge.processes.child import Child, Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.protocol import Evaluate
 
 LIMIT_S = 0.05
 
 
-class AtOnce:
+class AtOnce(Child):
     """A child that has answered by the time anybody looks."""
 
-    layers: tuple[str, ...] = ()
-    pause = resume = spread = settle = loosen = close = copy_out = core = None
-    stood_still = go_on = strange_memory = None
-    watched = contextlib.nullcontext
-
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience) -> None:
+        self.patience = patience
         self.allowed_s: list[float] = []
 
     def send(self, request: dict[str, Any]) -> str:
         return "its name"
 
-    def answer(self, nonce: str, limit_s: float) -> dict[str, Any]:
+    def watched(self) -> Any:
+        return contextlib.nullcontext()
+
+    def _receive(self, begin: float, limit_s: float) -> dict[str, Any]:
         self.allowed_s.append(limit_s)
-        return {"ok": True, "to": nonce}
+        return {"ok": True, "nonce": "its name"}
 
 
 def asked(limits: Limits) -> Attempt:
@@ -50,16 +50,16 @@ def asked(limits: Limits) -> Attempt:
 
 
 def test_what_the_judge_does_meanwhile_is_not_its_time() -> None:
-    attempt, child = asked(Limits(verify_s=LIMIT_S)), AtOnce()
-    limited = LimitedChild(cast(Any, child), attempt)
+    attempt = asked(Limits(verify_s=LIMIT_S))
+    child = AtOnce(attempt.patience)
 
     with attempt.during("verify", LIMIT_S):
-        with limited.asked({"do": "call"}) as answer:
+        with child.asked({"do": "call"}) as answer:
             assert {} == answer
             time.sleep(2 * LIMIT_S)
-        limited.ask({"do": "call"})
+        child.ask({"do": "call"})
 
-    assert {"ok": True, "to": "its name"} == answer
+    assert {"ok": True, "nonce": "its name"} == answer
     assert min(child.allowed_s) > LIMIT_S / 2
 
 

@@ -38,8 +38,8 @@ class Visits:
         return measurement(1.0).model_copy(update={"samples_ms": samples_ms})
 
 
-def visited(child: Any, shared: object, limit_s: float, trusted: bool = True) -> Any:
-    return SimpleNamespace(name=child.name, trusted=trusted, depth=16, copies=False)
+def visited(child: Any, shared: object, limit_s: float) -> Any:
+    return SimpleNamespace(name=child.name, depth=16, copies=False)
 
 
 def child(number: int) -> Any:
@@ -69,7 +69,11 @@ def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
     )
     attempt = Attempt(request)
     running: Any = {
-        name: SimpleNamespace(name=name, shared=None, resume=lambda: None, give_back=lambda _: None)
+        name: SimpleNamespace(
+            child=SimpleNamespace(name=name, resume=lambda: None),
+            shared=None,
+            give_back=lambda _: None,
+        )
         for name in names
     }
     prepared: Any = SimpleNamespace(

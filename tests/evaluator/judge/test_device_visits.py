@@ -12,16 +12,19 @@ torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import device_visits
 from stark.evaluator.judge.device_visits import DeviceVisits, NotQueued, _calls_for
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 
 EMPTY_MS = 0.33
 
 
-class Child:
+class Scripted:
     """Answers what it is given, or not in time."""
 
-    def __init__(self, answer: dict[str, Any] | None) -> None:
-        self._answer = answer
+    failed = Child.failed
+
+    def __init__(self, answer: dict[str, Any] | None, is_reference: bool = False) -> None:
+        self._answer, self.is_reference = answer, is_reference
         self.asked: list[str] = []
 
     def answered(self, nonce: str, limit_s: float) -> dict[str, Any] | None:
@@ -35,7 +38,7 @@ class Child:
         return {}
 
 
-def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
+def program(answer: dict[str, Any] | None = None, is_reference: bool = False, **more: Any) -> Any:
     opened: list[int] = []
     block = torch.zeros(4096, dtype=torch.uint8)
     output = block[1024 : 1024 + 64].view(torch.float32).view(4, 4)
@@ -50,10 +53,9 @@ def program(answer: dict[str, Any] | None = None, **more: Any) -> Any:
         "copies": False,
         "copied": False,
         "late": Counter(),
-        "trusted": False,
     } | more
     return SimpleNamespace(
-        child=Child(answer),
+        child=Scripted(answer, is_reference),
         shared=shared,
         limit_s=1.0,
         host_ms=[],
@@ -105,11 +107,11 @@ def test_only_a_references_copies_are_taken_off(visits: Any) -> None:
     took_ms = EMPTY_MS + 5.0
 
     assert pytest.approx(5.0) == visits._own_ms(program(copies=True), took_ms)
-    assert pytest.approx(3.0) == visits._own_ms(program(copies=True, trusted=True), took_ms)
+    assert pytest.approx(3.0) == visits._own_ms(program(copies=True, is_reference=True), took_ms)
 
 
 def test_a_copy_that_both_programs_make_is_left_to_both(visits: Any) -> None:
-    reference = program(copied=True, trusted=True, calls=8)
+    reference = program(copied=True, is_reference=True, calls=8)
 
     for copied, latency_ms in ((True, 5.0), (False, 3.0)):
         found = visits.measurement(reference, [5.0, 5.0], program(copied=copied))
@@ -128,7 +130,7 @@ def test_a_result_without_elements_lies_nowhere(visits: Any) -> None:
 def test_a_reference_without_kernels_is_as_fast_as_can_be(visits: Any) -> None:
     took_ms = EMPTY_MS - 0.2
 
-    assert visits._own_ms(program(trusted=True), took_ms) == device_visits.LEAST_MS
+    assert visits._own_ms(program(is_reference=True), took_ms) == device_visits.LEAST_MS
     assert visits._own_ms(program(), took_ms) == took_ms
 
 
@@ -150,10 +152,10 @@ def test_a_program_that_is_late_only_with_many_calls_queues_fewer(visits: Any) -
     busy = program(answer={})
     for _ in range(2):
         visits._queued(busy, "nonce", 1, False)
-        busy.child = Child(None)
+        busy.child = Scripted(None)
         with pytest.raises(NotQueued):
             visits._queued(busy, "nonce", 16, False)
-        busy.child = Child({})
+        busy.child = Scripted({})
 
     assert busy.depth == 4
 
@@ -238,4 +240,4 @@ def test_results_without_a_place_are_in_their_slot(visits: Any) -> None:
 
 def test_a_references_failure_is_not_the_candidates(visits: Any) -> None:
     with pytest.raises(ReferenceDied, match="cannot read its results"):
-        visits._found(program(trusted=True, copies=True), {"at": None}, [0], {})
+        visits._found(program(is_reference=True, copies=True), {"at": None}, [0], {})

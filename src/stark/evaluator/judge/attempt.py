@@ -25,11 +25,10 @@ from stark.core.evaluation import (
     TimedOut,
 )
 from stark.core.judging import Limits
-from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.building.compile_errors import is_compile_error
 from stark.evaluator.judge.building.complaints import first_errors
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.protocol import Evaluate
 
@@ -54,13 +53,14 @@ class Attempt:
         self.sandbox: tuple[str, ...] = ()
         self.phase: Phase = "static"
         self.limit_s = math.inf
-        self.waited_s = 0.0
-        """Seconds spent waiting for the candidate's process in this phase."""
+        self.patience = Patience()
+        """How long the judge still waits for the candidate's processes in this phase."""
 
     @contextmanager
     def during(self, phase: Phase, limit_s: float = math.inf) -> Iterator[None]:
         """Time a phase and turn a failure of the candidate's process into a Verdict."""
-        self.phase, self.limit_s, self.waited_s = phase, limit_s, 0.0
+        self.phase = phase
+        self.limit_s = self.patience.left_s = limit_s
         begin = time.monotonic()
         try:
             yield
@@ -103,50 +103,3 @@ class Attempt:
                 return Rejected(rule="forged-answer", error=failure.error)
             case "restless":
                 return Rejected(rule="runs-while-stopped", error=failure.error)
-
-
-class LimitedChild:
-    """A candidate's process. All waits for answers in one phase share the time limit of the phase."""
-
-    def __init__(self, child: Child, attempt: Attempt) -> None:
-        self._child, self._attempt = child, attempt
-        self.layers = child.layers
-        self.pause, self.resume, self.close = child.pause, child.resume, child.close
-        self.stood_still, self.go_on = child.stood_still, child.go_on
-        self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
-        self.copy_out, self.core = child.copy_out, child.core
-        self.strange_memory = child.strange_memory
-
-    def ask(self, request: Message, limit_s: float = math.inf) -> Message:
-        """Send a request and return the answer. Raises ChildFailed."""
-        return self.answer(self._child.send(request), limit_s)
-
-    @contextmanager
-    def asked(self, request: Message, limit_s: float = math.inf) -> Iterator[Message]:
-        """Send a request, run the `with` block meanwhile, then put the answer into the yielded message.
-
-        Only the wait after the `with` block counts toward the
-        phase's limit. Raises ChildFailed.
-        """
-        answer: Message = {}
-        nonce = self._child.send(request)
-        with self._child.watched():
-            yield answer
-        answer.update(self.answer(nonce, limit_s))
-
-    def send(self, request: Message) -> str:
-        """Send a request and return the nonce of its answer. Raises ChildFailed."""
-        return self._child.send(request)
-
-    def answered(self, nonce: str, limit_s: float) -> Message | None:
-        """The answer, or None if there is none in time. Raises ChildFailed."""
-        return self._child.answered(nonce, limit_s)
-
-    def answer(self, nonce: str, limit_s: float = math.inf) -> Message:
-        """Wait for an answer. Raises ChildFailed."""
-        left_s = max(self._attempt.limit_s - self._attempt.waited_s, 1e-3)
-        begin = time.monotonic()
-        try:
-            return self._child.answer(nonce, min(left_s, limit_s))
-        finally:
-            self._attempt.waited_s += time.monotonic() - begin

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -32,7 +32,7 @@ from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.twin import is_out_of_memory
-from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
 from stark.evaluator.judge.trials import Trial
@@ -92,39 +92,18 @@ WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 ATTEMPTS = 12
 """How often a visit begins anew at most."""
 
-FailureKind = Literal["timed_out", "crashed"]
-
 Outcome = TypeVar("Outcome")
-
-
-class Asked(Protocol):
-    """A process that runs a program."""
-
-    def send(self, request: Message) -> str:
-        """Send a request and return the nonce of its answer."""
-
-    def answered(self, nonce: str, limit_s: float) -> Message | None:
-        """The answer, or None if there is none in time."""
-
-    def answer(self, nonce: str, limit_s: float) -> Message:
-        """Wait for the answer."""
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and return its answer."""
 
 
 @dataclass
 class Visited:
     """One program and what the judge knows of it."""
 
-    child: Asked
+    child: Child
     shared: SharedSet
     limit_s: float
     depth: int = DEPTH
     """How many calls it queues ahead; 0 if its calls are requested one at a time."""
-
-    trusted: bool = True
-    """Whether it is a reference."""
 
     copies: bool = False
     """Whether its results are copied to the arena because the judge cannot read them in place."""
@@ -202,7 +181,7 @@ class DeviceVisits:
             with suppress(NotQueued):
                 pairs = zip(*self._group(reference, trials, None, empty=True), strict=True)
                 return [call_ms - fill_ms for call_ms, fill_ms in pairs]
-        raise ReferenceDied("the running reference does not answer in time")
+        raise reference.child.failed("timed_out", "it did not queue its calls in time")
 
     @property
     def empty_ms(self) -> float:
@@ -228,7 +207,7 @@ class DeviceVisits:
                 taken = self._visit(program, samples, compare, among)
                 self._random.shuffle(taken)  # a call's place in its group matters a little
                 return tuple(median(taken[first::samples]) for first in range(samples))
-        raise self._failure(program, "timed_out", "it did not queue its calls in time")
+        raise program.child.failed("timed_out", "it did not queue its calls in time")
 
     def _visit(
         self, program: Visited, samples: int, compare: Compare | None, among: Sequence[Trial]
@@ -239,9 +218,9 @@ class DeviceVisits:
         if self._calls is None:  # a reference: a candidate's times decide only its own result
             self._calls = _calls_for(min(warm))
         program.calls = max(samples, self._calls)
-        if program.trusted:
+        if program.child.is_reference:
             compare = None  # the first results of a visit are enough
-        if program.trusted and program.depth == 0:
+        if program.child.is_reference and program.depth == 0:
             return [self._freely(program) for _ in range(program.calls)]
         trials = [*(Trial.fresh() for _ in range(program.calls)), *among]
         self._random.shuffle(trials)
@@ -273,9 +252,9 @@ class DeviceVisits:
 
         A reference that did not take turns on the device, for it has no kernels, is taken to be as fast as can be.
         """
-        copying_ms = self._copying_ms if program.trusted and program.copies else 0.0
+        copying_ms = self._copying_ms if program.child.is_reference and program.copies else 0.0
         own_ms = call_ms - self.empty_ms - copying_ms
-        if own_ms < -HANDOFF_SLACK_MS and not program.trusted:
+        if own_ms < -HANDOFF_SLACK_MS and not program.child.is_reference:
             return call_ms
         return max(own_ms, LEAST_MS)
 
@@ -356,7 +335,7 @@ class DeviceVisits:
             ]
             taken = program.gate.time(works, finish, program.limit_s)
         except GateStuck as stuck:
-            raise self._failure(program, "timed_out", str(stuck)) from stuck
+            raise program.child.failed("timed_out", str(stuck)) from stuck
         finally:
             for pointer in opened.values():
                 self._driver.unmap(pointer)
@@ -367,11 +346,6 @@ class DeviceVisits:
                 trial, inputs, result, spoilt = calls
                 compare(trial, inputs, result.tensors(), spoilt, answer.get("odd"))
         return taken, finished.get("marked_ms", [])
-
-    def _failure(self, program: Visited, kind: FailureKind, error: str) -> Exception:
-        if program.trusted:
-            return ReferenceDied(f"the running reference failed: {error}")
-        return ChildFailed(kind, error)
 
     def _queued(self, program: Visited, nonce: str, count: int, empty: bool) -> Message:
         """The answer of a program that has queued its calls. Raises NotQueued if it has not.
@@ -420,7 +394,7 @@ class DeviceVisits:
             program.child.ask({"do": "finish"}, program.limit_s)
         if program.copies:
             error = "the judge cannot read its results where it says that they lie"
-            raise self._failure(program, "crashed", error)
+            raise program.child.failed("crashed", error)
         program.copies = True
         raise NotQueued
 

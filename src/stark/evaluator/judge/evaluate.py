@@ -20,11 +20,12 @@ from stark.core.evaluation import (
     Rejected,
 )
 from stark.core.profile import Profile
-from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
+from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.measuring import clock_for, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
@@ -119,7 +120,7 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
     return evaluation.model_copy(update=update)
 
 
-def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) -> LimitedChild:
+def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
     limits = attempt.limits
     extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
     on_cpu = prepared.device.type == "cpu"
@@ -140,10 +141,11 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
         ),
         arena.descriptor,
     )
-    return LimitedChild(child, attempt)
+    child.patience = attempt.patience
+    return child
 
 
-def _started_again(attempt: Attempt, built: Built, prepared: PreparedReference) -> LimitedChild:
+def _started_again(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
     """Another process of a candidate that has been verified. The caller must close it."""
     child = _start_child(attempt, built, prepared)
     try:
@@ -154,7 +156,7 @@ def _started_again(attempt: Attempt, built: Built, prepared: PreparedReference) 
     return child
 
 
-def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedReference) -> None:
+def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReference) -> None:
     with attempt.during("load", attempt.limits.load_s):
         prepared.shared.renew()
         prepared.settle()
@@ -180,7 +182,7 @@ def _load(attempt: Attempt, child: LimitedChild, path: Path, prepared: PreparedR
 
 def _profile(
     attempt: Attempt,
-    child: LimitedChild,
+    child: Child,
     built: Built,
     kind: Literal["cuda", "cpu"],
     latency_ms: float,

@@ -15,12 +15,13 @@ from stark.core.evaluation import Correct, Rejected
 from stark.core.measurement import Measurement
 from stark.core.profile import Profile
 from stark.evaluator.judge.agreement import Check, agree
-from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
+from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.device_visits import DeviceVisits, Visited
 from stark.evaluator.judge.prepared import PreparedReference, differ
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
 from stark.evaluator.judge.problem.twin import is_out_of_memory
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timing import gated
@@ -56,10 +57,10 @@ Outcome = TypeVar("Outcome")
 class Clock(Protocol):
     """Times one candidate. On a GPU nothing of a candidate exists while a reference is timed."""
 
-    def time(self, child: LimitedChild, verified: Verified) -> float:
+    def time(self, child: Child, verified: Verified) -> float:
         """Time a verified candidate. Returns about how many milliseconds a call takes. Raises Verdict."""
 
-    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+    def end(self, start_again: Callable[[], Child]) -> Measured:
         """Time what is left to time, now that the candidate's process has ended. Raises Verdict."""
 
 
@@ -81,11 +82,11 @@ class CpuClock:
         self._attempt, self._running, self._prepared = attempt, running, prepared
         self._measured: Measured | None = None
 
-    def time(self, child: LimitedChild, verified: Verified) -> float:
+    def time(self, child: Child, verified: Verified) -> float:
         """Do all of the timing."""
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
-        references = [(reference, reference.shared) for reference in self._running.values()]
+        references = [(reference.child, reference.shared) for reference in self._running.values()]
         contents = VisitContents(prepared, child, references, verified.budgets, _check(prepared))
         with (
             attempt.during("time", limit_s),
@@ -94,7 +95,7 @@ class CpuClock:
         ):
             self._measured = gated.time_together(
                 gated.Gated(child, limit_s),
-                {name: gated.Gated(each, limit_s) for name, each in self._running.items()},
+                {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
                 attempt.limits.timing_budget_s * len(self._running),
                 prepared.room.visit_calls,
                 random.SystemRandom(),
@@ -102,7 +103,7 @@ class CpuClock:
             )
         return self._measured[0].latency_ms
 
-    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+    def end(self, start_again: Callable[[], Child]) -> Measured:
         """What `time` has measured."""
         assert self._measured is not None, "time() comes before end()"
         return self._measured
@@ -122,7 +123,7 @@ class DeviceClock:
         self._limit_s = attempt.limits.time_s + prepared.slack_s
         self._running = running
         self._references = {
-            name: Visited(each, each.shared, self._limit_s) for name, each in running.items()
+            name: Visited(each.child, each.shared, self._limit_s) for name, each in running.items()
         }
         short = prepared.reference_s < LONG_S
         self._samples = 1 if attempt.effort == "promote" else SAMPLES["short" if short else "long"]
@@ -131,7 +132,7 @@ class DeviceClock:
 
         self._visits = DeviceVisits(prepared)
         self._candidate: Visited | None = None
-        self._child: LimitedChild | None = None
+        self._child: Child | None = None
         """The candidate's process during its visit."""
 
         self._asked_oracle = False
@@ -143,13 +144,13 @@ class DeviceClock:
         self._visit_references(max(1, self._samples // 2))
         self._free_bytes = _free_bytes(prepared.device)
 
-    def time(self, child: LimitedChild, verified: Verified) -> float:
+    def time(self, child: Child, verified: Verified) -> float:
         """Visit the candidate's first process."""
         self._budgets = verified.budgets
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
-    def end(self, start_again: Callable[[], LimitedChild]) -> Measured:
+    def end(self, start_again: Callable[[], Child]) -> Measured:
         """Visit the references, and at effort `promote` all programs in more rounds."""
         self._see_it_gone()
         with _freeing_memory(self._running.values(), self._limit_s):
@@ -164,7 +165,7 @@ class DeviceClock:
             for name, each in self._references.items()
         }
 
-    def _rounds(self, start_again: Callable[[], LimitedChild]) -> None:
+    def _rounds(self, start_again: Callable[[], Child]) -> None:
         begin, count = time.monotonic(), 1
         while count < MIN_ROUNDS or (count < MAX_ROUNDS and time.monotonic() - begin < ROUNDS_S):
             references_first = random.SystemRandom().random() < 0.5
@@ -190,8 +191,8 @@ class DeviceClock:
             for each in self._running.values():  # a candidate may need the memory
                 each.give_back(self._limit_s)
 
-    def _visit_candidate(self, child: LimitedChild, new: bool = False) -> Visited:
-        candidate = Visited(child, self._prepared.shared, self._limit_s, trusted=False)
+    def _visit_candidate(self, child: Child, new: bool = False) -> Visited:
+        candidate = Visited(child, self._prepared.shared, self._limit_s)
         if self._candidate is not None:
             candidate.depth, candidate.copies = self._candidate.depth, self._candidate.copies
         with self._attempt.during("time", self._limit_s), self._attempt.charging_memory():
@@ -207,7 +208,7 @@ class DeviceClock:
         self._candidate = candidate
         return candidate
 
-    def _warm_up(self, child: LimitedChild) -> None:
+    def _warm_up(self, child: Child) -> None:
         """Make a new process's first calls, which may compile kernels or record graphs."""
         shared = self._prepared.shared
         shared.fill_inputs(self._prepared.trials.drawn(self._prepared.trials.nominal[0]), 0)
@@ -343,7 +344,7 @@ def _freeing_memory(running: Iterable[RunningReference], limit_s: float) -> Iter
     finally:
         with suppress(ReferenceDied):  # its next request raises again
             for reference in running:
-                reference.resume()
+                reference.child.resume()
                 reference.give_back(limit_s)
 
 

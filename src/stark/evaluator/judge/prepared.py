@@ -301,8 +301,8 @@ class PreparedReference:
         """Time the reference alone."""
         eager = self.running(EAGER, limits)
         if self.device.type == "cpu":
-            return gated.time_alone(eager, limits.time_s, limits.timing_budget_s)
-        return time_alone(self, Visited(eager, eager.shared, limits.time_s + self.slack_s))
+            return gated.time_alone(eager.child, limits.time_s, limits.timing_budget_s)
+        return time_alone(self, Visited(eager.child, eager.shared, limits.time_s + self.slack_s))
 
     def forms_differ(self, other: PreparedReference) -> bool:
         """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""

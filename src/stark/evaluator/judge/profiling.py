@@ -17,10 +17,10 @@ from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import RunningReference
-from stark.evaluator.judge.timing.gated import TimedProcess
 
 CALLS_MS, MOST_CALLS = 25.0, 4
 """Approximate total milliseconds of all profiled calls, and the largest number of calls."""
@@ -83,7 +83,7 @@ def profile_limit_s(latency_ms: float) -> float:
 
 
 def take_profile(
-    child: TimedProcess,
+    child: Child,
     kind: Literal["cpu", "cuda"],
     latency_ms: float,
     built: tuple[KernelResources, ...] = (),
@@ -109,7 +109,7 @@ def reference_profile(
     except (ProblemError, torch.OutOfMemoryError):
         return None
     try:
-        return take_profile(running, kind, latency_ms)
+        return take_profile(running.child, kind, latency_ms)
     except (ProfileRefused, ReferenceDied):
         return None
     finally:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.shared import SharedSet
 
@@ -31,66 +30,21 @@ On a CPU, max-autotune is left out: it takes long and gives the same code as the
 """
 
 
+@dataclass(frozen=True)
 class RunningReference:
-    """A reference's process. Failures raise ReferenceDied and are never blamed on a candidate."""
+    """A reference's process, and the memory shared with it."""
 
-    def __init__(self, child: Child, shared: SharedSet) -> None:
-        self.child, self.shared = child, shared
-        self.spread, self.settle, self.loosen = child.spread, child.settle, child.loosen
-        self.copy_out, self.core = child.copy_out, child.core
-        self.stood_still, self.go_on = child.stood_still, child.go_on
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and return the answer. Raises ReferenceDied."""
-        with _raising_reference_died():
-            return self.child.ask(request, limit_s)
-
-    def send(self, request: Message) -> str:
-        """Send a request and return the nonce of its answer. Raises ReferenceDied."""
-        with _raising_reference_died():
-            return self.child.send(request)
-
-    def answer(self, nonce: str, limit_s: float) -> Message:
-        """Wait for an answer. Raises ReferenceDied."""
-        with _raising_reference_died():
-            return self.child.answer(nonce, limit_s)
-
-    def answered(self, nonce: str, limit_s: float) -> Message | None:
-        """The answer, or None if there is none in time. Raises ReferenceDied."""
-        with _raising_reference_died():
-            return self.child.answered(nonce, limit_s)
-
-    def pause(self) -> float:
-        """Stop the process while another process is timed. Raises ReferenceDied.
-
-        Returns the time of the stop, on the clock of `time.perf_counter`.
-        """
-        with _raising_reference_died():
-            return self.child.pause()
-
-    def resume(self) -> None:
-        """Continue the process. Raises ReferenceDied."""
-        with _raising_reference_died():
-            self.child.resume()
+    child: Child
+    shared: SharedSet
 
     def give_back(self, limit_s: float) -> None:
         """Make the process free its cached memory. Raises ReferenceDied."""
-        self.ask({"do": "give back"}, limit_s)
+        self.child.ask({"do": "give back"}, limit_s)
 
     def close(self) -> None:
         """End the process and free the memory shared with it."""
         self.child.close()
         self.shared.close()
-
-
-@contextmanager
-def _raising_reference_died() -> Iterator[None]:
-    try:
-        yield
-    except ChildFailed as failure:
-        raise ReferenceDied(
-            f"the running reference failed ({failure.kind.replace('_', ' ')}): {failure.error}"
-        ) from failure
 
 
 def start_reference(
@@ -133,6 +87,7 @@ def start_reference(
             f"{program.problem.name}: the {name} reference failed when run in a separate process: "
             f"{failure.error}"
         ) from failure
+    child.is_reference = True
     return RunningReference(child, shared)
 
 

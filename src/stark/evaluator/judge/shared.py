@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.queued import WORDS_BYTES
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
-from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import Drawn, Program, same_values
 from stark.evaluator.judge.problem.signature import Signature
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed
 
 DEVICE_SHARE = 0.8
@@ -33,13 +32,6 @@ def in_child(device: torch.device) -> str:
 
 class AttachFailed(Exception):
     """A child could not map the shared memory before its program ran. The machine is at fault."""
-
-
-class Attachable(Protocol):
-    """A child in which no program runs yet."""
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and return the answer. Raises ChildFailed."""
 
 
 class SharedSet:
@@ -165,7 +157,7 @@ class SharedSet:
                 return index
         return None
 
-    def attach(self, child: Attachable, flush_bytes: int, limit_s: float) -> None:
+    def attach(self, child: Child, flush_bytes: int, limit_s: float) -> None:
         """Make a child map this memory before its program runs. Raises AttachFailed."""
         request = {
             "do": "attach",

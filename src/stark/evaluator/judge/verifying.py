@@ -10,10 +10,11 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect
-from stark.evaluator.judge.attempt import Attempt, LimitedChild, Verdict
+from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.twin import is_out_of_memory
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.trials import Expected, Trial
 from stark.evaluator.judge.verify.oracle import Comparison, compare, fault
 
@@ -27,7 +28,7 @@ class Verified:
     """Allowed relative RMS error of each result on the problem's own inputs."""
 
 
-def verify(attempt: Attempt, child: LimitedChild, prepared: PreparedReference) -> Verified:
+def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verified:
     """Call a candidate on every trial and compare its results with the oracle. Raises Verdict."""
     limit_s = attempt.limits.verify_s + prepared.slack_s
     with attempt.during("verify", limit_s), attempt.charging_memory():
@@ -54,7 +55,7 @@ def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Acc
 
 
 def _verify_on(
-    trial: Trial, attempt: Attempt, child: LimitedChild, prepared: PreparedReference
+    trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
 ) -> list[Comparison]:
     """Verify the calls of one trial.
 

@@ -13,7 +13,6 @@ import operator
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
@@ -23,6 +22,7 @@ from stark.evaluator.judge.agreement import Check, agree
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.trials import Trial
 
@@ -44,20 +44,6 @@ KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
 
 
-class Readable(Protocol):
-    """A stopped process whose memory can be read."""
-
-    def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes from that memory to an address in the judge. Returns False if they are unreadable."""
-
-
-class Inspected(Readable, Protocol):
-    """A stopped process whose address space can be read."""
-
-    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
-        """What lies in these spans (address, bytes) that is neither ordinary memory nor the arena; None if nothing."""
-
-
 @dataclass(frozen=True)
 class Kept:
     """The results of one call, in the judge's memory, and what the program said of their form."""
@@ -75,14 +61,14 @@ class VisitContents:
     def __init__(
         self,
         prepared: PreparedReference,
-        child: Inspected,
-        references: Sequence[tuple[Readable, SharedSet]],
+        child: Child,
+        references: Sequence[tuple[Child, SharedSet]],
         budgets: Sequence[float],
         check: Check,
     ) -> None:
         self._prepared, self._budgets, self._check = prepared, budgets, check
         self._child = child
-        self._programs: list[tuple[Readable, SharedSet]] = [(child, prepared.shared), *references]
+        self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._inputs = prepared.trials.fresh_inputs()
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""

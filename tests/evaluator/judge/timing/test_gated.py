@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from stark.core.measurement import Measurement, speedup
+from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.timing.gated import Gated, on_core, time_alone, time_together
@@ -19,6 +20,9 @@ from stark.evaluator.judge.timing.gated import Gated, on_core, time_alone, time_
 
 class Sleeper:
     """Stands for a child: every call takes a known time."""
+
+    failed = Child.failed
+    is_reference = False
 
     def __init__(self, call_s: float) -> None:
         self.call_s = call_s
@@ -296,8 +300,11 @@ def test_a_program_that_never_stands_still_is_refused() -> None:
 
 
 def test_a_reference_that_never_stands_still_is_not_blamed_on_the_candidate() -> None:
+    reference = Restless(0.001, every=1)
+    reference.is_reference = True
+
     with pytest.raises(ReferenceDied, match="run while the judge has stopped them"):
-        together(Restless(0.001, every=1), Sleeper(0.001))
+        together(reference, Sleeper(0.001))
 
 
 def test_threads_are_spread_for_the_first_call_of_a_visit_and_settle_for_the_others() -> None:

@@ -6,17 +6,24 @@ Knows nothing about correctness. Reports only what the child answered or how it 
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes import placing
 from stark.evaluator.judge.processes.allowance import Allowance, Use
-from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
+from stark.evaluator.judge.processes.failures import (
+    ChildFailed,
+    FailureKind,
+    ReferenceDied,
+    SandboxFailed,
+)
 from stark.evaluator.judge.processes.memory import (
     copy_memory,
     innermost_process,
@@ -39,8 +46,18 @@ ENDING_S = 5.0
 RAN = "one of its processes ran after the judge had stopped it"
 
 
+@dataclass
+class Patience:
+    """The seconds that the judge will wait for a child, in all requests together."""
+
+    left_s: float = math.inf
+
+
 class Child:
-    """One running child. Every method except `begin` and `close` may raise ChildFailed."""
+    """One running child. Every method except `begin` and `close` may raise ChildFailed.
+
+    If the child runs a reference that works (`is_reference`), they raise ReferenceDied instead: no candidate is to blame.
+    """
 
     def __init__(
         self,
@@ -58,6 +75,8 @@ class Child:
         self.layers = layers
         """The sandbox layers around it."""
 
+        self.patience = Patience()
+        self.is_reference = False
         self._exit_code_of, self._kill_group_of = exit_code, kill
         self._channel = channel
         self._output = output
@@ -85,15 +104,35 @@ class Child:
         self._use = Use(self.pid, self._allowed)
         self._runner_pid = innermost_process(self.pid)
 
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and wait up to `limit_s` seconds for its answer.
+    def failed(
+        self, kind: FailureKind, error: str, types: tuple[str, ...] = ()
+    ) -> ChildFailed | ReferenceDied:
+        """The exception for a failure of this child."""
+        failure = ChildFailed(kind, error, types)
+        if not self.is_reference:
+            return failure
+        died = ReferenceDied(f"the running reference failed ({kind.replace('_', ' ')}): {error}")
+        died.__cause__ = failure
+        return died
 
-        Raises ChildFailed for any answer other than {"ok": true, …}.
-        """
+    def ask(self, request: Message, limit_s: float = math.inf) -> Message:
+        """Send a request and wait up to `limit_s` seconds for its answer. Fails like `answer`."""
         return self.answer(self.send(request), limit_s)
 
+    @contextlib.contextmanager
+    def asked(self, request: Message) -> Iterator[Message]:
+        """Send a request, run the `with` block meanwhile, then put the answer into the yielded message.
+
+        Only the wait after the `with` block counts as waiting. Fails like `answer`.
+        """
+        answer: Message = {}
+        nonce = self.send(request)
+        with self.watched():
+            yield answer
+        answer.update(self.answer(nonce))
+
     def send(self, request: Message) -> str:
-        """Send a request and return the nonce that its answer must have. Raises ChildFailed."""
+        """Send a request and return the nonce that its answer must have."""
         nonce = secrets.token_hex(8)
         try:
             self._channel.send({**request, "nonce": nonce})
@@ -101,34 +140,36 @@ class Child:
             raise self._ended() from None
         return nonce
 
-    def answer(self, nonce: str, limit_s: float) -> Message:
-        """Wait up to `limit_s` seconds for the answer with this nonce.
+    def answer(self, nonce: str, limit_s: float = math.inf) -> Message:
+        """Wait up to `limit_s` seconds, and no longer than `patience` allows, for the answer with this nonce.
 
-        Raises ChildFailed for any answer other than {"ok": true, …}.
+        Fails for any answer other than {"ok": true, …}.
         """
-        deadline = time.monotonic() + limit_s
+        begin = time.monotonic()
         try:
-            answer = self._receive(deadline, limit_s)
+            answer = self._receive(begin, max(min(limit_s, self.patience.left_s), 1e-3))
         except ChannelClosed:
             raise self._ended() from None
+        finally:
+            self.patience.left_s -= time.monotonic() - begin
         if answer.get("nonce") != nonce:
-            raise ChildFailed("forged", "it answered a request that the judge did not send")
+            raise self.failed("forged", "it answered a request that the judge did not send")
         if answer.get("ok") is not True:
             error = str(answer.get("error", "no reason given"))
             if answer.get("kind") == "out_of_memory":
-                raise ChildFailed("out_of_memory", error)
+                raise self.failed("out_of_memory", error)
             types = answer.get("types")
-            raise ChildFailed(
-                "crashed", error, tuple(map(str, types)) if isinstance(types, list) else ()
-            )
+            names = tuple(map(str, types)) if isinstance(types, list) else ()
+            raise self.failed("crashed", error, names)
         return answer
 
     def answered(self, nonce: str, limit_s: float) -> Message | None:
         """The answer with this nonce, or None if there is none within `limit_s` seconds. Otherwise like `answer`."""
         try:
             return self.answer(nonce, limit_s)
-        except ChildFailed as failure:
-            if failure.kind == "timed_out":
+        except (ChildFailed, ReferenceDied) as error:
+            failure = error.__cause__ if isinstance(error, ReferenceDied) else error
+            if isinstance(failure, ChildFailed) and failure.kind == "timed_out":
                 return None
             raise
 
@@ -182,7 +223,7 @@ class Child:
         try:
             self._stopped = self._tree.stop()
         except NotStopped as error:
-            raise ChildFailed("restless", str(error)) from error
+            raise self.failed("restless", str(error)) from error
         return self._stopped.since
 
     def stood_still(self) -> bool:
@@ -192,7 +233,7 @@ class Child:
     def resume(self) -> None:
         """Continue its processes if they are stopped."""
         if not self.stood_still():
-            raise ChildFailed("restless", RAN)
+            raise self.failed("restless", RAN)
         self.go_on()
 
     def go_on(self) -> None:
@@ -249,15 +290,19 @@ class Child:
         if self._code is None:
             self._kill_group_of(self.pid)
 
-    def _receive(self, deadline: float, limit_s: float) -> Message:
+    def _receive(self, begin: float, limit_s: float) -> Message:
         while True:
-            remaining = deadline - time.monotonic()
+            remaining = begin + limit_s - time.monotonic()
             if remaining <= 0:
-                raise ChildFailed("timed_out", f"no answer within {limit_s:g} s")
+                raise self.failed("timed_out", f"no answer within {limit_s:.3g} s")
             try:
                 return self._channel.receive(min(POLL_S, remaining))
             except TimeoutError:
+                pass
+            try:
                 self._use.check()
+            except ChildFailed as failure:
+                raise self.failed(failure.kind, failure.error) from None
 
     def _exit_code(self) -> int | None:
         """Its exit code, or None if it runs. The forkserver reports a code only once, so the code is cached."""
@@ -265,7 +310,7 @@ class Child:
             self._code = self._exit_code_of(self.pid)
         return self._code
 
-    def _ended(self) -> ChildFailed:
+    def _ended(self) -> Exception:
         """Why the channel closed: the process exited, a signal killed it, or it closed the channel itself."""
         for _ in range(100):
             code = self._exit_code()
@@ -273,13 +318,13 @@ class Child:
                 break
             time.sleep(0.01)
         if code is None:
-            return ChildFailed("crashed", "the process closed its channel to the judge")
+            return self.failed("crashed", "the process closed its channel to the judge")
         if code >= 0:
-            return ChildFailed("crashed", f"the process exited with code {code}")
+            return self.failed("crashed", f"the process exited with code {code}")
         if -code == signal.SIGKILL:
-            return ChildFailed(
+            return self.failed(
                 "out_of_memory",
                 "the process was killed by SIGKILL, probably because memory ran out",
             )
         known = {entry.value: entry.name for entry in signal.Signals}
-        return ChildFailed("crashed", f"the process was killed by signal {known.get(-code, -code)}")
+        return self.failed("crashed", f"the process was killed by signal {known.get(-code, -code)}")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+FailureKind = Literal["crashed", "timed_out", "out_of_memory", "forged", "restless"]
+
 
 class ChildFailed(Exception):
     """A child did not answer properly. For a candidate this is a result, not an internal error."""
 
-    def __init__(
-        self,
-        kind: Literal["crashed", "timed_out", "out_of_memory", "forged", "restless"],
-        error: str,
-        types: tuple[str, ...] = (),
-    ) -> None:
+    def __init__(self, kind: FailureKind, error: str, types: tuple[str, ...] = ()) -> None:
         super().__init__(error)
         self.kind = kind
         self.error = error

@@ -24,7 +24,7 @@ import torch
 
 from stark.core.measurement import Measurement, speedup
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
+from stark.evaluator.judge.processes.child import Child
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
 """Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
@@ -61,40 +61,6 @@ SPIN_S = 0.002
 """Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
 
 
-class TimedProcess(Protocol):
-    """A process that runs a program: a candidate's child or a running reference."""
-
-    def ask(self, request: Message, limit_s: float) -> Message:
-        """Send a request and return its answer."""
-
-    def pause(self) -> float:
-        """Stop the process while another is timed. Returns the time of the stop by `time.perf_counter`."""
-
-    def stood_still(self) -> bool:
-        """Whether it has not run since `pause`."""
-
-    def resume(self) -> None:
-        """Continue a stopped process. Raises if it ran since `pause`."""
-
-    def go_on(self) -> None:
-        """Continue a stopped process, whatever it did since `pause`."""
-
-    def spread(self) -> None:
-        """Pin each of its threads to one core, until `settle` or `loosen` is called."""
-
-    def settle(self) -> None:
-        """Pin the threads that have worked since `spread`, each to a core of its own.
-
-        Unpins all other threads. Unpins every thread if there are too few cores.
-        """
-
-    def loosen(self) -> None:
-        """Undo the pinning."""
-
-    def core(self) -> int | None:
-        """The core that its main thread ran on last, if known."""
-
-
 class Contents(Protocol):
     """Inputs and results of the calls. `place` is a program's number; the candidate's is 0.
 
@@ -127,7 +93,7 @@ class Contents(Protocol):
 class Gated:
     """One program that is being timed. Its process must be stopped."""
 
-    child: TimedProcess
+    child: Child
     limit_s: float
     long: bool = False
     """Whether calls are so long that they need no warming up."""
@@ -189,7 +155,7 @@ class Gated:
         finally:
             self.child.loosen()
         if not taken:
-            raise ReferenceDied(RESTLESS) if place > 0 else ChildFailed("restless", RESTLESS)
+            raise self.child.failed("restless", RESTLESS)
         return median(taken)
 
     def empty_ms(self) -> float:
@@ -239,7 +205,7 @@ class Window:
         return (ratio.high - ratio.low) / (2 * ratio.ratio)
 
 
-def time_alone(child: TimedProcess, limit_s: float, budget_s: float) -> Measurement:
+def time_alone(child: Child, limit_s: float, budget_s: float) -> Measurement:
     """Time one program by itself, on the inputs in its memory, for about `budget_s` seconds."""
     program, contents = Gated(child, limit_s), _Unchanged()
     child.pause()
@@ -306,7 +272,7 @@ def _rounds(
         if found is None:
             restless += 1
             if restless > RESTLESS_ROUNDS + count:
-                raise ChildFailed("restless", RESTLESS)
+                raise window.candidate.child.failed("restless", RESTLESS)
             continue
         count += 1
         for program, taken_ms in zip(everyone, found, strict=True):
