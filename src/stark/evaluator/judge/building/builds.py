@@ -74,6 +74,10 @@ class Built:
         """File with the kernels' resource usage, for later judges. Only the judge writes it."""
         return self.folder / "kernels.json"
 
+    def without_paths(self, text: str) -> str:
+        """The text without the paths of the build's folders, which mean nothing to readers."""
+        return text.replace(f"{self.work}/", "").replace(f"{self.folder}/", "")
+
 
 class Builds:
     """Builds candidates into a cache, which several judges may share."""
@@ -183,9 +187,7 @@ def complaint(built: Built, raised: str, printed: str, source: str) -> str:
     If the exception does not contain the compiler's errors, the output is searched too.
     """
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
-    for path in (built.work, built.folder):
-        text = text.replace(f"{path}/", "")
-    return first_errors(text, source)
+    return first_errors(built.without_paths(text), source)
 
 
 def processor_s(limit_s: float) -> int:

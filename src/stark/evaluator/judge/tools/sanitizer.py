@@ -19,13 +19,6 @@ from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
 
-CHECKS = {"triton": ("memcheck",)}
-ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
-"""`CHECKS` maps languages to the checks to run for them. For all other languages, every check in
-`ALL_CHECKS` is run. Triton manages shared memory and barriers itself, and the checks other than `memcheck` are
-known to report errors in correct Triton kernels. `initcheck` is never run, because PyTorch's own
-kernels read uninitialized memory."""
-
 LIMIT_S = 180.0
 """Seconds that each check may take. A check makes kernels up to a hundred times slower."""
 
@@ -65,8 +58,12 @@ class Finding(NamedTuple):
 
 
 def checks(language: str) -> tuple[str, ...]:
-    """The checks that are meaningful for a candidate in this language."""
-    return CHECKS.get(language, ALL_CHECKS)
+    """The checks that are meaningful for a candidate in this language.
+
+    Triton manages shared memory and barriers itself, and the other checks are known to report errors in correct Triton
+    kernels. `initcheck` is never run, because PyTorch's own kernels read uninitialized memory.
+    """
+    return ("memcheck",) if language == "triton" else ("memcheck", "racecheck", "synccheck")
 
 
 def findings(target: Target, check: str) -> list[str]:
@@ -86,8 +83,11 @@ def found_in(ran: Ran, source: str) -> list[str]:
         if finding.in_own(source):
             own[str(finding)].append(finding.detail)
     if own:
-        most = sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
-        return [_summary(what, details) for what, details in most]
+        return [
+            printable(what + details[0])[:LONGEST]
+            + (f" ({len(details)} times)" if len(details) > 1 else "")
+            for what, details in sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
+        ]
     if every:
         reason = f"it reported errors only in a library's kernel: {every[0]}"
         raise NotRun(printable(reason)[:LONGEST])
@@ -96,12 +96,6 @@ def found_in(ran: Ran, source: str) -> list[str]:
     if int(counted[1]) != 0:
         raise NotRun(f"it counted {counted[1]} errors without naming a kernel: {ran.why()}")
     return []
-
-
-def _summary(what: str, details: list[str]) -> str:
-    """A finding with its first detail and its number of occurrences."""
-    often = f" ({len(details)} times)" if len(details) > 1 else ""
-    return printable(what + details[0])[:LONGEST] + often
 
 
 def _command(check: str, log: Path) -> Sequence[str]:
