@@ -113,7 +113,7 @@ class Confinement:
             landlock.restrict(self._readable(place), self._writable(place))
         if "seccomp" in layers:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
-            seccomp.restrict(self._outside_processes(), refuse_truncate=truncates)
+            seccomp.restrict("processes" not in layers, refuse_truncate=truncates)
         self._closed = True
 
     def lock(self) -> None:
@@ -129,12 +129,6 @@ class Confinement:
             # The process under the tool needs capabilities to make mounts read-only, then drops them.
             kernel.keep_capabilities()
         os.execvp(command[0], command)
-
-    def _outside_processes(self) -> seccomp.OutsideProcesses:
-        if "processes" in self.layers:
-            return "unreachable"
-        scoped = "landlock" in self.layers and landlock.version() >= landlock.SCOPES_SIGNALS
-        return "unsignalled" if scoped else "reachable"
 
     def _readable(self, place: Place) -> Iterator[Path]:
         yield from place.readable
