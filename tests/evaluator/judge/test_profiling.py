@@ -69,7 +69,7 @@ def test_kernels_of_libraries_are_not_the_programs_own(
 
 
 def test_spills_come_from_triton_or_from_what_nvcc_said() -> None:
-    built = (KernelResources(name="scale", registers=40, spilled_bytes=24, shared_bytes=0),)
+    built = (KernelResources(symbol="_Z5scaleILi4EEvPf", registers=40, spilled_bytes=24),)
     entries = [
         entry("void scale<4>(float*)", 3.0),
         entry("triton_kernel", 2.0, launch={**LAUNCH, "spilled_bytes": 8}),

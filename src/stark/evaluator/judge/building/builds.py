@@ -72,7 +72,7 @@ class Built:
     @property
     def resources(self) -> Path:
         """File with the kernels' resource usage, for later judges. Only the judge writes it."""
-        return self.folder / "kernels.json"
+        return self.folder / "resources.json"
 
     def without_paths(self, text: str) -> str:
         """The text without the paths of the build's folders, which mean nothing to readers."""

@@ -1,4 +1,4 @@
-"""Reads the resource usage that nvcc reports for kernels: registers, spills, shared memory.
+"""Reads the registers and spills that nvcc reports for kernels.
 
 Parses what ptxas prints with `--resource-usage`. The candidate's own code can print the same
 format, so the figures are only informative.
@@ -12,18 +12,19 @@ from stark.core.base import Frozen
 
 MOST_KERNELS = 256
 
-_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(\w{1,2000})' for")
-_SPILLS = re.compile(r"^\s*\d+ bytes stack frame, (\d{1,9}) bytes spill stores")
-_USED = re.compile(r"ptxas info\s*: Used (\d{1,4}) registers")
-_SHARED = re.compile(r"(\d{1,9}) bytes smem")
-_PART = re.compile(r"L?(\d{1,4})")
+_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '")
+_KERNEL = re.compile(
+    r"(\w{1,2000})'.*?\d+ bytes stack frame, (\d{1,9}) bytes spill stores.*?"
+    r"ptxas info\s*: Used (\d{1,4}) registers",
+    re.DOTALL,
+)
 
 
 class KernelResources(Frozen):
     """The resources of one compiled kernel."""
 
-    name: str
-    """Its name in the source, without namespaces. All instances of a template have the same name."""
+    symbol: str
+    """Its mangled name, such as `_Z5scaleILi4EEvPffl`."""
 
     registers: int
     """Registers per thread."""
@@ -31,31 +32,15 @@ class KernelResources(Frozen):
     spilled_bytes: int
     """Bytes that each thread stores to memory for lack of registers."""
 
-    shared_bytes: int
-    """Bytes of shared memory per block that are known at compile time."""
-
 
 def kernel_resources(output: str) -> tuple[KernelResources, ...]:
     """The kernels in a build's output, in the order of the output."""
-    found: list[KernelResources] = []
-    symbol, spilled = "", 0
-    for line in output.splitlines():
-        if entry := _ENTRY.search(line):
-            symbol, spilled = entry[1], 0
-        elif spills := _SPILLS.search(line):
-            spilled = int(spills[1])
-        elif symbol and (used := _USED.search(line)):
-            shared = _SHARED.search(line)
-            found.append(
-                KernelResources(
-                    name=source_name(symbol),
-                    registers=int(used[1]),
-                    spilled_bytes=spilled,
-                    shared_bytes=int(shared[1]) if shared else 0,
-                )
-            )
-            symbol = ""
-    return tuple(found[:MOST_KERNELS])
+    found = map(_KERNEL.match, _ENTRY.split(output)[1 : MOST_KERNELS + 1])
+    return tuple(
+        KernelResources(symbol=kernel[1], spilled_bytes=int(kernel[2]), registers=int(kernel[3]))
+        for kernel in found
+        if kernel is not None
+    )
 
 
 def spilled_bytes(
@@ -67,26 +52,9 @@ def spilled_bytes(
     ignored if no kernel with this name has that many. If several kernels match, returns the maximum;
     if none matches, returns None.
     """
-    name = _without_arguments(shown_name)
-    alike = [kernel for kernel in kernels if kernel.name == name]
+    plain = re.split(r"[<(]", shown_name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
+    name = plain.removeprefix("void ").strip().rpartition("::")[2]
+    # A mangled name contains each name after its length.
+    alike = [one for one in kernels if one.symbol == name or f"{len(name)}{name}" in one.symbol]
     exact = [kernel for kernel in alike if kernel.registers == registers] or alike
     return max((kernel.spilled_bytes for kernel in exact), default=None)
-
-
-def source_name(symbol: str) -> str:
-    """The last name in a mangled symbol (`scale` for `_Z5scaleILi4EEvPffl`). Other symbols stay as they are."""
-    rest = symbol.removeprefix("_Z")
-    if rest == symbol:
-        return symbol
-    rest = rest.removeprefix("N")
-    name = symbol
-    while part := _PART.match(rest):
-        size, end = int(part[1]), part.end()
-        name, rest = rest[end : end + size], rest[end + size :]
-    return name
-
-
-def _without_arguments(shown_name: str) -> str:
-    """`scale` for `void space::scale<4>(float*, float, long)`."""
-    plain = re.split(r"[<(]", shown_name.replace("(anonymous namespace)::", ""), maxsplit=1)[0]
-    return plain.removeprefix("void ").strip().rpartition("::")[2]

@@ -141,7 +141,7 @@ def run_under(
             raise NotRun(failure.error, ended=True) from failure
         finally:
             printed = child.close()
-        return Ran(*(built.without_paths(text) for text in (_read(log), printed)), code)
+        return Ran(built.without_paths(_read(log)), built.without_paths(printed), code)
     finally:
         remove(desk)  # candidates wrote below it, so a plain rmtree may fail
 
