@@ -74,10 +74,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "process_mrelease": (448, 448),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
-    "timer_create": (
-        222,
-        107,
-    ),  # a timer's signal may continue a process that the judge has stopped
+    "timer_create": (222, 107),  # its signal may continue a process that the judge stopped
     # the machine
     "mount": (165, 40),
     "umount2": (166, 39),
