@@ -49,17 +49,11 @@ class Place:
 class Confinement:
     """The confinement of one child. Methods raise OSError or RuntimeError if a layer fails."""
 
-    def __init__(self, layers: frozenset[Layer]) -> None:
+    def __init__(self, layers: frozenset[Layer], entered: Place | None = None) -> None:
+        """`entered` is the place of a process that was started by one that had already entered it."""
         self.layers = layers
-        self._place: Place | None = None
+        self._place = entered
         self._closed = self._locked = False
-
-    @classmethod
-    def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
-        """The confinement of a process that was started by a process that had already entered `place`."""
-        confinement = cls(layers)
-        confinement._place = place
-        return confinement
 
     def prepare(self, parent: int) -> None:
         """Create the namespaces, and make this process tree die with `parent`.

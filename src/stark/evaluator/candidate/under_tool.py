@@ -74,7 +74,7 @@ def _lock(request: dict[str, Any]) -> None:
         cpu_s=None,
         writable=(Path(request["scratch"]),),
     )
-    Confinement.entered(frozenset(request["layers"]), place).lock()
+    Confinement(frozenset(request["layers"]), place).lock()
 
 
 def _profiled_call(module: Any, arguments: list[Any], device: torch.device) -> None:

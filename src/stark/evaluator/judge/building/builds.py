@@ -22,8 +22,7 @@ from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.compile_errors import PASSES_FAILED
-from stark.evaluator.judge.building.complaints import first_errors
+from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
 from stark.evaluator.judge.building.resources import KernelResources, kernel_resources
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance

@@ -2,12 +2,16 @@
 
 Parses the formats of gcc, clang, nvcc, ptxas, linkers, Triton and Python. Leaves out command lines,
 chains of includes and template instantiations, and lists of overload candidates.
+
+Also recognizes compilers' errors among the exceptions that running programs raise: Triton kernels and inline builds in
+forward compile only when they are called. Such an error is recognized by its type or, if it is a plain RuntimeError, by
+the first words of its message. A program may forge the type, but then it only gets the status `build_failed`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -25,6 +29,26 @@ TEXT_LINES = 40
 
 BLOCK_LINES = 8
 """Lines of a Triton function to show, ending with the line at fault."""
+
+TYPES = (
+    "triton.compiler.errors.CompilationError",
+    "triton.runtime.errors.OutOfResources",
+    "triton.runtime.errors.PTXASError",
+    "torch._inductor.exc.InductorError",
+    "torch._inductor.exc.CppCompileError",
+)
+"""An exception is a compiler's error if one of these is its type, a base of its type, or the type of one
+of its causes."""
+
+PASSES_FAILED = "PassManager::run failed"
+"""The entire message of exceptions from Triton's later stages, which print the actual error."""
+
+MESSAGES = (
+    PASSES_FAILED,
+    "Error building extension '",  # torch.utils.cpp_extension
+    "ninja exited with status",  # tvm_ffi.cpp
+)
+"""First words of compilers' RuntimeErrors."""
 
 _LOCATED = re.compile(r"^(?P<file>[^\s:()]+)(?P<line>:\d+(?::\d+)?|\(\d+\)): *(?P<says>.*)$")
 _ERROR = re.compile(r"^(fatal |catastrophic )?error\b")
@@ -58,6 +82,13 @@ class _Message:
     @property
     def is_error(self) -> bool:
         return _ERROR.match(self.says) is not None or _TOOL.search(self.says) is not None
+
+
+def is_compile_error(types: Iterable[str], text: str) -> bool:
+    """Whether an exception is a compiler's error. `types` names its type, its type's bases and its causes' types."""
+    return any(name in TYPES for name in types) or any(
+        f"RuntimeError: {message}" in text for message in MESSAGES
+    )
 
 
 def first_errors(text: str, source: str = "") -> str:
