@@ -17,7 +17,7 @@ from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
 from stark.evaluator.candidate.trace import MARK
-from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
+from stark.evaluator.judge.building.resources import spilled_bytes
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import RunningReference
@@ -74,9 +74,9 @@ def take_profile(
     child: TimedProcess,
     kind: Literal["cpu", "cuda"],
     latency_ms: float,
-    built: tuple[KernelResources, ...] = (),
+    built: str = "",
 ) -> Profile:
-    """Ask a running process for its profile; `built` holds the compiler's figures for the candidate's kernels.
+    """Ask a running process for its profile; `built` is what the candidate's build printed.
 
     Raises ProfileRefused and whatever `child.ask` raises.
     """
@@ -104,9 +104,7 @@ def reference_profile(
         running.close()
 
 
-def profile_of(
-    answer: object, kind: Literal["cpu", "cuda"], built: tuple[KernelResources, ...] = ()
-) -> Profile:
+def profile_of(answer: object, kind: Literal["cpu", "cuda"], built: str = "") -> Profile:
     """Build the profile from a process's answer. Raises ProfileRefused if the answer is invalid."""
     try:
         reported = _Reported.model_validate(answer)
@@ -128,9 +126,7 @@ def profile_of(
     )
 
 
-def _step(
-    entry: _ReportedEntry, calls: int, total_us: float, built: tuple[KernelResources, ...]
-) -> Step:
+def _step(entry: _ReportedEntry, calls: int, total_us: float, built: str) -> Step:
     name, operator = _on_one_line(entry.name), _on_one_line(entry.operator or "")
     launch = entry.launch
     if launch is not None and launch.spilled_bytes is None:
