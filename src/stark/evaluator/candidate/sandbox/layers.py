@@ -75,19 +75,15 @@ def in_use(offered: Mapping[Layer, str | None]) -> frozenset[Layer]:
 
 
 def gaps(active: Collection[str]) -> list[str]:
-    """What model-written code can still do inside these layers, as phrases that follow `can`."""
-    found = []
-    if not {"network", "seccomp"} & set(active):
-        found.append("reach the network")
-    if not {"mounts", "landlock"} & set(active):
-        found.append("modify any file that you can modify")
-    elif "mounts" not in active:
-        found.append("change the modes and times of your files")
-    if "landlock" not in active:
-        found.append("read your files and those that other candidates left")
-    if not {"processes", "seccomp"} & set(active):
-        found.append("stop other processes")
-    return found
+    """What model-written code can still do inside these layers, as phrases that follow `can`. One may imply another."""
+    gaps = {
+        "reach the network": {"network", "seccomp"},
+        "modify any file that you can modify": {"mounts", "landlock"},
+        "change the modes and times of your files": {"mounts"},
+        "read your files and those that other candidates left": {"landlock"},
+        "stop other processes": {"processes", "seccomp"},
+    }
+    return [gap for gap, closed_by in gaps.items() if not closed_by & set(active)]
 
 
 def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from stark.core.bottleneck import kernel_name
 from stark.evaluator.judge.processes.output import printable
@@ -39,24 +38,6 @@ _AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
 
 
-class Finding(NamedTuple):
-    """An error in a kernel: one record of the tool's log."""
-
-    what: str
-    kernel: str
-    place: str | None
-    detail: str
-
-    def in_own(self, source: str) -> bool:
-        """Whether the kernel is the candidate's own, judged by its name, its file and `source`."""
-        name = re.split(r"\W+", kernel_name(self.kernel))[-1]
-        lies_there = self.place is not None and self.place.startswith("candidate.py")
-        return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
-
-    def __str__(self) -> str:
-        return f"{self.what} at {self.kernel}" + (f" in {self.place}" if self.place else "")
-
-
 def checks(language: str) -> tuple[str, ...]:
     """The checks that are meaningful for a candidate in this language.
 
@@ -77,25 +58,36 @@ def found_in(ran: Ran, source: str) -> list[str]:
     counted = _SUMMARY.search(ran.log)
     if counted is None:
         raise NotRun(ran.why())
-    every = list(_findings(ran.log))
     own: dict[str, list[str]] = defaultdict(list)
-    for finding in every:
-        if finding.in_own(source):
-            own[str(finding)].append(finding.detail)
+    others = []
+    for what, at, detail in _findings(ran.log):
+        place = f" in {at['place']}" if at["place"] else ""
+        shown = f"{what} at {at['kernel']}{place}"
+        if _is_own(at["kernel"], at["place"] or "", source):
+            own[shown].append(detail)
+        else:
+            others.append(shown)
     if own:
         return [
-            printable(what + details[0])[:LONGEST]
+            printable(shown + details[0])[:LONGEST]
             + (f" ({len(details)} times)" if len(details) > 1 else "")
-            for what, details in sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
+            for shown, details in sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
         ]
-    if every:
-        reason = f"it reported errors only in a library's kernel: {every[0]}"
+    if others:
+        reason = f"it reported errors only in a library's kernel: {others[0]}"
         raise NotRun(printable(reason)[:LONGEST])
     if ran.code != 0:
         raise NotRun(f"the program failed under the tool: {ran.why()}")
     if int(counted[1]) != 0:
         raise NotRun(f"it counted {counted[1]} errors without naming a kernel: {ran.why()}")
     return []
+
+
+def _is_own(kernel: str, place: str, source: str) -> bool:
+    """Whether a kernel is the candidate's own, judged by its name, its file and `source`."""
+    name = re.split(r"\W+", kernel_name(kernel))[-1]
+    lies_there = place.startswith("candidate.py")
+    return lies_there or not is_of_library(kernel) or (len(name) > 1 and name in source)
 
 
 def _command(check: str, log: Path) -> Sequence[str]:
@@ -112,8 +104,11 @@ def _command(check: str, log: Path) -> Sequence[str]:
     ]
 
 
-def _findings(log: str) -> Iterator[Finding]:
-    """The log's records that name a kernel. A record is a line with an error, then lines about its location."""
+def _findings(log: str) -> Iterator[tuple[str, re.Match[str], str]]:
+    """What is wrong, where (`kernel` and `place`) and how far outside its allocation, of each record about a kernel.
+
+    A record is a line with an error, then lines about its location.
+    """
     for record in re.split(r"\n(?==+ \S)", log):
         lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
         text = " ".join(lines)
@@ -121,13 +116,8 @@ def _findings(log: str) -> Iterator[Finding]:
         if at is None or lines[0].startswith("Program hit"):
             continue
         what = "race in shared memory" if "Race reported between" in lines[0] else lines[0]
-        yield Finding(what, at["kernel"], at["place"], _detail(lines))
-
-
-def _detail(lines: list[str]) -> str:
-    """How far outside its allocation an access was, if reported."""
-    far = next(filter(None, map(_FAR.match, lines)), None)
-    if far is None:
-        return ""
-    side = "past the end" if far["side"] == "after" else "before the start"
-    return f", {far['bytes']} bytes {side} of its allocation"
+        detail = ""
+        if far := next(filter(None, map(_FAR.match, lines)), None):
+            side = "past the end" if far["side"] == "after" else "before the start"
+            detail = f", {far['bytes']} bytes {side} of its allocation"
+        yield what, at, detail
