@@ -5,7 +5,7 @@ A program is profiled in its own, untrusted process, so no status and no speedup
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -26,14 +26,14 @@ STALLS = tuple(
 class Launch(Frozen):
     """How a GPU kernel was launched. Registers are per thread; shared bytes and threads are per block."""
 
-    registers: int
-    shared_bytes: int
-    blocks: int
-    threads: int
-    occupancy: float | None = None
+    registers: Annotated[int, Field(ge=0, le=1024)]
+    shared_bytes: Annotated[int, Field(ge=0, le=1 << 24)]
+    blocks: Annotated[int, Field(ge=0, le=1 << 62)]
+    threads: Annotated[int, Field(ge=0, le=4096)]
+    occupancy: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
     """A fraction, estimated by the profiler: 0 if no estimate is possible, None if the profiler reports nothing."""
 
-    spilled_bytes: int | None = None
+    spilled_bytes: Annotated[int, Field(ge=0, le=1 << 30)] | None = None
     """Bytes that each thread spills from registers to memory; None if unknown."""
 
 

@@ -44,7 +44,7 @@ def test_processes_are_bounded_where_the_kernel_counts_them(
         ({"landlock", "seccomp"}, 1),
         ({"network", "processes", "mounts"}, 1),
         ({"landlock"}, 3),
-        ({"limits"}, 4),
+        ({"limits"}, 5),
     ],
 )
 def test_gaps_are_what_no_layer_closes(active: set[str], gaps: int) -> None:

@@ -12,7 +12,6 @@ from stark.evaluator.candidate.sandbox.seccomp import (
     _REFUSED,
     _REFUSED_AFTER_OPENING,
     NEW_NAMESPACES,
-    OutsideProcesses,
     assemble,
     assemble_further,
 )
@@ -25,13 +24,13 @@ def answer(
     machine: str,
     number: int,
     *arguments: int,
-    outside: OutsideProcesses = "reachable",
+    sees_others: bool = True,
     audit: int = 0,
     further: bool = False,
 ) -> int:
     """What the filter returns for a call, by a tiny machine of the packet filter's kind."""
     entry = _ARCHITECTURES[machine]
-    program = assemble_further(entry) if further else assemble(entry, outside, True, OWN)
+    program = assemble_further(entry) if further else assemble(entry, sees_others, True, OWN)
     words = {0: number, 4: audit or entry.audit}
     words |= {16 + 8 * index: value & 0xFFFFFFFF for index, value in enumerate(arguments)}
     held, at = 0, 0
@@ -95,9 +94,8 @@ def test_signals_reach_only_the_process_itself(machine: str, stranger: int) -> N
     assert refused(answer(machine, kill, stranger, 9))
     assert [ALLOWED] * 2 == [answer(machine, kill, pid, 9) for pid in (0, OWN)]
     assert refused(answer(machine, affinity, stranger))
-    assert refused(answer(machine, affinity, stranger, outside="unsignalled"))
-    assert ALLOWED == answer(machine, kill, stranger, 9, outside="unsignalled")
-    assert ALLOWED == answer(machine, affinity, stranger, outside="unreachable")
+    assert ALLOWED == answer(machine, kill, stranger, 9, sees_others=False)
+    assert ALLOWED == answer(machine, affinity, stranger, sees_others=False)
 
 
 def test_another_set_of_numbers_is_refused() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stark.core.profile import OUTSIDE
-from stark.evaluator.judge.building.resources import KernelResources
+from stark.evaluator.candidate.trace import MARK
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, profile_of
 
 Told = dict[str, Any]
@@ -29,9 +29,7 @@ def told(entries: list[Told], **changes: object) -> Told:
         "total_us": sum(one["us"] for one in entries),
         "count": sum(one["count"] for one in entries),
         "entries": entries,
-        "wall_s": 0.002,
         "busy_cores": None,
-        "spills": {},
         **changes,
     }
 
@@ -70,14 +68,18 @@ def test_kernels_of_libraries_are_not_the_programs_own(
 
 
 def test_spills_come_from_triton_or_from_what_nvcc_said() -> None:
-    built = (KernelResources(name="scale", registers=40, spilled_bytes=24, shared_bytes=0),)
+    built = (
+        "ptxas info    : Compiling entry function '_Z5scaleILi4EEvPf' for 'sm_90a'\n"
+        "    16 bytes stack frame, 24 bytes spill stores, 24 bytes spill loads\n"
+        "ptxas info    : Used 40 registers, used 0 barriers\n"
+    )
     entries = [
         entry("void scale<4>(float*)", 3.0),
-        entry("triton_kernel", 2.0),
+        entry("triton_kernel", 2.0, launch={**LAUNCH, "spilled_bytes": 8}),
         entry("other", 1.0),
     ]
 
-    profile = profile_of(told(entries, spills={"triton_kernel": 8}), "cuda", built)
+    profile = profile_of(told(entries), "cuda", built)
 
     assert [24, 8, None] == [
         step.launch.spilled_bytes for step in profile.steps if step.launch is not None
@@ -85,9 +87,13 @@ def test_spills_come_from_triton_or_from_what_nvcc_said() -> None:
 
 
 def test_time_in_no_operator_is_the_programs_own_on_a_cpu() -> None:
-    entries = [entry("aten::addmm", 400.0, launch=None), entry("aten::relu", 100.0, launch=None)]
+    entries = [
+        entry(MARK, 1500.0, launch=None),
+        entry("aten::addmm", 400.0, launch=None),
+        entry("aten::relu", 100.0, launch=None),
+    ]
 
-    profile = profile_of(told(entries, busy_us=500.0), "cpu")
+    profile = profile_of(told(entries, busy_us=2000.0), "cpu")
 
     assert [(OUTSIDE, 0.75, True), ("aten::addmm", 0.2, False), ("aten::relu", 0.05, False)] == [
         (step.name, step.share, step.own) for step in profile.steps
@@ -119,10 +125,8 @@ def test_cores_are_those_that_were_told() -> None:
         told([entry("mine", 1.0, launch={"registers": 40})]),
         told([entry("mine", 1.0)], calls=0),
         told([entry("mine", 1.0)], calls=10**9),
-        told([entry("mine", 1.0)], wall_s=0.0),
         told([entry("mine", 1.0)], busy_cores=float("inf")),
-        told([entry("mine", 1.0)], spills={"mine": 1e30}),
-        told([entry("mine", 1.0)], spills={f"kernel_{n}": 1 for n in range(65)}),
+        told([entry("mine", 1.0, launch={**LAUNCH, "spilled_bytes": 1e30})]),
     ],
 )
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])

@@ -49,17 +49,11 @@ class Place:
 class Confinement:
     """The confinement of one child. Methods raise OSError or RuntimeError if a layer fails."""
 
-    def __init__(self, layers: frozenset[Layer]) -> None:
+    def __init__(self, layers: frozenset[Layer], entered: Place | None = None) -> None:
+        """`entered` is the place of a process that was started by one that had already entered it."""
         self.layers = layers
-        self._place: Place | None = None
+        self._place = entered
         self._closed = self._locked = False
-
-    @classmethod
-    def entered(cls, layers: frozenset[Layer], place: Place) -> Confinement:
-        """The confinement of a process that was started by a process that had already entered `place`."""
-        confinement = cls(layers)
-        confinement._place = place
-        return confinement
 
     def prepare(self, parent: int) -> None:
         """Create the namespaces, and make this process tree die with `parent`.
@@ -113,7 +107,7 @@ class Confinement:
             landlock.restrict(self._readable(place), self._writable(place))
         if "seccomp" in layers:
             truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
-            seccomp.restrict(self._outside_processes(), refuse_truncate=truncates)
+            seccomp.restrict("processes" not in layers, refuse_truncate=truncates)
         self._closed = True
 
     def lock(self) -> None:
@@ -129,12 +123,6 @@ class Confinement:
             # The process under the tool needs capabilities to make mounts read-only, then drops them.
             kernel.keep_capabilities()
         os.execvp(command[0], command)
-
-    def _outside_processes(self) -> seccomp.OutsideProcesses:
-        if "processes" in self.layers:
-            return "unreachable"
-        scoped = "landlock" in self.layers and landlock.version() >= landlock.SCOPES_SIGNALS
-        return "unsignalled" if scoped else "reachable"
 
     def _readable(self, place: Place) -> Iterator[Path]:
         yield from place.readable

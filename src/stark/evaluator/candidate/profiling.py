@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,8 @@ def profiled(
     warms up the profiler. The judge sets `calls` to 1 only if calls are slow and the program is warm.
     """
     on_device = device.type == "cuda"
-    used = HostTime()
+    wait: Callable[[], None] = torch.cuda.synchronize if on_device else lambda: None
+    clocked = []
     with _discarded_output(), tempfile.TemporaryDirectory() as folder:
         with profiler.profile(use_device="cuda" if on_device else None, use_kineto=True) as profile:
             with profiler.record_function(WARM):
@@ -54,56 +54,35 @@ def profiled(
                     call()
             for _ in range(calls):
                 prepare()
-                _synchronize(device)
+                wait()
                 with profiler.record_function(MARK):
-                    used.during(call)
-                    _synchronize(device)
+                    clocked.append(_clocked(call))
+                    wait()
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
         events = json.loads(path.read_text("utf-8", "replace"))["traceEvents"]
-    return {
-        **(device_summary(events) if on_device else host_summary(events)),
-        "wall_s": used.wall_s,
-        "busy_cores": None if on_device else _busy_cores(call, used),
-        "spills": _triton_spills(),
-    }
+    if not on_device:
+        return {**host_summary(events), "busy_cores": _busy_cores(call, clocked)}
+    summary, spills = device_summary(events), _triton_spills()
+    for entry in summary["entries"]:
+        if entry["launch"] is not None:
+            entry["launch"]["spilled_bytes"] = spills.get(entry["name"])
+    return {**summary, "busy_cores": None}
 
 
-@dataclass
-class HostTime:
-    """Host time used by the calls so far."""
-
-    wall_s: float = 0.0
-    """Elapsed time, in seconds."""
-
-    processor_s: float = 0.0
-    """Processor time of all threads together, in seconds."""
-
-    waited_s: float = 0.0
-    """Seconds that the calling thread waited for a core."""
-
-    def during(self, call: Callable[[], object]) -> None:
-        """Make one call and add its times."""
-        waited = _waited_s()
-        wall, processor = time.perf_counter(), time.process_time()
-        call()
-        self.wall_s += time.perf_counter() - wall
-        self.processor_s += time.process_time() - processor
-        self.waited_s += _waited_s() - waited
-
-    @property
-    def busy_cores(self) -> float:
-        """Mean number of busy cores while the calling thread was running."""
-        return self.processor_s / max(self.wall_s - self.waited_s, self.wall_s / 10)
+def _clocked(call: Callable[[], object]) -> tuple[float, float]:
+    """Make a call. Returns the seconds in which the calling thread did not wait for a core, and those of all processors."""
+    waited, wall, processor = _waited_s(), time.perf_counter(), time.process_time()
+    call()
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    return max(wall - (_waited_s() - waited), wall / 10), processor
 
 
-def _busy_cores(call: Callable[[], object], used: HostTime) -> float:
-    """The mean number of busy cores during the profiled calls, or of new calls if the profiled ones were too short."""
-    if used.wall_s < MIN_CLOCKED_S:
-        used = HostTime()
-    while used.wall_s < MIN_CLOCKED_S:
-        used.during(call)
-    return used.busy_cores
+def _busy_cores(call: Callable[[], object], clocked: list[tuple[float, float]]) -> float:
+    """The mean number of busy cores in these calls, and in further calls if these were too short."""
+    while sum(seconds for seconds, _ in clocked) < MIN_CLOCKED_S:
+        clocked.append(_clocked(call))
+    return sum(processor for _, processor in clocked) / sum(seconds for seconds, _ in clocked)
 
 
 def _waited_s() -> float:
@@ -112,11 +91,6 @@ def _waited_s() -> float:
         return int(SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 @contextmanager
@@ -138,14 +112,11 @@ def _discarded_output() -> Iterator[None]:
 
 def _triton_spills() -> dict[str, int]:
     """Maps each loaded Triton kernel's name to its spilled bytes per thread (the maximum if a name occurs twice)."""
-    compiler = sys.modules.get("triton.compiler.compiler")
-    kind = getattr(compiler, "CompiledKernel", None)
+    kind = getattr(sys.modules.get("triton.compiler.compiler"), "CompiledKernel", None)
     spills: dict[str, int] = {}
-    if kind is None:
-        return spills
-    for found in gc.get_objects():
+    for found in gc.get_objects() if kind is not None else ():
         if type(found) is kind:
             name, count = vars(found).get("name"), vars(found).get("n_spills")
             if isinstance(name, str) and isinstance(count, int):
                 spills[name] = max(spills.get(name, 0), BYTES_PER_SPILL * count)
-    return dict(list(spills.items())[:64])
+    return spills

@@ -2,7 +2,7 @@
 
 Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
-profiled one), `layers`, and the program's `folder`, `readable`, `scratch` and `environment`.
+profiled one), `layers`, and the program's `folder`, `scratch` and `environment`.
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
 is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
@@ -37,7 +37,8 @@ def main() -> None:
         torch.cuda.set_per_process_memory_fraction(request["memory_fraction"], device)
         torch.zeros(1, device=device)
     problem = import_file("problem", Path(request["problem"]))
-    reference, built_from = _built(problem.Model, list(problem.get_init_inputs()), device, request)
+    built_from = list(problem.get_init_inputs())
+    reference = _built(problem.Model, built_from, device, request["seed"])
     torch.manual_seed(request["seed"])
     with device:
         given = problem.get_inputs()
@@ -46,19 +47,17 @@ def main() -> None:
     del reference, given
     _lock(request)
     program = import_file("candidate", Path(request["program"]))
-    module, _ = _built(program.ModelNew, built_from, device, request)
+    module = _built(program.ModelNew, built_from, device, request["seed"])
     give_weights(module, weights)
     for _ in range(request["warm"]):
         module(*arguments)
     _profiled_call(module, arguments, device)
 
 
-def _built(
-    kind: Any, arguments: list[Any], device: torch.device, request: dict[str, Any]
-) -> tuple[torch.nn.Module, list[Any]]:
-    torch.manual_seed(request["seed"])
+def _built(kind: Any, arguments: list[Any], device: torch.device, seed: int) -> Any:
+    torch.manual_seed(seed)
     with device:
-        return kind(*arguments).to(device), arguments
+        return kind(*arguments).to(device)
 
 
 def _lock(request: dict[str, Any]) -> None:
@@ -69,16 +68,16 @@ def _lock(request: dict[str, Any]) -> None:
     tempfile.tempdir = None
     place = Place(
         folder=Path(request["folder"]),
-        readable=tuple(map(Path, request["readable"])),
+        readable=(Path(request["program"]),),
         environment=dict(os.environ),
         memory_bytes=None,
         cpu_s=None,
         writable=(Path(request["scratch"]),),
     )
-    Confinement.entered(frozenset(request["layers"]), place).lock()
+    Confinement(frozenset(request["layers"]), place).lock()
 
 
-def _profiled_call(module: torch.nn.Module, arguments: list[Any], device: torch.device) -> None:
+def _profiled_call(module: Any, arguments: list[Any], device: torch.device) -> None:
     """Make the one call that a profiler records."""
     if device.type != "cuda":
         module(*arguments)

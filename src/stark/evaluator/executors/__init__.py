@@ -11,9 +11,8 @@ from collections.abc import Callable
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
-from stark.evaluator.executors.command import command
 from stark.evaluator.executors.folder import in_folder, require_requests, serve_folder
-from stark.evaluator.executors.local import local
+from stark.evaluator.executors.starting import command, local
 from stark.evaluator.executors.stdio import StdioExecutor
 
 JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {

@@ -16,12 +16,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.judging import Limits, Tools
@@ -55,6 +56,8 @@ IN_FLIGHT = 8
 
 PARTS = ("requests", "results", "claims")
 
+OTHER_VERSION = "was written by another version of STARK; install the same version for the search and the worker"
+
 
 class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results without a deadline."""
@@ -79,25 +82,23 @@ class FolderExecutor(RequestingExecutor):
         """Do nothing: the orchestrator's side starts no process."""
 
     async def _ask(self, request: AnyRequest) -> Answer:
-        """Write the request and wait for its answer, however long the queue takes."""
+        """Write the request and wait for its answer, however long the queue takes.
+
+        Raises ProblemError if the problem was refused, and JudgeUnavailable if this process and the worker run
+        different versions of STARK.
+        """
         name = request_id(request)
-        named = request.model_copy(update={"id": name})
+        asked, result = _paths(self._folder, name)
         began = time.monotonic()
         pause, longest = POLL_S
-        while not self._is_answered(named):
+        while not result.exists():
+            if not asked.exists():
+                _write_atomically(asked, request.model_copy(update={"id": name}))
             if time.monotonic() - began > NOTICE_AFTER_S and not self._notice_given:
                 self._note_missing_worker()
             await asyncio.sleep(pause)
             pause = min(pause * 1.2, longest)
         self._notice_given = False
-        return self._read_answer(name)
-
-    def _read_answer(self, name: str) -> Answer:
-        """The answer in the result file. Raises ProblemError if the problem was refused.
-
-        Raises JudgeUnavailable if this process and the worker run different versions of STARK.
-        """
-        result = self._path("results", name)
         try:
             answer = answer_adapter.validate_json(result.read_bytes())
         except ValidationError as error:
@@ -107,7 +108,7 @@ class FolderExecutor(RequestingExecutor):
             ) from error
         if isinstance(answer, ProblemRefused | RequestRefused):
             # Do not keep a refusal: the problem or the machine may be repaired before the next run.
-            self._path("requests", name).unlink(missing_ok=True)
+            asked.unlink(missing_ok=True)
             result.unlink(missing_ok=True)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
@@ -116,18 +117,6 @@ class FolderExecutor(RequestingExecutor):
                 f"the worker that serves {self._folder} refused the request: {answer.error}"
             )
         return answer
-
-    def _is_answered(self, request: AnyRequest) -> bool:
-        """Whether the result file exists. If neither it nor the request file exists, write the request file."""
-        if self._path("results", request.id).exists():
-            return True
-        asked = self._path("requests", request.id)
-        if not asked.exists():
-            _write_atomically(asked, request.model_dump_json())
-        return False
-
-    def _path(self, kind: str, name: str) -> Path:
-        return self._folder / kind / f"{name}.json"
 
     def _note_missing_worker(self) -> None:
         """Report on stderr if no worker is active. Stdout is reserved for results."""
@@ -138,7 +127,6 @@ class FolderExecutor(RequestingExecutor):
             f"waiting for a worker; run `stark worker {self._folder}` "
             "on the machine that should judge candidates\n"
         )
-        sys.stderr.flush()
 
 
 def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
@@ -185,7 +173,7 @@ async def serve_folder(
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
-            for name in _claim_waiting(folder, IN_FLIGHT - len(working), set(working)):
+            for name in _claim_waiting(folder, IN_FLIGHT - len(working), working):
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -210,31 +198,29 @@ async def serve_folder(
 
 
 async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
-    """Answer one request and release its claim. Returns None if the request's file no longer exists."""
-    path = folder / "requests" / f"{name}.json"
+    """Answer one request and release its claim. Returns None if the request's file no longer exists.
+
+    Refuses a request that cannot be parsed, and renames its file to `ID.unreadable`.
+    """
+    asked, result = _paths(folder, name)
     try:
         try:
-            request = request_adapter.validate_json(path.read_bytes())
+            request = request_adapter.validate_json(asked.read_bytes())
         except FileNotFoundError:
             return None
         except ValidationError:
-            return _refuse(folder, name)
-        answer = (await judges.answer(request)).model_copy(update={"id": name})
-        _write_result(folder, name, answer)
+            request = None
+        if request is not None:
+            answer = (await judges.answer(request)).model_copy(update={"id": name})
+        else:
+            answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
+        _write_atomically(result, answer)
+        if request is None:
+            with suppress(FileNotFoundError):  # the orchestrator has already deleted the request
+                asked.rename(asked.with_suffix(".unreadable"))
         return answer
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
-
-
-def _refuse(folder: Path, name: str) -> Answer:
-    """Refuse a request that cannot be parsed, and rename its file to `ID.unreadable`."""
-    reason = "was written by another version of STARK; install the same version for the search and the worker"
-    answer = RequestRefused(id=name, error=f"request {name} {reason}")
-    _write_result(folder, name, answer)
-    path = folder / "requests" / f"{name}.json"
-    with suppress(FileNotFoundError):  # the orchestrator has already deleted the request
-        path.rename(path.with_suffix(".unreadable"))
-    return answer
 
 
 def _summary(name: str, answer: Answer | None) -> str:
@@ -249,30 +235,12 @@ def _summary(name: str, answer: Answer | None) -> str:
     return f"{name} {answer.kind.replace('_', ' ')}"
 
 
-def _write_result(folder: Path, name: str, answer: Answer) -> None:
-    _write_atomically(folder / "results" / f"{name}.json", answer.model_dump_json())
-
-
-def _claim_waiting(folder: Path, most: int, ours: set[str]) -> list[str]:
+def _claim_waiting(folder: Path, most: int, ours: Collection[str]) -> list[str]:
     """Claim up to `most` requests that have neither a result nor a live claim, oldest first."""
-    claimed: list[str] = []
-    for path in _oldest_first(folder / "requests"):
-        if len(claimed) >= most:
-            break
-        name = path.stem
-        if name in ours or (folder / "results" / f"{name}.json").exists():
-            continue
-        if _claim(folder / "claims" / name):
-            claimed.append(name)
-    return claimed
-
-
-def _oldest_first(requests: Path) -> list[Path]:
-    written: dict[Path, float] = {}
-    for path in requests.glob("*.json"):
-        with suppress(FileNotFoundError):  # deleted meanwhile
-            written[path] = path.stat().st_mtime
-    return sorted(written, key=written.__getitem__)
+    waiting = sorted((folder / "requests").glob("*.json"), key=_written_at)
+    names = (path.stem for path in waiting if not _paths(folder, path.stem)[1].exists())
+    claimed = (name for name in names if name not in ours and _claim(folder / "claims" / name))
+    return list(islice(claimed, most))
 
 
 def _claim(path: Path) -> bool:
@@ -288,14 +256,24 @@ def _claim(path: Path) -> bool:
 
 def _is_live(claim: Path) -> bool:
     """Whether the worker has renewed its claim within the last `STALE_S` seconds."""
+    return time.time() - _written_at(claim) <= STALE_S
+
+
+def _written_at(path: Path) -> float:
+    """When a file was written; 0 if it does not exist any more."""
     try:
-        return time.time() - claim.stat().st_mtime <= STALE_S
+        return path.stat().st_mtime
     except FileNotFoundError:
-        return False
+        return 0.0
 
 
-def _write_atomically(path: Path, text: str) -> None:
+def _paths(folder: Path, name: str) -> tuple[Path, Path]:
+    """The files of a request and of its result."""
+    return folder / "requests" / f"{name}.json", folder / "results" / f"{name}.json"
+
+
+def _write_atomically(path: Path, message: BaseModel) -> None:
     """Write a file so that readers see all of it or none."""
     part = path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.part")
-    part.write_text(text)
+    part.write_text(message.model_dump_json())
     part.rename(path)

@@ -25,8 +25,7 @@ from stark.core.evaluation import (
     TimedOut,
 )
 from stark.core.judging import Limits
-from stark.evaluator.judge.building.compile_errors import is_compile_error
-from stark.evaluator.judge.building.complaints import first_errors
+from stark.evaluator.judge.building.complaints import first_errors, is_compile_error
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Patience
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied

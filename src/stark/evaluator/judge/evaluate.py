@@ -191,7 +191,7 @@ def _profile(
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
             child.resume()
-            return take_profile(child, kind, latency_ms, built.kernels)
+            return take_profile(child, kind, latency_ms, built.output)
     except Verdict as verdict:
         reason = evidence(verdict.evaluation).splitlines()[0]
     except ProfileRefused as refusal:

@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 from stark.core.base import Frozen
 from stark.core.errors import ProblemError
 from stark.core.profile import OUTSIDE, Launch, Profile, Step
-from stark.evaluator.judge.building.resources import KernelResources, spilled_bytes
+from stark.evaluator.candidate.trace import MARK
+from stark.evaluator.judge.building.resources import spilled_bytes
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.processes.output import printable
@@ -45,20 +46,12 @@ class ProfileRefused(Exception):
     """There is no valid profile; the message says why."""
 
 
-class _ReportedLaunch(Frozen):
-    registers: Annotated[int, Field(ge=0, le=1024)]
-    shared_bytes: Annotated[int, Field(ge=0, le=1 << 24)]
-    blocks: Annotated[int, Field(ge=0, le=1 << 62)]
-    threads: Annotated[int, Field(ge=0, le=4096)]
-    occupancy: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] | None = None
-
-
 class _ReportedEntry(Frozen):
     name: Annotated[str, Field(max_length=300)]
     operator: Annotated[str, Field(max_length=300)] | None
     count: Count
     us: Microseconds
-    launch: _ReportedLaunch | None
+    launch: Launch | None
 
 
 class _Reported(Frozen):
@@ -69,12 +62,7 @@ class _Reported(Frozen):
     total_us: Microseconds
     count: Count
     entries: Annotated[list[_ReportedEntry], Field(max_length=16)]
-    wall_s: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
     busy_cores: Annotated[float, Field(ge=0, le=1e4, allow_inf_nan=False)] | None
-    spills: Annotated[
-        dict[Annotated[str, Field(max_length=300)], Annotated[int, Field(ge=0, le=1 << 20)]],
-        Field(max_length=64),
-    ]
 
 
 def profile_limit_s(latency_ms: float) -> float:
@@ -86,9 +74,9 @@ def take_profile(
     child: Child,
     kind: Literal["cpu", "cuda"],
     latency_ms: float,
-    built: tuple[KernelResources, ...] = (),
+    built: str = "",
 ) -> Profile:
-    """Ask a running process for its profile; `built` holds the compiler's figures for the candidate's kernels.
+    """Ask a running process for its profile; `built` is what the candidate's build printed.
 
     Raises ProfileRefused and whatever `child.ask` raises.
     """
@@ -116,9 +104,7 @@ def reference_profile(
         running.close()
 
 
-def profile_of(
-    answer: object, kind: Literal["cpu", "cuda"], built: tuple[KernelResources, ...] = ()
-) -> Profile:
+def profile_of(answer: object, kind: Literal["cpu", "cuda"], built: str = "") -> Profile:
     """Build the profile from a process's answer. Raises ProfileRefused if the answer is invalid."""
     try:
         reported = _Reported.model_validate(answer)
@@ -126,60 +112,34 @@ def profile_of(
         fault = error.errors()[0]
         place = ".".join(map(str, fault["loc"]))
         raise ProfileRefused(f"the process reported an invalid profile (field {place})") from None
-    if kind == "cuda":
-        return _of_device(reported, built)
-    return _of_host(reported)
-
-
-def _of_device(reported: _Reported, built: tuple[KernelResources, ...]) -> Profile:
     total_us = max(reported.total_us, sum(entry.us for entry in reported.entries))
     if not total_us:
         raise ProfileRefused("the profiler recorded no kernel")
-    steps = [_step(entry, reported, total_us, built) for entry in reported.entries]
+    steps = [_step(entry, reported.calls, total_us, built) for entry in reported.entries]
     return Profile(
-        clock="device",
+        clock="device" if kind == "cuda" else "host",
         steps=tuple(steps[:SHOWN_STEPS]),
         count=reported.count / reported.calls,
         busy_ms=reported.busy_us / reported.calls / 1e3,
         own_share=sum(step.share for step in steps if step.own),
-    )
-
-
-def _of_host(reported: _Reported) -> Profile:
-    """Build a CPU profile; time outside operators counts as the program's own native code or Python."""
-    wall_us = max(1e6 * reported.wall_s, reported.busy_us)
-    outside_us = wall_us - reported.busy_us
-    outside = _ReportedEntry(
-        name=OUTSIDE, operator=None, count=reported.calls, us=outside_us, launch=None
-    )
-    entries = sorted([*reported.entries, outside], key=lambda entry: -entry.us)
-    steps = [_step(entry, reported, wall_us, ()) for entry in entries]
-    return Profile(
-        clock="host",
-        steps=tuple(steps[:SHOWN_STEPS]),
-        count=reported.count / reported.calls,
-        busy_ms=wall_us / reported.calls / 1e3,
-        own_share=outside_us / wall_us,
         busy_cores=reported.busy_cores,
     )
 
 
-def _step(
-    entry: _ReportedEntry, reported: _Reported, total_us: float, built: tuple[KernelResources, ...]
-) -> Step:
+def _step(entry: _ReportedEntry, calls: int, total_us: float, built: str) -> Step:
     name, operator = _on_one_line(entry.name), _on_one_line(entry.operator or "")
-    launch = None
-    if entry.launch is not None:
-        spilled = reported.spills.get(entry.name)
-        if spilled is None:
-            spilled = spilled_bytes(built, name, entry.launch.registers)
-        launch = Launch(**entry.launch.model_dump(), spilled_bytes=spilled)
+    launch = entry.launch
+    if launch is not None and launch.spilled_bytes is None:
+        spilled = spilled_bytes(built, name, launch.registers)
+        launch = launch.model_copy(update={"spilled_bytes": spilled})
+    # A program's own kernels are neither PyTorch's nor named like a library's.
+    of_torch = operator.startswith("aten::") or is_of_library(name)
     return Step(
-        name=name,
-        count=entry.count / reported.calls,
-        time_ms=entry.us / reported.calls / 1e3,
+        name=OUTSIDE if name == MARK else name,
+        count=entry.count / calls,
+        time_ms=entry.us / calls / 1e3,
         share=min(entry.us / total_us, 1.0),
-        own=name == OUTSIDE or _is_own(name, operator, on_device=entry.launch is not None),
+        own=name == MARK or (launch is not None and not of_torch),
         operator=operator or None,
         launch=launch,
     )
@@ -188,11 +148,6 @@ def _step(
 def is_of_library(kernel: str) -> bool:
     """Whether a kernel's name is from PyTorch or one of NVIDIA's libraries."""
     return _LIBRARY.match(kernel) is not None
-
-
-def _is_own(name: str, operator: str, on_device: bool) -> bool:
-    """Whether a kernel is the program's own: neither PyTorch's nor named like a library's."""
-    return on_device and not operator.startswith("aten::") and not is_of_library(name)
 
 
 def _on_one_line(text: str) -> str:

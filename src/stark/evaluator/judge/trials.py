@@ -14,7 +14,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
-from stark.evaluator.judge.problem.degenerate import NullSolver, null_solvers, passing
+from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
@@ -265,14 +265,9 @@ class Trials:
             return ()
         return (f"the problem is degenerate: {' and '.join(left)} would pass as a correct output",)
 
-    def _passing(
-        self, trial: Trial, solvers: dict[str, NullSolver] | None
-    ) -> dict[str, NullSolver]:
-        """Return those of `solvers` that pass a trial. If `solvers` is None, try all null solvers."""
+    def _passing(self, trial: Trial, among: list[str] | None) -> list[str]:
         expected = self.expected(trial)
-        if solvers is None:
-            solvers = null_solvers(expected.drawn, expected.outputs)
-        return passing(expected.drawn, expected.outputs, solvers)
+        return passing(expected.drawn, expected.outputs, among)
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:

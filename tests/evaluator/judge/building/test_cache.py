@@ -87,14 +87,6 @@ def test_what_an_interrupted_build_left_goes_first(tmp_path: Path) -> None:
     assert "left" not in keys(kept)
 
 
-def test_builds_of_a_version_that_noted_no_size_are_measured(tmp_path: Path) -> None:
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "module.so").write_bytes(b"x" * 70)
-    (tmp_path / "old.built").touch()
-
-    assert (1, 70) == BuildCache(tmp_path, 1e9).total()
-
-
 WORKER = """
 import random, sys
 from pathlib import Path

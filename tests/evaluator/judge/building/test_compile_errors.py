@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stark.evaluator.judge.building.builds import Built, complaint
-from stark.evaluator.judge.building.compile_errors import is_compile_error
+from stark.evaluator.judge.building.complaints import is_compile_error
 
 ASSERTED = (
     "triton.compiler.errors.CompileTimeAssertionFailure",

@@ -35,15 +35,20 @@ def test_features_are_read_from_the_system(
 def test_caches_are_those_of_one_core_for_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caches = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2048K")]
-    for number, parts in enumerate(caches):
-        folder = tmp_path / f"index{number}"
-        folder.mkdir()
-        for name, text in zip(("level", "type", "size"), parts, strict=True):
-            (folder / name).write_text(f"{text}\n")
+    caches = [("1", "Data", "0", "48K"), ("1", "Instruction", "0", "32K")]
+    caches += [("2", "Unified", "0-1", "2048K")]
+    for core in ("cpu0", "cpu1"):
+        for number, parts in enumerate(caches):
+            folder = tmp_path / core / "cache" / f"index{number}"
+            folder.mkdir(parents=True)
+            names = ("level", "type", "shared_cpu_list", "size")
+            for name, text in zip(names, parts, strict=True):
+                own = core[-1] if text == "0" else text
+                (folder / name).write_text(f"{own}\n")
     monkeypatch.setattr(processor, "CACHES", tmp_path)
 
-    assert [48.0, 2048.0, None] == [processor.cache_kb(level) for level in (1, 2, 3)]
+    assert [48.0, 2048.0, None] == [processor.data_cache_kb(level) for level in (1, 2, 3)]
+    assert 2 * 48 + 2 * 32 + 2048 == sum(processor.caches_kb().values())
 
 
 def test_the_library_of_matrix_products_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

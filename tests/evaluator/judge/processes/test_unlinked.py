@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from stark.evaluator.judge.processes import folders
-from stark.evaluator.judge.processes.unlinked import unlinked_bytes
+from stark.evaluator.judge.processes.memory import unlinked_bytes
 
 SIZE = 1 << 22
 

@@ -22,7 +22,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("listed", [True, False])
 def test_a_tree_counts_whole(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the system does not list the children of processes."""
-    monkeypatch.setattr(watch, "_lists_children", lambda: listed)
+    monkeypatch.setattr(watch, "CHILDREN", "children" if listed else "none")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS, HOLDS, ""],
         stdin=subprocess.PIPE,

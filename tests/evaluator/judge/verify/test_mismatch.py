@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
@@ -39,10 +38,6 @@ def written(*places: object) -> Change:
     return change
 
 
-def modulo(period: int, *rests: int) -> list[int]:
-    return [i for i in range(128) if i % period in rests]
-
-
 WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
     "every element (8,192)": ((128, 64), lambda o: 5 + o.square()),
     "rows 112 to 127, the last 16 of 128 (1,024 of 8,192": ((128, 64), written(slice(112, None))),
@@ -51,9 +46,8 @@ WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
     "row 127, the last of 128": ((128, 64), written(127)),
     "row 7 of 128": ((128, 64), written(7)),
     "columns 60 to 63, the last 4 of 64": ((128, 64), written((slice(None), slice(60, None)))),
-    "every 5th row from 2 to 127": ((128, 64), written(slice(2, None, 5))),
-    "rows whose index modulo 8 is 6 to 7, of 128": ((128, 64), written(modulo(8, 6, 7))),
-    "rows whose index modulo 8 is 1, 4, of 128": ((128, 64), written(modulo(8, 1, 4))),
+    "rows 2, 7, …, 127 of 128": ((128, 64), written(slice(2, None, 5))),
+    "32 of 128 rows": ((128, 64), written([i for i in range(128) if i % 8 in (6, 7)])),
     "3 of 128 rows": ((128, 64), written([3, 50, 99])),
     "columns 60 to 63, the last 4 of 64 in row 127, the last of 128 (4 of": (
         (128, 64),
@@ -62,21 +56,21 @@ WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
     "axis-1 slice 2 of 4": ((3, 4, 8, 8), written((slice(None), 2))),
     "axis-0 slices 1 to 2, the last 2 of 3": ((3, 4, 8, 8), written(slice(1, None))),
     "elements 993 to 999, the last 7 of 1000": ((1000,), written(slice(993, None))),
-    "every 4th element from 1 to 997 of 1000": ((1000,), written(slice(1, None, 4))),
+    "elements 1, 5, …, 997 of 1000": ((1000,), written(slice(1, None, 4))),
     "column 3 of 100 in row 7 of 100 (1 of 10,000 elements)": ((100, 100), written((7, 3))),
-    "the last 1,000 elements in row-major order (1,000 of 8,192": (
+    "elements 7192 to 8191, the last 1000 of 8192 in row-major order (1,000 of": (
         (128, 64),
         lambda o: written(slice(-1000, None))(o.flatten()).view(128, 64),
     ),
-    "the first 1,000 elements in row-major order": (
+    "elements 0 to 999, the first 1000 of 8192 in row-major order": (
         (128, 64),
         lambda o: written(slice(1000))(o.flatten()).view(128, 64),
     ),
-    "elements 100 to 299 in row-major order": (
+    "elements 100 to 299 of 8192 in row-major order": (
         (128, 64),
         lambda o: written(slice(100, 300))(o.flatten()).view(128, 64),
     ),
-    "every 7th element from 2 to": (
+    "elements 2, 9, …, 8185 of 8192 in row-major order": (
         (128, 64),
         lambda o: written(slice(2, None, 7))(o.flatten()).view(128, 64),
     ),
@@ -87,14 +81,6 @@ WHERE: dict[str, tuple[tuple[int, ...], Change]] = {
     "where the expected value is positive": (
         (128, 64),
         lambda o: torch.where(o > 0, 5 + o.square(), o),
-    ),
-    "where the expected value has a magnitude of 2.": (
-        (128, 64),
-        lambda o: torch.where(o.abs() > 2, 5 + o.square(), o),
-    ),
-    "where the expected value has a magnitude of 0.": (
-        (128, 64),
-        lambda o: torch.where(o.abs() < 0.5, 5 + o.square(), o),
     ),
     "all over the output": ((128, 64), lambda o: torch.where(normal(128, 64) > 1, 5 + o**2, o)),
     "nearly every element": ((128, 64), lambda o: 1.02 * o),
@@ -129,22 +115,15 @@ WHAT: dict[str, tuple[tuple[int, ...], Change]] = {
     "their sign is flipped": ((64, 32), lambda o: -o),
     "got = expected + 3": ((64, 32), lambda o: o + 3),
     "got = expected - 0.25": ((64, 32), lambda o: o - 0.25),
-    "transposed: the expected values with axes 0 and 1 swapped": (
+    "transposed: the expected values laid out in the axis order (1, 0)": (
         (64, 32),
         lambda o: o.t().contiguous().view(64, 32),
     ),
-    "with axes 1 and 2 swapped": ((3, 16, 16), lambda o: o.mT),
+    "in the axis order (0, 2, 1)": ((3, 16, 16), lambda o: o.mT),
     "in the axis order (0, 2, 3, 1)": (
         (2, 3, 8, 8),
         lambda o: o.permute(0, 2, 3, 1).contiguous().view(2, 3, 8, 8),
     ),
-    "got[i] = expected[i + 1] along axis 0": ((64, 32), lambda o: o.roll(-1, 0)),
-    "got[i] = expected[i - 1] along axis 1": ((64, 32), lambda o: o.roll(1, 1)),
-    "in another order along axis 1 (a permutation)": (
-        (64, 32),
-        lambda o: o[:, torch.randperm(32, generator=torch.Generator().manual_seed(0))],
-    ),
-    "in another order (a permutation)": ((64, 32), lambda o: o.flatten().flip(0).view(64, 32)),
     "every value is exactly a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
     "its size is typical of rounding to bfloat16": (
         (64, 32),
@@ -161,46 +140,19 @@ def test_what_stands_in_the_wrong_places_is_named(words: str) -> None:
     assert words in said(change(oracle).float(), oracle)
 
 
-def uniform(seed: int) -> torch.Tensor:
-    chance = torch.Generator().manual_seed(seed)
-    return torch.rand(1 << 16, generator=chance, dtype=torch.float64)
-
-
 @pytest.mark.parametrize(
     "oracle",
-    [normal(512, 512), 1e4 * uniform(1).view(256, 256)],
-    ids=["normal", "uniform"],
+    [normal(512, 512), 1e4 * normal(512, 512).abs()],
+    ids=["normal", "positive"],
 )
-def test_rounding_noise_is_not_a_permutation(oracle: torch.Tensor) -> None:
+def test_rounding_noise_is_described_by_its_size(oracle: torch.Tensor) -> None:
     noise = 3.8e-4 * torch.randn(oracle.shape, generator=torch.Generator().manual_seed(2))
     scale = float(oracle.square().mean().sqrt())
     result = oracle + scale * noise
 
     text = "\n".join(describe(result.float(), oracle, Rule(scale, CAP), {}))
 
-    assert "permutation" not in text
     assert "typical of rounding to TF32 or float16, or of rounding operands of long sums" in text
-
-
-@pytest.mark.parametrize("draw", [lambda seed: normal(seed * 300, 300)[-300:], uniform])
-def test_unrelated_values_of_the_same_distribution_are_not_a_permutation(
-    draw: Callable[[int], torch.Tensor],
-) -> None:
-    oracle, result = draw(1), draw(2).bfloat16()
-
-    text = "\n".join(describe(result, oracle, Rule(1.0, BFLOAT16_CAP), {}))
-
-    assert text.startswith("wrong: ")
-    assert "permutation" not in text
-
-
-def test_a_permutation_is_found_in_bfloat16() -> None:
-    oracle = normal(64, 32)
-    result = oracle.flip(0).bfloat16()
-
-    text = "\n".join(describe(result, oracle, Rule(1.0, BFLOAT16_CAP), {}))
-
-    assert "in another order along axis 0 (a permutation)" in text
 
 
 def test_what_holds_in_a_part_is_found_there() -> None:
@@ -290,22 +242,25 @@ def test_integers_and_truth_values_are_compared_exactly() -> None:
     )
 
 
-def test_any_number_of_boxes_gives_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_size_of_chunks_gives_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
     oracle = normal(6, 10, 8)
     wrong = written((slice(None), slice(7, None), 3))(oracle).float()
     whole = said(wrong, oracle)
 
-    for chunk in (1, 5, 8, 30, 80, 100, 480):
+    for chunk in (1, 5, 8, 30, 480):
         monkeypatch.setattr(mismatch, "CHUNK", chunk)
         assert whole == said(wrong, oracle)
+        assert whole == said(wrong.mT.contiguous().mT, oracle.mT.contiguous().mT)
 
 
-def test_boxes_cover_everything_once_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_of_a_transposed_tensor_copies_no_more_than_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(mismatch, "CHUNK", 7)
     numbers = torch.arange(4 * 3 * 5).view(4, 3, 5)
+    transposed = numbers.mT.contiguous().mT
 
-    seen = [numbers[lead][span].flatten() for lead, span in mismatch._boxes((4, 3, 5))]
+    seen = [mismatch._chunk(transposed, begin) for begin in range(0, 60, 7)]
 
-    assert max(map(len, seen)) <= 7
-    assert all(int(a[-1]) + 1 == int(b[0]) for a, b in pairwise(seen))
-    assert numbers.numel() == sum(map(len, seen))
+    assert numbers.flatten().tolist() == torch.cat(seen).tolist()
+    assert all(chunk.untyped_storage().nbytes() <= 7 * 8 for chunk in seen)

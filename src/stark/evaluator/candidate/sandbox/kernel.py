@@ -32,7 +32,8 @@ _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 
-_CAPABILITIES_VERSION_3 = 0x20080522
+_CAPABILITIES_VERSION_3 = struct.pack("<II", 0x20080522, 0)
+"""The header of capget(2) and capset(2) for this process."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -109,7 +110,7 @@ def keep_capabilities() -> None:
 
     Raises OSError.
     """
-    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3.to_bytes(4, "little") + bytes(4))
+    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3, 8)
     sets = ctypes.create_string_buffer(24)
     _checked(_libc.capget(header, sets), "capget")
     words = list(struct.unpack("<6I", sets.raw))
@@ -131,9 +132,8 @@ def drop_capabilities() -> None:
             # Past the last capability, or not permitted. Clearing the sets below is enough then.
             break
     _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
-    header = _CAPABILITIES_VERSION_3.to_bytes(4, "little") + bytes(4)
-    nothing = ctypes.create_string_buffer(24)
-    _checked(_libc.capset(ctypes.create_string_buffer(header, 8), nothing), "capset")
+    header = ctypes.create_string_buffer(_CAPABILITIES_VERSION_3, 8)
+    _checked(_libc.capset(header, ctypes.create_string_buffer(24)), "capset")
 
 
 def _prctl(option: int, value: int, more: int = 0) -> None:

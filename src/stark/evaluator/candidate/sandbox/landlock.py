@@ -20,9 +20,6 @@ from stark.evaluator.candidate.sandbox import kernel
 MIN_VERSION = 2
 """The first usable version. Version 1 forbids moving files between folders, which compilers need to do."""
 
-SCOPES_SIGNALS = 6
-"""From this version on, Landlock blocks signals to outside processes and connections to their abstract sockets."""
-
 KNOWS_TRUNCATE = 3
 """From this version on, Landlock can restrict truncate(2)."""
 
@@ -35,7 +32,9 @@ _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
 _TRUNCATE = 1 << 14
 _ALL_SINCE = ((1, (1 << 13) - 1), (2, 1 << 13), (KNOWS_TRUNCATE, _TRUNCATE))
 _TCP_SINCE, _TCP = 4, 0b11
-_SCOPES = 0b11
+_SCOPES_SINCE, _SCOPES = 6, 0b11
+"""Block signals to outside processes, and connections to their abstract sockets."""
+
 _EVERY_THREAD_SINCE, _EVERY_THREAD = 8, 1 << 3
 
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
@@ -70,7 +69,7 @@ def _ruleset(offered: int, handled: int) -> int:
     fields = [handled]
     if offered >= _TCP_SINCE:
         fields.append(_TCP)
-    if offered >= SCOPES_SIGNALS:
+    if offered >= _SCOPES_SINCE:
         fields.append(_SCOPES)
     attributes = b"".join(field.to_bytes(8, "little") for field in fields)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))

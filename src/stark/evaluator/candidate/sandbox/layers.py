@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -34,12 +33,8 @@ WITHOUT = "STARK_SANDBOX_WITHOUT"
 COUNTED_PER_NAMESPACE_SINCE = (5, 14)
 """From this version of Linux on, RLIMIT_NPROC counts a user's processes separately in each user namespace."""
 
-_NEEDS: tuple[tuple[Layer, Layer], ...] = (
-    ("processes", "network"),
-    ("proc", "processes"),
-    ("mounts", "network"),
-)
-"""Pairs of a layer and another layer that the first one requires, because namespaces are nested."""
+_NEEDS: dict[Layer, Layer] = {"processes": "network", "proc": "processes", "mounts": "network"}
+"""The layer that a layer requires, because namespaces are nested."""
 
 
 def offered() -> dict[Layer, str | None]:
@@ -48,24 +43,18 @@ def offered() -> dict[Layer, str | None]:
     Tries each layer in a forked process. All tries together take a few milliseconds. Raises
     ValueError if `STARK_SANDBOX_WITHOUT` is invalid.
     """
-    with tempfile.TemporaryDirectory(prefix="stark-") as folder:
-        found: dict[Layer, str | None] = {
-            "limits": None,
-            "capabilities": None,
-            "network": _tried(_network),
-            "processes": _tried(_processes),
-            "proc": _tried(_proc),
-            "mounts": _tried(lambda: _mounts(Path(folder))),
-            "landlock": _tried(_landlock),
-            "seccomp": _tried(_seccomp),
-        }
-    found |= dict.fromkeys(left_out(), f"left out by {WITHOUT}")
-    for layer, needed in _NEEDS:
-        if found[layer] is None and found[needed] is not None:
-            found[layer] = f"needs the layer {needed}"
-    if "tasks" not in found:
-        found["tasks"] = _why_tasks_are_unlimited(found)
-    return {layer: found[layer] for layer in LAYERS}
+    without = left_out()
+    found: dict[Layer, str | None] = {}
+    for layer in LAYERS:
+        if layer in without:
+            found[layer] = f"left out by {WITHOUT}"
+        elif layer in _NEEDS and found[_NEEDS[layer]] is not None:
+            found[layer] = f"needs the layer {_NEEDS[layer]}"
+        elif layer == "tasks":
+            found[layer] = _why_tasks_are_unlimited(found)
+        else:
+            found[layer] = _tried(_TRIES[layer]) if layer in _TRIES else None
+    return found
 
 
 def left_out() -> set[Layer]:
@@ -86,19 +75,15 @@ def in_use(offered: Mapping[Layer, str | None]) -> frozenset[Layer]:
 
 
 def gaps(active: Collection[str]) -> list[str]:
-    """What model-written code can still do inside these layers, as phrases that follow `can`."""
-    found = []
-    if not {"network", "seccomp"} & set(active):
-        found.append("reach the network")
-    if not {"mounts", "landlock"} & set(active):
-        found.append("modify any file that you can modify")
-    elif "mounts" not in active:
-        found.append("change the modes and times of your files")
-    if "landlock" not in active:
-        found.append("read your files and those that other candidates left")
-    if not {"processes", "seccomp"} & set(active):
-        found.append("stop other processes")
-    return found
+    """What model-written code can still do inside these layers, as phrases that follow `can`. One may imply another."""
+    gaps = {
+        "reach the network": {"network", "seccomp"},
+        "modify any file that you can modify": {"mounts", "landlock"},
+        "change the modes and times of your files": {"mounts"},
+        "read your files and those that other candidates left": {"landlock"},
+        "stop other processes": {"processes", "seccomp"},
+    }
+    return [gap for gap, closed_by in gaps.items() if not closed_by & set(active)]
 
 
 def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
@@ -106,20 +91,14 @@ def tasks_limited_by_namespace(active: frozenset[Layer]) -> bool:
     return {"tasks", "proc"} <= active and kernel.release() >= namespaces.PID_LIMIT_SINCE
 
 
-def _limited_per_user(active: set[Layer]) -> bool:
-    """Whether RLIMIT_NPROC limits only the child's processes. False for root, to whom Linux does not apply it."""
-    counted = kernel.release() >= COUNTED_PER_NAMESPACE_SINCE and os.getuid() != 0
-    return counted and "network" in active
-
-
-def _why_tasks_are_unlimited(found: dict[Layer, str | None]) -> str | None:
-    active = {layer for layer, why_not in found.items() if why_not is None}
-    by_namespace = "proc" in active and kernel.release() >= namespaces.PID_LIMIT_SINCE
-    if by_namespace or _limited_per_user(active):
+def _why_tasks_are_unlimited(found: Mapping[Layer, str | None]) -> str | None:
+    release = kernel.release()
+    if found["proc"] is None and release >= namespaces.PID_LIMIT_SINCE:
         return None
-    if os.getuid() == 0:
+    if os.getuid() == 0:  # Linux does not apply RLIMIT_NPROC to root
         return "as root, needs the layer proc and Linux 6.14 or later"
-    return "needs the layer network and Linux 5.14 or later"
+    counted = found["network"] is None and release >= COUNTED_PER_NAMESPACE_SINCE
+    return None if counted else "needs the layer network and Linux 5.14 or later"
 
 
 def _network() -> None:
@@ -136,10 +115,11 @@ def _proc() -> None:
     namespaces.mount_own_proc()
 
 
-def _mounts(folder: Path) -> None:
+def _mounts() -> None:
+    folder = tempfile.gettempdir()
     namespaces.enter(processes=False)
-    namespaces.make_read_only([folder])
-    (folder / "written").touch()
+    namespaces.make_read_only([Path(folder)])
+    tempfile.TemporaryFile(dir=folder).close()
 
 
 def _landlock() -> None:
@@ -151,8 +131,18 @@ def _landlock() -> None:
 
 def _seccomp() -> None:
     kernel.forbid_new_privileges()
-    seccomp.restrict("reachable", refuse_truncate=False)
+    seccomp.restrict(sees_others=True, refuse_truncate=False)
     seccomp.restrict_further()
+
+
+_TRIES: dict[Layer, Callable[[], None]] = {
+    "network": _network,
+    "processes": _processes,
+    "proc": _proc,
+    "mounts": _mounts,
+    "landlock": _landlock,
+    "seccomp": _seccomp,
+}
 
 
 def _tried(layer: Callable[[], None]) -> str | None:
@@ -160,19 +150,16 @@ def _tried(layer: Callable[[], None]) -> str | None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        result = "worked"
+        code = 1
         try:
             layer()
+            code = 0
         except (OSError, RuntimeError) as error:
-            result = str(error)
-        with suppress(OSError):
-            os.write(writing, result.encode())
-        os._exit(0)
+            os.write(writing, str(error).encode())
+        finally:
+            os._exit(code)
     os.close(writing)
-    with os.fdopen(reading, "rb") as answer:
-        result = answer.read().decode()
-    os.waitpid(pid, 0)
-    if result == "worked":
-        return None
-    return result or "the test process ended without a result"
+    with os.fdopen(reading) as answer:
+        reason = answer.read()
+    worked = os.waitpid(pid, 0)[1] == 0
+    return None if worked else reason or "the test process ended without a result"

@@ -16,13 +16,9 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from stark.evaluator.candidate.sandbox import kernel
-
-OutsideProcesses = Literal["unreachable", "unsignalled", "reachable"]
-"""What other layers do about outside processes: hide them, block signals to them, or neither."""
 
 Instruction = tuple[int, int, int, int]
 """A BPF instruction: opcode, jump distance if true, jump distance if false, and a constant."""
@@ -34,27 +30,21 @@ _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _SET_FILTER, _ALL_THREADS = 1, 1
 
 _X32 = 0x40000000
-"""Bit that marks the call numbers of x86-64's x32 ABI. The filter's rules would not match these numbers."""
+"""Bit that marks the call numbers of x86-64's x32 ABI, all refused: the filter's rules would not match them. No other
+call has such a number."""
 
 NEW_NAMESPACES = 0x7E020080
 """All CLONE_NEW… flags of clone(2)."""
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """A machine type: audit number, column in the tables below, and the number of seccomp(2)."""
+class Architecture(NamedTuple):
+    """A machine type: audit number, and column in the tables below."""
 
     audit: int
     column: int
-    seccomp: int
-    second_abi: int | None = None
-    """Bit that marks a second ABI's call numbers, or None without a second ABI. All calls with this bit are refused."""
 
 
-_ARCHITECTURES = {
-    "x86_64": Architecture(0xC000003E, 0, 317, _X32),
-    "aarch64": Architecture(0xC00000B7, 1, 277),
-}
+_ARCHITECTURES = {"x86_64": Architecture(0xC000003E, 0), "aarch64": Architecture(0xC00000B7, 1)}
 
 # Numbers on x86-64 and on aarch64; None where there is no such call.
 _REFUSED: dict[str, tuple[int | None, int | None]] = {
@@ -84,10 +74,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "process_mrelease": (448, 448),
     "pidfd_getfd": (438, 438),
     "kcmp": (312, 272),
-    "timer_create": (
-        222,
-        107,
-    ),  # a timer's signal may continue a process that the judge has stopped
+    "timer_create": (222, 107),  # its signal may continue a process that the judge stopped
     # the machine
     "mount": (165, 40),
     "umount2": (166, 39),
@@ -150,23 +137,20 @@ _REFUSED_AFTER_OPENING: dict[str, tuple[int, int]] = {
 """What NVIDIA's driver calls when it opens a device (`seccomp` is for the second filter). `cuInit` returns 304 without.
 Until then, namespaces keep a socket from reaching anybody."""
 
-_KILL, _TGKILL, _TKILL = (62, 129), (234, 131), (200, 130)
-_SIGNALLING_OTHERS = {  # calls whose first argument is a process
-    "kill": _KILL,
-    "tgkill": _TGKILL,
+_ON_ITSELF_ONLY = {  # calls whose first argument is a process that they signal or slow
+    "kill": (62, 129),
+    "tgkill": (234, 131),
     "rt_sigqueueinfo": (129, 138),
     "rt_tgsigqueueinfo": (297, 240),
-}
-
-_SIGNALLING_BY_HANDLE = {"tkill": _TKILL, "pidfd_send_signal": (424, 424)}
-_SLOWING_OTHERS = {
     "prlimit64": (302, 261),
     "sched_setaffinity": (203, 122),
     "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
 }
-_SLOWING_GROUPS = {
+_ON_ANY_PROCESS = {
+    "tkill": (200, 130),
+    "pidfd_send_signal": (424, 424),
     "ioprio_set": (251, 30),
     "migrate_pages": (256, 238),
     "move_pages": (279, 239),
@@ -174,7 +158,7 @@ _SLOWING_GROUPS = {
 _LEAVING_ITS_GROUP = {"setsid": (112, 157), "setpgid": (109, 154)}
 _SETPRIORITY, _FCNTL, _IOCTL = (141, 140), (72, 25), (16, 29)
 _CLONE, _CLONE3, _TRUNCATE = (56, 220), (435, 435), (76, 45)
-_SOCKETPAIR = (53, 199)
+_SOCKETPAIR, _SECCOMP = (53, 199), (317, 277)
 
 _SETTING_OWNERS = (8, 10, 15)
 """F_SETOWN, F_SETSIG and F_SETOWN_EX, with which a process makes Linux send signals on its behalf."""
@@ -190,30 +174,22 @@ _OWNERS_BY_IOCTL = (0x8901, 0x8902)
 """FIOSETOWN and SIOCSPGRP, which do for sockets what F_SETOWN does for any file."""
 
 _CONNECTED_TYPES = tuple(
-    kind | flags
+    kind | closing | blocking
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET)
-    for flags in (
-        0,
-        socket.SOCK_CLOEXEC,
-        socket.SOCK_NONBLOCK,
-        socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
-    )
+    for closing in (0, socket.SOCK_CLOEXEC)
+    for blocking in (0, socket.SOCK_NONBLOCK)
 )
 """Socket types that stay connected to their peer. A datagram socket could connect elsewhere."""
 
 
-def architecture() -> Architecture | None:
-    """The entry for this machine, or None if there is no filter for it."""
-    return _ARCHITECTURES.get(os.uname().machine)
-
-
-def restrict(outside: OutsideProcesses, refuse_truncate: bool) -> None:
+def restrict(sees_others: bool, refuse_truncate: bool) -> None:
     """Install the filter that leaves only what opening a device needs. It holds for every thread, permanently.
 
-    Needs `kernel.forbid_new_privileges`. `refuse_truncate` is for Landlock versions that do not
-    restrict truncate(2). Raises OSError, and RuntimeError on an unknown architecture.
+    Needs `kernel.forbid_new_privileges`. `sees_others` says whether the process can name processes outside of the
+    sandbox. `refuse_truncate` is for Landlock versions that do not restrict truncate(2). Raises OSError, and
+    RuntimeError on an unknown architecture.
     """
-    _install(lambda machine: assemble(machine, outside, refuse_truncate, os.getpid()))
+    _install(lambda machine: assemble(machine, sees_others, refuse_truncate, os.getpid()))
 
 
 def restrict_further() -> None:
@@ -222,7 +198,7 @@ def restrict_further() -> None:
 
 
 def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
-    machine = architecture()
+    machine = _ARCHITECTURES.get(os.uname().machine)
     if machine is None:
         raise RuntimeError(f"there is no seccomp filter for {os.uname().machine}")
     program = assembled(machine)
@@ -231,7 +207,7 @@ def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
     header = struct.pack("<HxxxxxxQ", len(program), ctypes.addressof(held))
     failed_thread = kernel.syscall(
         "seccomp",
-        machine.seccomp,
+        _SECCOMP[machine.column],
         _SET_FILTER,
         _ALL_THREADS,
         ctypes.create_string_buffer(header, len(header)),
@@ -241,14 +217,11 @@ def _install(assembled: Callable[[Architecture], list[Instruction]]) -> None:
 
 
 def assemble(
-    machine: Architecture, outside: OutsideProcesses, refuse_truncate: bool, own: int
+    machine: Architecture, sees_others: bool, refuse_truncate: bool, own: int
 ) -> list[Instruction]:
     """The first filter's instructions. `own` is the id of the process that the filter is for."""
-    return _filter(
-        machine,
-        *_always(machine, refuse_truncate),
-        *_towards_outside_processes(machine, outside, own),
-    )
+    towards_others = _towards_others(machine, own) if sees_others else ()
+    return _filter(machine, *_always(machine, refuse_truncate), *towards_others)
 
 
 def assemble_further(machine: Architecture) -> list[Instruction]:
@@ -263,7 +236,8 @@ def _filter(machine: Architecture, *rules: Instruction) -> list[Instruction]:
         (_EQUAL, 1, 0, machine.audit),
         _refuse(),
         (_LOAD, 0, 0, _NUMBER),
-        *_refuse_second_abi(machine),
+        (_AT_LEAST, 0, 1, _X32),
+        _refuse(),
         *rules,
         (_RETURN, 0, 0, _ALLOW),
     ]
@@ -283,15 +257,11 @@ def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instructio
         yield from _never(_TRUNCATE[machine.column])
 
 
-def _towards_outside_processes(
-    machine: Architecture, outside: OutsideProcesses, own: int
-) -> Iterator[Instruction]:
+def _towards_others(machine: Architecture, own: int) -> Iterator[Instruction]:
     column = machine.column
-    if outside == "unreachable":
-        return
-    for numbers in _SLOWING_OTHERS.values():
+    for numbers in _ON_ITSELF_ONLY.values():
         yield from _only(numbers[column], 0, (0, own))
-    for numbers in _SLOWING_GROUPS.values():
+    for numbers in _ON_ANY_PROCESS.values():
         yield from _never(numbers[column])
     for numbers in _LEAVING_ITS_GROUP.values():
         # Pretend success, because honest tools give up otherwise. The child must stay in its
@@ -301,18 +271,6 @@ def _towards_outside_processes(
     yield from _only(_SETPRIORITY[column], 1, (0, own))
     yield from _except(_FCNTL[column], 1, _SETTING_OWNERS)
     yield from _except(_IOCTL[column], 1, _OWNERS_BY_IOCTL)
-    if outside == "unsignalled":
-        return
-    for numbers in _SIGNALLING_OTHERS.values():
-        yield from _only(numbers[column], 0, (0, own))
-    for numbers in _SIGNALLING_BY_HANDLE.values():
-        yield from _never(numbers[column])
-
-
-def _refuse_second_abi(machine: Architecture) -> Iterator[Instruction]:
-    if machine.second_abi is not None:
-        yield (_AT_LEAST, 0, 1, machine.second_abi)
-        yield _refuse()
 
 
 def _never(number: int | None, error: int = errno.EPERM) -> Iterator[Instruction]:

@@ -15,16 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.core.judging import Limits
 from stark.evaluator.judge.building.cache import BuildCache
-from stark.evaluator.judge.building.compile_errors import PASSES_FAILED
-from stark.evaluator.judge.building.complaints import first_errors
-from stark.evaluator.judge.building.resources import KernelResources, kernel_resources
+from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
 from stark.evaluator.judge.processes import folders
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
@@ -39,8 +35,6 @@ BUILD_MEMORY_GB = 32.0
 KEPT_BYTES = 512 << 20
 """Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
 
-_kernels = TypeAdapter(tuple[KernelResources, ...])
-
 
 @dataclass(frozen=True)
 class Built:
@@ -49,10 +43,7 @@ class Built:
     folder: Path
     error: str | None = None
     output: str = ""
-    """What the build printed, if it failed."""
-
-    kernels: tuple[KernelResources, ...] = ()
-    """Resource usage of the kernels that nvcc compiled, as nvcc reported it."""
+    """What the build printed."""
 
     @property
     def source(self) -> Path:
@@ -70,9 +61,13 @@ class Built:
         return self.folder / "kept"
 
     @property
-    def resources(self) -> Path:
-        """File with the kernels' resource usage, for later judges. Only the judge writes it."""
-        return self.folder / "kernels.json"
+    def printed(self) -> Path:
+        """File with the build's output, for later judges. Only the judge writes it."""
+        return self.folder / "printed.txt"
+
+    def without_paths(self, text: str) -> str:
+        """The text without the paths of the build's folders, which mean nothing to readers."""
+        return text.replace(f"{self.work}/", "").replace(f"{self.folder}/", "")
 
 
 class Builds:
@@ -103,9 +98,9 @@ class Builds:
         tools = language(candidate.language)
         key = self._key(candidate)
         built = Built(self._root / key)
-        with self._locked(built):
-            if self._cache.complete(key) and built.kept.exists() and built.resources.exists():
-                return replace(built, kernels=_kernels.validate_json(built.resources.read_bytes()))
+        with _locked(built.folder.with_suffix(".lock")):
+            if self._cache.complete(key) and built.kept.exists() and built.printed.exists():
+                return replace(built, output=built.printed.read_text())
             # Remains of an interrupted build, such as lock files, would block this one.
             self._cache.forget(key)
             built.work.mkdir(parents=True)
@@ -118,7 +113,7 @@ class Builds:
             )
             if built.error is None:
                 built.work.rename(built.kept)
-                built.resources.write_bytes(_kernels.dump_json(built.kernels))
+                built.printed.write_text(built.output)
                 self._cache.note(key)
             return built
 
@@ -128,7 +123,7 @@ class Builds:
 
         Nothing remains of what earlier runs wrote, such as precomputed answers.
         """
-        with self._locked(built):
+        with _locked(built.folder.with_suffix(".lock")):
             folders.remove(built.work)
             folders.copy(built.kept, built.work)
             built.source.write_text(candidate.source)
@@ -141,9 +136,6 @@ class Builds:
         # Builds contain the paths of included files, so each Python environment has its own builds.
         toolchain = language(candidate.language).toolchain()
         return digest(candidate.source, toolchain, self._target, sys.prefix)
-
-    def _locked(self, built: Built) -> AbstractContextManager[None]:
-        return _locked(self._root / f"{built.folder.name}.lock")
 
     def _import_without_device(
         self, built: Built, source: str, environment: dict[str, str], limits: Limits
@@ -172,7 +164,7 @@ class Builds:
         if error is None:
             too_much = folders.excess(built.work, most=KEPT_BYTES)
             if too_much is None:
-                return replace(built, kernels=kernel_resources(output))
+                return replace(built, output=output)
             error = f"its build wrote {too_much}"
         return replace(built, error=complaint(built, error, output, source), output=output)
 
@@ -183,9 +175,7 @@ def complaint(built: Built, raised: str, printed: str, source: str) -> str:
     If the exception does not contain the compiler's errors, the output is searched too.
     """
     text = raised if _contains_errors(raised) else f"{raised}\n{printed}"
-    for path in (built.work, built.folder):
-        text = text.replace(f"{path}/", "")
-    return first_errors(text, source)
+    return first_errors(built.without_paths(text), source)
 
 
 def processor_s(limit_s: float) -> int:

@@ -13,7 +13,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from stark.core.errors import UsageError
@@ -26,13 +25,6 @@ DEFAULT_GB = 20.0
 
 KEPT_SHARE = 0.8
 """An eviction reduces the cache to this share of its limit, so that not every new build causes an eviction."""
-
-
-@dataclass(frozen=True)
-class _Entry:
-    key: str
-    used_at: float
-    size: int
 
 
 def cache_folder() -> Path:
@@ -97,7 +89,7 @@ class BuildCache:
 
     def note(self, key: str) -> None:
         """Record the size of a finished build that is in use. If the cache is now too large, evict other builds."""
-        self._path(key, "built").write_text(str(_size(self.root / key)))
+        self._path(key, "built").write_text(str(folders.size(self.root / key)))
         self._make_room()
 
     def forget(self, key: str) -> None:
@@ -111,7 +103,7 @@ class BuildCache:
 
     def total(self) -> tuple[int, int]:
         """The number of finished builds and their total size in bytes."""
-        sizes = [entry.size for entry in self._entries() if self.complete(entry.key)]
+        sizes = [self._size(key) for key in self._keys() if self.complete(key)]
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
@@ -119,15 +111,15 @@ class BuildCache:
 
         Builds that are in use are kept.
         """
-        entries = sorted(self._entries(), key=lambda entry: entry.used_at)
-        size = sum(entry.size for entry in entries)
-        if size <= self.most_bytes:
+        sizes = {key: self._size(key) for key in self._keys()}
+        left = sum(sizes.values())
+        if left <= self.most_bytes:
             return
-        for entry in entries:
-            if size <= KEPT_SHARE * self.most_bytes:
+        for key in sorted(sizes, key=self._used_at):
+            if left <= KEPT_SHARE * self.most_bytes:
                 return
-            if self._remove(entry.key):
-                size -= entry.size
+            if self._remove(key):
+                left -= sizes[key]
 
     def _remove(self, key: str) -> bool:
         """Remove a build and the files beside it, unless it is in use. Returns whether it was removed."""
@@ -144,18 +136,19 @@ class BuildCache:
             path.unlink()
         return True
 
-    def _entries(self) -> Iterator[_Entry]:
-        """All builds, finished or not."""
-        if not self.root.is_dir():
-            return
-        for key in {path.name.partition(".")[0] for path in self.root.iterdir()}:
-            used_at, size = 0.0, 0
-            with suppress(OSError):
-                used_at = self._path(key, "use").stat().st_mtime
-            with suppress(OSError, ValueError):
-                said = self._path(key, "built").read_text()
-                size = int(said) if said else _size(self.root / key)
-            yield _Entry(key, used_at, size)
+    def _keys(self) -> set[str]:
+        """The keys of all builds, finished or not."""
+        return {path.name.partition(".")[0] for path in self.root.glob("*")}
+
+    def _used_at(self, key: str) -> float:
+        with suppress(OSError):
+            return self._path(key, "use").stat().st_mtime
+        return 0.0
+
+    def _size(self, key: str) -> int:
+        with suppress(OSError, ValueError):
+            return int(self._path(key, "built").read_text())
+        return 0
 
     def _path(self, key: str, kind: str) -> Path:
         return self.root / f"{key}.{kind}"
@@ -178,12 +171,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(descriptor), there)
-
-
-def _size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(
-        entry.stat(follow_symlinks=False).st_size
-        for entry, _ in folders.entries(folder)
-        if entry.is_file(follow_symlinks=False)
-    )

@@ -2,15 +2,18 @@
 
 Parses the formats of gcc, clang, nvcc, ptxas, linkers, Triton and Python. Leaves out command lines,
 chains of includes and template instantiations, and lists of overload candidates.
+
+Also recognizes compilers' errors among the exceptions that running programs raise: Triton kernels and inline builds in
+forward compile only when they are called. Such an error is recognized by its type or, if it is a plain RuntimeError, by
+the first words of its message. A program may forge the type, but then it only gets the status `build_failed`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Literal
 
 ERRORS = 3
 """Maximum number of errors to show. Later errors usually follow from the first ones."""
@@ -26,6 +29,26 @@ TEXT_LINES = 40
 
 BLOCK_LINES = 8
 """Lines of a Triton function to show, ending with the line at fault."""
+
+TYPES = (
+    "triton.compiler.errors.CompilationError",
+    "triton.runtime.errors.OutOfResources",
+    "triton.runtime.errors.PTXASError",
+    "torch._inductor.exc.InductorError",
+    "torch._inductor.exc.CppCompileError",
+)
+"""An exception is a compiler's error if one of these is its type, a base of its type, or the type of one
+of its causes."""
+
+PASSES_FAILED = "PassManager::run failed"
+"""The entire message of exceptions from Triton's later stages, which print the actual error."""
+
+MESSAGES = (
+    PASSES_FAILED,
+    "Error building extension '",  # torch.utils.cpp_extension
+    "ninja exited with status",  # tvm_ffi.cpp
+)
+"""First words of compilers' RuntimeErrors."""
 
 _LOCATED = re.compile(r"^(?P<file>[^\s:()]+)(?P<line>:\d+(?::\d+)?|\(\d+\)): *(?P<says>.*)$")
 _ERROR = re.compile(r"^(fatal |catastrophic )?error\b")
@@ -44,97 +67,88 @@ _BOILERPLATE = re.compile(
 
 
 @dataclass
-class _Diagnostic:
+class _Message:
     """One message of a compiler, with the source lines that the compiler shows below it."""
 
-    kind: Literal["error", "note", "cause", "other"]
     text: str
-    own: bool
+    says: str
+    """The text without the place."""
+
+    own: bool = True
     """Whether the message is about the candidate's own file, not a system header."""
 
     snippet: list[str] = field(default_factory=list)
 
+    @property
+    def is_error(self) -> bool:
+        return _ERROR.match(self.says) is not None or _TOOL.search(self.says) is not None
+
+
+def is_compile_error(types: Iterable[str], text: str) -> bool:
+    """Whether an exception is a compiler's error. `types` names its type, its type's bases and its causes' types."""
+    return any(name in TYPES for name in types) or any(
+        f"RuntimeError: {message}" in text for message in MESSAGES
+    )
+
 
 def first_errors(text: str, source: str = "") -> str:
     """The first errors in the output of a build or run, with their line numbers in `source` if known."""
-    diagnostics = list(_diagnostics(text))
-    if any(diagnostic.kind == "error" for diagnostic in diagnostics):
-        return "\n".join(_compiled(diagnostics, source))
+    messages = list(_messages(text))
+    if any(message.is_error for message in messages):
+        return "\n".join(_compiled(messages, source))
     return "\n".join(_interpreted(text, source))
 
 
-def _diagnostics(text: str) -> Iterator[_Diagnostic]:
-    current: _Diagnostic | None = None
+def _messages(text: str) -> Iterator[_Message]:
+    shown: list[str] = []
     for line in text.splitlines():
-        found = _diagnostic(line)
-        if found is not None or not line.strip() or _NOISE.match(line):
-            if current is not None:
-                yield current
-            current = found
-        elif current is not None:
-            current.snippet.append(line.rstrip())
-    if current is not None:
-        yield current
+        if not line.strip() or _NOISE.match(line):
+            shown = []
+        elif located := _LOCATED.match(line):
+            path, says = located["file"], located["says"]
+            place = f"{PurePath(path).name}{located['line']}"
+            shown = []
+            yield _Message(f"{place}: {says}", says, not path.startswith("/"), shown)
+        elif _TOOL.search(line):
+            shown = []
+            yield _Message(line.strip(), line, True, shown)
+        else:
+            shown.append(line.rstrip())
 
 
-def _diagnostic(line: str) -> _Diagnostic | None:
-    """The message that starts on this line, or None."""
-    if _NOISE.match(line):
-        return None
-    located = _LOCATED.match(line)
-    if located is None:
-        return _Diagnostic("error", line.strip(), own=True) if _TOOL.search(line) else None
-    path, says = located["file"], located["says"]
-    kind: Literal["error", "note", "cause", "other"] = "other"
-    if _ERROR.match(says) or "undefined reference to" in says:
-        kind = "error"
-    elif says.startswith("note:"):
-        kind = "note"
-    elif says == "required from here":
-        kind = "cause"
-    said = f"{PurePath(path).name}{located['line']}: {says}"
-    return _Diagnostic(kind, said, own=not path.startswith("/"))
-
-
-def _compiled(diagnostics: list[_Diagnostic], source: str) -> Iterator[str]:
+def _compiled(messages: list[_Message], source: str) -> Iterator[str]:
     """The first errors, each with its source lines, the candidate's line that caused it, and its first note."""
     seen: set[str] = set()
-    cause: _Diagnostic | None = None
-    snippet: list[str] = []
-    explained = True
-    for diagnostic in diagnostics:
-        if diagnostic.kind == "cause" and diagnostic.own:
-            cause = diagnostic
-        elif diagnostic.kind == "error":
-            message = diagnostic.text.partition("error")[2]
-            explained = message in seen or len(seen) >= ERRORS
-            seen.add(message)
-            if not explained:
-                snippet = diagnostic.snippet
-                yield from _shown(diagnostic, source)
+    cause: _Message | None = None
+    error: _Message | None = None  # shown, and not explained by a note yet
+    for message in messages:
+        if message.is_error:
+            what = message.text.partition("error")[2]
+            error = message if what not in seen and len(seen) < ERRORS else None
+            seen.add(what)
+            if error is not None:
+                yield from _shown(message, message.snippet, source)
                 if cause is not None:
                     yield cause.text
             cause = None
-        elif diagnostic.kind == "note" and diagnostic.own and not explained:
-            if diagnostic.snippet == snippet:
-                diagnostic.snippet = []  # already shown with the error
-            yield from _shown(diagnostic, source)
-            explained = True
+        elif message.own and message.says == "required from here":
+            cause = message
+        elif message.own and message.says.startswith("note:") and error is not None:
+            # The compiler may show the same lines as with the error.
+            repeated = message.snippet == error.snippet
+            yield from _shown(message, [] if repeated else message.snippet, source)
+            error = None
     if len(seen) > ERRORS:
         yield f"… and {len(seen) - ERRORS} more error{'s' if len(seen) > ERRORS + 1 else ''}"
 
 
-def _shown(diagnostic: _Diagnostic, source: str) -> Iterator[str]:
-    snippet = diagnostic.snippet[:SNIPPET_LINES]
+def _shown(message: _Message, snippet: list[str], source: str) -> Iterator[str]:
     shown = re.sub(r"^\s*\d+ \| ?", "", snippet[0]) if snippet else ""
     number = _line_of(shown, source)
-    text = (
-        diagnostic.text
-        if len(diagnostic.text) <= LINE_LENGTH
-        else f"{diagnostic.text[:LINE_LENGTH]}…"
-    )
-    yield text if number is None else f"{text} (line {number} of the file)"
-    yield from (line[:LINE_LENGTH] for line in snippet)
+    long = "…" if len(message.text) > LINE_LENGTH else ""
+    place = f" (line {number} of the file)" if number is not None else ""
+    yield f"{message.text[:LINE_LENGTH]}{long}{place}"
+    yield from (line[:LINE_LENGTH] for line in snippet[:SNIPPET_LINES])
 
 
 def _interpreted(text: str, source: str) -> list[str]:

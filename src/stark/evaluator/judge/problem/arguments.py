@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import random
+import reprlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,11 +87,6 @@ def variation(first: object, second: object) -> str | None:
         if type(one) is not type(two) or pickle.dumps(one) != pickle.dumps(two):
             return (
                 f"an argument of type {type(one).__name__} that changes from draw to draw "
-                f"({_short(one)}, then {_short(two)}); make it a tensor or a constant"
+                f"({reprlib.repr(one)}, then {reprlib.repr(two)}); make it a tensor or a constant"
             )
     return None
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"

@@ -7,54 +7,59 @@ tolerance, and problems with constant results. Every evaluation on such a proble
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
+from functools import partial
 
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, chunks, compare
 
-NullSolver = Callable[[Drawn, ExpectedTensor], torch.Tensor]
+Solver = Callable[[ExpectedTensor], torch.Tensor]
 
 
 def passing(
-    drawn: Drawn, outputs: list[ExpectedTensor], solvers: dict[str, NullSolver]
-) -> dict[str, NullSolver]:
-    """Return the solvers whose answers pass on every output of this trial."""
-    return {
-        name: solver
-        for name, solver in solvers.items()
-        if all(compare(solver(drawn, output), output, briefly=True).passes for output in outputs)
-    }
+    drawn: Drawn, outputs: list[ExpectedTensor], among: Collection[str] | None = None
+) -> list[str]:
+    """Return the names of null solvers whose answers pass on every output of this trial.
+
+    Tries those that `among` names, or all whose answers have the shapes and types of these outputs.
+    """
+    return [
+        name
+        for name, solver in _solvers(drawn, outputs).items()
+        if (among is None or name in among)
+        and all(compare(solver(output), output, briefly=True).passes for output in outputs)
+    ]
 
 
-def null_solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, NullSolver]:
-    """Return every null solver whose answer has the shapes and types of these outputs, by name."""
-    return dict(_solvers(drawn, outputs))
-
-
-def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> Iterator[tuple[str, NullSolver]]:
-    yield "zeros", lambda _, output: torch.zeros_like(output.eager)
+def _solvers(drawn: Drawn, outputs: list[ExpectedTensor]) -> dict[str, Solver]:
+    solvers: dict[str, Solver] = {"zeros": lambda output: torch.zeros_like(output.eager)}
     # The mean of a single number is the number itself, so passing would prove nothing.
     several = any(output.eager.numel() > 1 for output in outputs)
     if several and all(output.eager.is_floating_point() for output in outputs):
-        yield "the mean in every element", _mean
+        solvers["the mean in every element"] = _mean
     if several:
-        yield "zeros in the second half of each row", _half
+        solvers["zeros in the second half of each row"] = _half
     for index, tensor in enumerate(drawn.tensors):
         if all(
             tensor.shape == output.eager.shape and as_real(tensor).dtype == output.eager.dtype
             for output in outputs
         ):
-            yield f"input {index} itself", _input(index)
+            solvers[f"input {index} itself"] = partial(_same, tensor)
+    return solvers
 
 
-def _mean(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
+def _same(tensor: torch.Tensor, _: ExpectedTensor) -> torch.Tensor:
+    return tensor
+
+
+def _mean(output: ExpectedTensor) -> torch.Tensor:
     total = sum(float(piece.sum()) for (piece,) in chunks(output.eager))
     return torch.full_like(output.eager, total / max(output.eager.numel(), 1))
 
 
-def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
+def _half(output: ExpectedTensor) -> torch.Tensor:
     """Return the expected values with zeros in the second half of each row.
 
     This passes where the true values in the second half are almost zero, as in a cumulative product.
@@ -63,7 +68,3 @@ def _half(_: Drawn, output: ExpectedTensor) -> torch.Tensor:
     rows = torch.atleast_1d(answer)
     rows[..., rows.shape[-1] // 2 :] = 0
     return answer
-
-
-def _input(index: int) -> NullSolver:
-    return lambda drawn, _: drawn.tensors[index]

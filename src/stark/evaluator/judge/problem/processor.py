@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from pathlib import Path
 
@@ -28,26 +29,38 @@ FEATURES = {
 """CPU features that speed up kernels. Keys are the names in /proc/cpuinfo, values the usual names."""
 
 CPUINFO = Path("/proc/cpuinfo")
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CACHES = Path("/sys/devices/system/cpu")
+
+
+def name() -> str:
+    """The CPU's name."""
+    return _told("model name") or platform.processor() or platform.machine()
 
 
 def features() -> tuple[str, ...]:
     """The usual names of those `FEATURES` that this machine's CPU has, in the order of `FEATURES`."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
-    flags = set(found[1].split()) if found else set()
+    flags = _told("flags|Features").split()
     return tuple(name for flag, name in FEATURES.items() if flag in flags)
 
 
-def cache_kb(level: int) -> float | None:
+def caches_kb() -> dict[tuple[int, str, str], float]:
+    """Sizes in KiB of the machine's caches that Linux reports, by level, type and the cores that share the cache."""
+    found = {}
+    for cache in sorted(CACHES.glob("cpu[0-9]*/cache/index*")):
+        parts = [cache / part for part in ("level", "type", "shared_cpu_list", "size")]
+        if all(part.exists() for part in parts):
+            level, kind, shared, size = (part.read_text().strip() for part in parts)
+            if size.endswith("K"):
+                found[int(level), kind, shared] = float(size[:-1])
+    return found
+
+
+def data_cache_kb(level: int) -> float | None:
     """The size in KiB of a core's data cache at this level, or None if Linux does not report it."""
-    for index in CACHES.glob("index*"):
-        parts = [index / name for name in ("level", "type", "size")]
-        if not all(part.exists() for part in parts):
-            continue
-        found, kind, size = (part.read_text().strip() for part in parts)
-        if found == str(level) and kind != "Instruction" and size.endswith("K"):
-            return float(size[:-1])
-    return None
+    sizes = (
+        kb for (at, kind, _), kb in caches_kb().items() if at == level and kind != "Instruction"
+    )
+    return next(sizes, None)
 
 
 def blas() -> str | None:
@@ -58,3 +71,8 @@ def blas() -> str | None:
     if torch.backends.mkldnn.is_available():
         libraries.append("oneDNN")
     return " and ".join(libraries) or None
+
+
+def _told(field: str) -> str:
+    found = re.search(rf"^(?:{field})\s*:(.*)$", CPUINFO.read_text(), re.MULTILINE)
+    return found[1].strip() if found else ""

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch
 from torch.utils import flop_counter
@@ -31,21 +30,21 @@ LAUNCHES = 500
 def measure_device(device: torch.device) -> Device:
     """Measure the device, in well under a second for a GPU and about a second for a CPU."""
     kind = "cuda" if device.type == "cuda" else "cpu"
-    bandwidth = _bandwidth(device, COPY_BYTES[device.type])
+    bandwidth = bandwidth_now(device)
     peaks = {"fp32": _matrix_rate(device, torch.float32, tf32=False)}
     if device.type == "cpu":
         return Device(
             kind=kind,
-            name=_processor_name(),
+            name=processor.name(),
             architecture=platform.machine(),
             processors=len(os.sched_getaffinity(0)),
-            memory_gb=_host_memory_gb(),
-            last_level_cache_mb=_host_cache_mb(),
+            memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
+            last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
             bandwidth_gb_s=bandwidth,
             peak_tflop_s=peaks,
             features=processor.features(),
-            l1_kb=processor.cache_kb(1),
-            l2_kb=processor.cache_kb(2),
+            l1_kb=processor.data_cache_kb(1),
+            l2_kb=processor.data_cache_kb(2),
             threads=torch.get_num_threads(),
             blas=processor.blas(),
         )
@@ -88,7 +87,7 @@ def roofline(
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
-        bandwidth = _bandwidth(torch.device("cpu"), min(least_bytes // 2, COPY_BYTES["cpu"]))
+        bandwidth = bandwidth_now(torch.device("cpu"), least_bytes // 2)
     times_ms: dict[str, float] = {}
     for operator, count in per_operator.items():
         kind = _arithmetic(operator, outputs[0].dtype, device)
@@ -158,23 +157,14 @@ def _allows_tf32(convolving: bool) -> bool:
     return bool(older.allow_tf32) if precision is None else precision == "tf32"
 
 
-def bandwidth_now(device: torch.device) -> float:
-    """Measure the bandwidth of a large copy again, in GB/s.
+def bandwidth_now(device: torch.device, most_bytes: int | None = None) -> float:
+    """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations.
 
-    The first measurement may be too low if the machine was busy.
+    Copies at most `most_bytes`. A measurement may be too low if the machine is busy.
     """
-    return _bandwidth(device, COPY_BYTES[device.type])
-
-
-def caches_bytes(device: Device) -> float:
-    """Return the total size of the device's caches in bytes."""
-    if device.kind == "cuda":
-        return device.last_level_cache_mb * 2**20
-    return sum(_host_caches_mb()) * 2**20
-
-
-def _bandwidth(device: torch.device, copied_bytes: int) -> float:
-    """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations."""
+    copied_bytes = COPY_BYTES[device.type]
+    if most_bytes is not None:
+        copied_bytes = min(copied_bytes, most_bytes)
     source = torch.ones(max(copied_bytes // 4, 1), device=device)
     target = torch.empty_like(source)
     kernels: list[Callable[[], object]] = [
@@ -183,6 +173,13 @@ def _bandwidth(device: torch.device, copied_bytes: int) -> float:
     ]
     best = min(_seconds(kernel, device) for kernel in kernels for _ in range(REPEATS))
     return 2 * source.numel() * 4 / best / 1e9
+
+
+def caches_bytes(device: Device) -> float:
+    """Return the total size of the device's caches in bytes."""
+    if device.kind == "cuda":
+        return device.last_level_cache_mb * 2**20
+    return sum(processor.caches_kb().values()) * 1024
 
 
 def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool) -> float:
@@ -221,36 +218,3 @@ def synchronize(device: torch.device) -> None:
     """Wait for the device; a no-op on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _processor_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
-
-
-def _host_memory_gb() -> float:
-    kilobytes = int(Path("/proc/meminfo").read_text().split()[1])
-    return round(kilobytes * 1024 / 1e9, 1)
-
-
-def _host_caches_mb() -> list[float]:
-    """Return the sizes in MiB of all caches of the machine. A shared cache is listed once."""
-    found: dict[tuple[str, str, str], float] = {}
-    for cache in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index*"):
-        parts = [cache / name for name in ("level", "type", "shared_cpu_list", "size")]
-        if all(part.exists() for part in parts):
-            level, kind, shared, size = (part.read_text().strip() for part in parts)
-            if size.endswith("K"):
-                found[level, kind, shared] = int(size[:-1]) / 1024
-    return list(found.values())
-
-
-def _host_cache_mb() -> float:
-    sizes = [
-        int(size.read_text().strip().removesuffix("K")) / 1024
-        for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
-        if size.read_text().strip().endswith("K")
-    ]
-    return max(sizes, default=0.0)

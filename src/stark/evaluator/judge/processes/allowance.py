@@ -9,7 +9,7 @@ from pathlib import Path
 from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import excess
-from stark.evaluator.judge.processes.unlinked import unlinked_bytes
+from stark.evaluator.judge.processes.memory import unlinked_bytes
 from stark.evaluator.judge.processes.watch import exact_memory_bytes, use_of_tree
 
 FOLDER_POLL_S = 1.0

@@ -19,23 +19,26 @@ MAX_DEPTH = 40
 limits."""
 
 
-def excess(folder: Path, size: int = 0, most: int | None = None) -> str | None:
+def excess(folder: Path, elsewhere: int = 0, most: int | None = None) -> str | None:
     """The first limit that a folder exceeds, in a few words; None if it exceeds none.
 
-    `size` is the number of bytes that are stored elsewhere and count too, `most` a limit in place of `MAX_BYTES`.
+    `elsewhere` is the number of bytes that are stored elsewhere and count too, `most` a limit in place of `MAX_BYTES`.
     """
-    most = MAX_BYTES if most is None else most
+    most = most or MAX_BYTES
     for files, (entry, depth) in enumerate(entries(folder), start=1):
         if depth > MAX_DEPTH:
             return f"folders nested more than {MAX_DEPTH} deep"
         if files > MAX_FILES:
             return f"more than {MAX_FILES:,} files"
-        with suppress(OSError):
-            if entry.is_file(follow_symlinks=False):
-                size += entry.stat(follow_symlinks=False).st_size
-        if size > most:
+        elsewhere += _bytes(entry)
+        if elsewhere > most:
             break
-    return f"more than {most / 1e9:.1f} GB" if size > most else None
+    return f"more than {most / 1e9:.1f} GB" if elsewhere > most else None
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(_bytes(entry) for entry, _ in entries(folder))
 
 
 def copy(source: Path, target: Path) -> None:
@@ -75,3 +78,10 @@ def entries(folder: Path) -> Iterator[tuple[os.DirEntry[str], int]]:
                 yield entry, depth
                 if entry.is_dir(follow_symlinks=False) and depth <= MAX_DEPTH:
                     waiting.append((entry.path, depth + 1))
+
+
+def _bytes(entry: os.DirEntry[str]) -> int:
+    with suppress(OSError):  # removed meanwhile
+        if entry.is_file(follow_symlinks=False):
+            return entry.stat(follow_symlinks=False).st_size
+    return 0

@@ -1,13 +1,16 @@
 """Reads the memory of a stopped process directly, so the process cannot misreport what the memory holds.
 
-Linux only. Needs the right to trace the process. The judge has this right for its own children.
+Also finds deleted files that still use disk space, because processes keep them open or mapped. Linux only. Needs the
+right to trace the process. The judge has this right for its own children.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from stark.evaluator.judge.processes.watch import children_of
@@ -16,7 +19,10 @@ ARENA = "/memfd:stark-arena"
 """How Linux names the memory that a child shares with the judge."""
 
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) ...(.) ([0-9a-f]+) \S+ (\d+) *(.*)$", re.MULTILINE)
-"""A line of `/proc/PID/maps`: addresses, shared or private, offset, inode and name."""
+"""A line of `/proc/PID/maps`."""
+
+_SHARED_MEMORY = ("/memfd:", "/dev/zero ", "/SYSV")
+"""How Linux names shared memory. It looks like deleted files, but counts as memory."""
 
 
 class _Span(ctypes.Structure):
@@ -48,17 +54,46 @@ def strange_memory(pid: int, spans: Sequence[tuple[int, int]], arena_at: int) ->
     The arena is the memory shared with the judge, which was mapped at `arena_at`. A page of a file, or of other shared
     memory, can appear at many addresses though it was written once. Returns None if nothing is strange.
     """
+    for begin, end, shared, offset, inode, name in _mappings(pid):
+        if not any(at < end and begin < at + size for at, size in spans if size):
+            continue
+        of_arena = name.startswith(ARENA) and shared and begin - offset == arena_at
+        if (inode or shared) and not of_arena:
+            return "a mapped file or shared memory"
+    return None
+
+
+def unlinked_bytes(processes: Iterable[int]) -> int:
+    """Total bytes of the deleted files that the processes keep open or mapped. Each file counts once."""
+    sizes: dict[int, int] = {}
+    for pid in processes:
+        with suppress(OSError):
+            for inode, size in (*_unlinked_open(pid), *_unlinked_mapped(pid)):
+                sizes[inode] = max(size, sizes.get(inode, 0))
+    return sum(sizes.values())
+
+
+def _unlinked_open(pid: int) -> Iterator[tuple[int, int]]:
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            found = descriptor.stat()
+            shared = str(descriptor.readlink()).startswith("/memfd:")
+            if stat.S_ISREG(found.st_mode) and not found.st_nlink and not shared:
+                yield found.st_ino, found.st_size
+
+
+def _unlinked_mapped(pid: int) -> Iterator[tuple[int, int]]:
+    """The inode of each deleted file that a process has mapped, and the offset in it where the mapping ends."""
+    for begin, end, _, offset, inode, name in _mappings(pid):
+        if inode and name.endswith(" (deleted)") and not name.startswith(_SHARED_MEMORY):
+            yield inode, offset + end - begin
+
+
+def _mappings(pid: int) -> Iterator[tuple[int, int, bool, int, int, str]]:
+    """Beginning, end, whether it is shared, offset, inode and name of each mapping of a process."""
     maps = Path(f"/proc/{pid}/maps").read_text(errors="replace")
     for begin, end, shared, offset, inode, name in _MAPPING.findall(maps):
-        first, last = int(begin, 16), int(end, 16)
-        if not any(address < last and first < address + size for address, size in spans if size):
-            continue
-        if inode == "0" and shared == "p":
-            continue
-        if name.startswith(ARENA) and shared == "s" and first - int(offset, 16) == arena_at:
-            continue
-        return "a mapped file or shared memory"
-    return None
+        yield int(begin, 16), int(end, 16), shared == "s", int(offset, 16), int(inode), name
 
 
 def innermost_process(pid: int) -> int:
@@ -66,8 +101,6 @@ def innermost_process(pid: int) -> int:
 
     The last process runs the program. The others only reap processes that end.
     """
-    while True:
-        children = children_of(pid)
-        if len(children) != 1:
-            return pid
+    while len(children := children_of(pid)) == 1:
         (pid,) = children
+    return pid

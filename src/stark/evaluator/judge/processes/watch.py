@@ -5,18 +5,19 @@ Some systems, such as gVisor, do not list the children of a process. There the p
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 _OWN_PAGES = re.compile(r"^Rss(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 _OWN_SHARE = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)
 
-_PROCESSOR = 36
-"""Index of the last used core in `/proc/PID/stat`, counted from 0 at the first field after the process's name."""
+_PARENT, _PROCESSOR = 1, 36
+"""Indices in `/proc/PID/stat`, counted from 0 at the first field after the process's name: parent, last used core."""
+
+CHILDREN = "children"
+"""The file of a thread in which Linux lists the processes that the thread started."""
 
 MAX_PROCESSES = 4096
 """Maximum number of processes to read, in case a tree grows faster than it is read."""
@@ -51,16 +52,10 @@ def use_of_tree(root: int) -> Use:
     return Use(frozenset(seen), memory, tasks)
 
 
-@cache
-def _lists_children() -> bool:
-    """Whether this system lists the children of each thread."""
-    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
-
-
 def children_of(pid: int) -> set[int]:
-    """The numbers of a process's children."""
-    if _lists_children():
-        lists = Path(f"/proc/{pid}/task").glob("*/children")
+    """The numbers of a running process's children."""
+    lists = list(Path(f"/proc/{pid}/task").glob(f"*/{CHILDREN}"))
+    if lists:
         return {int(child) for listed in lists for child in listed.read_text().split()}
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
@@ -72,16 +67,18 @@ def children_of(pid: int) -> set[int]:
 
 def parent_of(pid: int | str) -> int:
     """The number of a process's parent. Raises OSError if the process is gone."""
-    stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    return int(stat.rpartition(") ")[2].split()[1])
+    return int(_stat(pid)[_PARENT])
 
 
 def last_core(pid: int) -> int | None:
     """The core that a process's main thread ran on last; None if Linux does not report it."""
     with suppress(OSError, ValueError, IndexError):
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
-        return int(fields[_PROCESSOR])
+        return int(_stat(pid)[_PROCESSOR])
     return None
+
+
+def _stat(pid: int | str) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
 
 
 def exact_memory_bytes(use: Use) -> int:

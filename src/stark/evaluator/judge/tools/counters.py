@@ -58,8 +58,11 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
             "/etc/modprobe.d and reload the driver"
         )
     kernels: dict[str, list[Row]] = defaultdict(list)
-    for name, row in _rows(ran.log):
-        kernels[name].append(row)
+    try:
+        for name, row in _rows(ran.log):
+            kernels[name].append(row)
+    except csv.Error as error:
+        raise NotRun(f"its CSV output cannot be parsed: {error}") from error
     total_ns = sum(row[_TIME] for rows in kernels.values() for row in rows)
     if not total_ns:
         raise NotRun(ran.why())
@@ -69,11 +72,7 @@ def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
 
 def _command(log: Path) -> Sequence[str]:
     stalls = (_STALL.format(name) for name in STALLS)
-    metrics = [
-        *(_TIME, _READ, _WRITTEN, _CONFLICTS, _SHARED, _BETWEEN),
-        *_SHARES.values(),
-        *stalls,
-    ]
+    metrics = [_TIME, _READ, _WRITTEN, _CONFLICTS, _SHARED, _BETWEEN, *_SHARES.values(), *stalls]
     return [
         found("ncu"),
         *("--csv", "--page", "raw", "--print-units", "base", "--log-file", str(log)),
@@ -90,19 +89,12 @@ def _rows(log: str) -> Iterator[tuple[str, Row]]:
     """For each launch, the kernel's name and the counters. Skips the line of units in the table."""
     lines = log.splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    for values in _table(lines[begin:]):
+    for values in csv.DictReader(lines[begin:]):
         numbers = {name: _number(value) for name, value in values.items()}
         row = {name: number for name, number in numbers.items() if number is not None}
         if row.get(_TIME):
             name = " ".join(printable(values.get("Kernel Name") or "").split())
             yield name[:MAX_NAME_CHARS], row
-
-
-def _table(lines: list[str]) -> Iterator[dict[str, str]]:
-    try:
-        yield from csv.DictReader(lines)
-    except csv.Error as error:
-        raise NotRun(f"its CSV output cannot be parsed: {error}") from error
 
 
 def _number(text: object) -> float | None:
@@ -118,8 +110,9 @@ def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
     time_ns = sum(row[_TIME] for row in rows)
     moved = [row[_READ] + row[_WRITTEN] for row in rows if _READ in row and _WRITTEN in row]
     conflicts, accesses = longest.get(_CONFLICTS), longest.get(_SHARED)
+    waits = {stall: longest.get(_STALL.format(stall)) for stall in STALLS}
     between = longest.get(_BETWEEN)
-    stalls = {stall: longest.get(_STALL.format(stall)) for stall in STALLS}
+    percent = {field: longest.get(metric) for field, metric in _SHARES.items()}
     return KernelCounters(
         name=name,
         time_ms=time_ns / 1e6,
@@ -128,12 +121,8 @@ def _kernel(name: str, rows: list[Row], total_ns: float) -> KernelCounters:
         bank_conflicts=conflicts / accesses if conflicts is not None and accesses else None,
         stalls={
             stall: min(waited / between, 1.0)
-            for stall, waited in stalls.items()
+            for stall, waited in waits.items()
             if between and waited is not None
         },
-        **{field: _share(longest.get(metric)) for field, metric in _SHARES.items()},
+        **{field: min(value / 100, 1.0) for field, value in percent.items() if value is not None},
     )
-
-
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else min(percent / 100, 1.0)

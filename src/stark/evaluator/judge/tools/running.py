@@ -106,14 +106,34 @@ def run_under(
 
     `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds.
     """
-    server = target.prepared.forkserver
+    prepared, built = target.prepared, target.built
+    server = prepared.forkserver
     desk = Path(tempfile.mkdtemp(dir=server.folder))
     try:
         request, log, scratch = desk / "request.json", desk / "log", desk / "scratch"
         scratch.mkdir()
-        request.write_text(json.dumps(_request(target, scratch, warm, variables or {})))
+        extra = language(target.language).environment(built.work, prepared.architecture)
+        asked = {
+            "problem": str(prepared.program.path),
+            "program": str(built.source),
+            "device": in_child(prepared.device),
+            "memory_fraction": DEVICE_SHARE,
+            "seed": CONSTRUCTION_SEED,
+            "warm": warm,
+            "layers": server.layers(),
+            "folder": str(built.work),
+            "scratch": str(scratch),
+            "environment": {**_environment(built.work, prepared.device), **extra},
+        }
+        request.write_text(json.dumps(asked))
+        allowed = Allowance(
+            desk,
+            {**_environment(desk, prepared.device), **(variables or {})},
+            memory_gb=target.limits.memory_gb + TOOL_GB,
+            output_kb=target.limits.output_kb,
+            watched=(built.work,),
+        )
         program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(request)]
-        allowed = _allowance(target, desk, variables or {})
         child = server.fork(allowed, command=[*command(log), sys.executable, *program])
         try:
             code = child.finish(limit_s)
@@ -121,54 +141,19 @@ def run_under(
             raise NotRun(failure.error, ended=True) from failure
         finally:
             printed = child.close()
-        return Ran(_read(log, target.built), _without_paths(printed, target.built), code)
+        return Ran(built.without_paths(_read(log)), built.without_paths(printed), code)
     finally:
         remove(desk)  # candidates wrote below it, so a plain rmtree may fail
 
 
-def _read(log: Path, built: Built) -> str:
+def _read(log: Path) -> str:
     if not log.exists():
         return ""
     with log.open(encoding="utf-8", errors="replace") as file:
-        return _without_paths(file.read(MAX_LOG_CHARS), built)
-
-
-def _without_paths(text: str, built: Built) -> str:
-    """The text without the path of the build's folder, which means nothing to readers."""
-    return text.replace(f"{built.work}/", "").replace(f"{built.folder}/", "")
-
-
-def _request(
-    target: Target, scratch: Path, warm: int, variables: Mapping[str, str]
-) -> dict[str, object]:
-    prepared, built = target.prepared, target.built
-    extra = language(target.language).environment(built.work, prepared.architecture)
-    return {
-        "problem": str(prepared.program.path),
-        "program": str(built.source),
-        "device": in_child(prepared.device),
-        "memory_fraction": DEVICE_SHARE,
-        "seed": CONSTRUCTION_SEED,
-        "warm": warm,
-        "layers": prepared.forkserver.layers(),
-        "folder": str(built.work),
-        "readable": [str(built.source)],
-        "scratch": str(scratch),
-        "environment": {**_environment(built.work, prepared.device), **extra, **variables},
-    }
+        return file.read(MAX_LOG_CHARS)
 
 
 def _environment(folder: Path, device: torch.device) -> dict[str, str]:
     given = child_environment(folder, {"CUDA_VISIBLE_DEVICES": visible(device)})
     paths = filter(None, given.get("PYTHONPATH", "").split(os.pathsep))
     return {**given, "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths)}
-
-
-def _allowance(target: Target, desk: Path, variables: Mapping[str, str]) -> Allowance:
-    return Allowance(
-        desk,
-        {**_environment(desk, target.prepared.device), **variables},
-        memory_gb=target.limits.memory_gb + TOOL_GB,
-        output_kb=target.limits.output_kb,
-        watched=(target.built.work,),
-    )

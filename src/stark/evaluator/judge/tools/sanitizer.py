@@ -12,19 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from stark.core.bottleneck import kernel_name
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import is_of_library
 from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
-
-CHECKS = {"triton": ("memcheck",)}
-ALL_CHECKS = ("memcheck", "racecheck", "synccheck")
-"""`CHECKS` maps languages to the checks to run for them. For all other languages, every check in
-`ALL_CHECKS` is run. Triton manages shared memory and barriers itself, and the checks other than `memcheck` are
-known to report errors in correct Triton kernels. `initcheck` is never run, because PyTorch's own
-kernels read uninitialized memory."""
 
 LIMIT_S = 180.0
 """Seconds that each check may take. A check makes kernels up to a hundred times slower."""
@@ -46,27 +38,13 @@ _AT_BEFORE = re.compile(r"\bat 0x[0-9a-f]+ in (?:(?P<place>\S+:\d+):)?(?P<kernel
 _FAR = re.compile(r"and is (?P<bytes>[\d,]+) bytes? (?P<side>after|before) the nearest allocation")
 
 
-class Finding(NamedTuple):
-    """An error in a kernel: one record of the tool's log."""
-
-    what: str
-    kernel: str
-    place: str | None
-    detail: str
-
-    def in_own(self, source: str) -> bool:
-        """Whether the kernel is the candidate's own, judged by its name, its file and `source`."""
-        name = re.split(r"\W+", kernel_name(self.kernel))[-1]
-        lies_there = self.place is not None and self.place.startswith("candidate.py")
-        return lies_there or not is_of_library(self.kernel) or (len(name) > 1 and name in source)
-
-    def __str__(self) -> str:
-        return f"{self.what} at {self.kernel}" + (f" in {self.place}" if self.place else "")
-
-
 def checks(language: str) -> tuple[str, ...]:
-    """The checks that are meaningful for a candidate in this language."""
-    return CHECKS.get(language, ALL_CHECKS)
+    """The checks that are meaningful for a candidate in this language.
+
+    Triton manages shared memory and barriers itself, and the other checks are known to report errors in correct Triton
+    kernels. `initcheck` is never run, because PyTorch's own kernels read uninitialized memory.
+    """
+    return ("memcheck",) if language == "triton" else ("memcheck", "racecheck", "synccheck")
 
 
 def findings(target: Target, check: str) -> list[str]:
@@ -80,16 +58,23 @@ def found_in(ran: Ran, source: str) -> list[str]:
     counted = _SUMMARY.search(ran.log)
     if counted is None:
         raise NotRun(ran.why())
-    every = list(_findings(ran.log))
     own: dict[str, list[str]] = defaultdict(list)
-    for finding in every:
-        if finding.in_own(source):
-            own[str(finding)].append(finding.detail)
+    others = []
+    for what, at, detail in _findings(ran.log):
+        place = f" in {at['place']}" if at["place"] else ""
+        shown = f"{what} at {at['kernel']}{place}"
+        if _is_own(at["kernel"], at["place"] or "", source):
+            own[shown].append(detail)
+        else:
+            others.append(shown)
     if own:
-        most = sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
-        return [_summary(what, details) for what, details in most]
-    if every:
-        reason = f"it reported errors only in a library's kernel: {every[0]}"
+        return [
+            printable(shown + details[0])[:LONGEST]
+            + (f" ({len(details)} times)" if len(details) > 1 else "")
+            for shown, details in sorted(own.items(), key=lambda item: -len(item[1]))[:SHOWN]
+        ]
+    if others:
+        reason = f"it reported errors only in a library's kernel: {others[0]}"
         raise NotRun(printable(reason)[:LONGEST])
     if ran.code != 0:
         raise NotRun(f"the program failed under the tool: {ran.why()}")
@@ -98,10 +83,11 @@ def found_in(ran: Ran, source: str) -> list[str]:
     return []
 
 
-def _summary(what: str, details: list[str]) -> str:
-    """A finding with its first detail and its number of occurrences."""
-    often = f" ({len(details)} times)" if len(details) > 1 else ""
-    return printable(what + details[0])[:LONGEST] + often
+def _is_own(kernel: str, place: str, source: str) -> bool:
+    """Whether a kernel is the candidate's own, judged by its name, its file and `source`."""
+    name = re.split(r"\W+", kernel_name(kernel))[-1]
+    lies_there = place.startswith("candidate.py")
+    return lies_there or not is_of_library(kernel) or (len(name) > 1 and name in source)
 
 
 def _command(check: str, log: Path) -> Sequence[str]:
@@ -118,8 +104,11 @@ def _command(check: str, log: Path) -> Sequence[str]:
     ]
 
 
-def _findings(log: str) -> Iterator[Finding]:
-    """The log's records that name a kernel. A record is a line with an error, then lines about its location."""
+def _findings(log: str) -> Iterator[tuple[str, re.Match[str], str]]:
+    """What is wrong, where (`kernel` and `place`) and how far outside its allocation, of each record about a kernel.
+
+    A record is a line with an error, then lines about its location.
+    """
     for record in re.split(r"\n(?==+ \S)", log):
         lines = [line.lstrip("=").strip() for line in record[:LONGEST_RECORD].splitlines()]
         text = " ".join(lines)
@@ -127,13 +116,8 @@ def _findings(log: str) -> Iterator[Finding]:
         if at is None or lines[0].startswith("Program hit"):
             continue
         what = "race in shared memory" if "Race reported between" in lines[0] else lines[0]
-        yield Finding(what, at["kernel"], at["place"], _detail(lines))
-
-
-def _detail(lines: list[str]) -> str:
-    """How far outside its allocation an access was, if reported."""
-    far = next(filter(None, map(_FAR.match, lines)), None)
-    if far is None:
-        return ""
-    side = "past the end" if far["side"] == "after" else "before the start"
-    return f", {far['bytes']} bytes {side} of its allocation"
+        detail = ""
+        if far := next(filter(None, map(_FAR.match, lines)), None):
+            side = "past the end" if far["side"] == "after" else "before the start"
+            detail = f", {far['bytes']} bytes {side} of its allocation"
+        yield what, at, detail
