@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -37,7 +37,7 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.relay import Said
-from stark.evaluator.judge.running import EAGER
+from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
@@ -93,6 +93,7 @@ class Judge:
         self._build_slots = setting.builds
         kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
         self._builds = Builds(kept, self.machine.sheet, forkserver)
+        self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
@@ -101,7 +102,6 @@ class Judge:
         """By thread, the request that it works on."""
 
         self._pool = ThreadPoolExecutor(max_workers=len(setting.builds) + 2)
-        self._ahead = ThreadPoolExecutor(1)
 
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""
@@ -178,11 +178,10 @@ class Judge:
 
     def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
         """Build and run a candidate. Raises Verdict if the build fails."""
-        preparing = self._prepare_ahead(request)
+        if request.tools.counters:
+            self._counters.start(request.limits)
         with self._building():
             built = build(attempt, self._builds)
-        if preparing is not None:
-            preparing.result()
         with self._turn():
             prepared = self._prepare(request.problem)
             with self._builds.ready(attempt.candidate, built):
@@ -192,7 +191,7 @@ class Judge:
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
-                    evaluation = examined(evaluation, request.tools, target)
+                    evaluation = examined(evaluation, request.tools, target, self._counters)
                     if request.tools != Tools():
                         self._probe()  # a tool that was killed may have left a kernel running
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
@@ -283,20 +282,6 @@ class Judge:
         with self._pipe_lock:
             self._pipe.send(Said(b""))
         self._alone.wait()
-
-    def _prepare_ahead(self, request: Evaluate) -> Future[None] | None:
-        """On a GPU, start to prepare the problem while its candidate is built.
-
-        On a CPU nothing is prepared ahead, because the build needs all cores.
-        """
-        if self.device.type == "cpu" or self._prepared is not None:
-            return None
-
-        def prepare() -> None:
-            with self._working_on(request), self._turn():
-                self._prepare(request.problem).running(EAGER, request.limits)
-
-        return self._ahead.submit(prepare)
 
     def _probe(self) -> None:
         """Raise if the device no longer answers, so that the next candidate is not blamed."""
