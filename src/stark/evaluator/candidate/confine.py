@@ -132,7 +132,7 @@ class Confinement:
         yield place.folder
         yield from place.writable
         yield view.THREAD_NAMES
-        yield from view.devices()
+        yield from view.devices(place.environment)
         if "mounts" in self.layers:
             # Private to this child. The machine's /dev/shm would let candidates leave data there.
             yield namespaces.SHARED_MEMORY

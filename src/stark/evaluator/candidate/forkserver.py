@@ -227,7 +227,7 @@ def main() -> None:
         sys.exit(
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
-    view.of_machine()  # cached here, so that no child has to look it up
+    view.of_machine(), view.gpus()  # cached here, so that no child has to look them up
     run(Channel.from_descriptor(int(descriptor)), offered(), folder)
 
 

@@ -106,8 +106,10 @@ def load_request(name: str) -> Message:
 
 
 def visible(device: torch.device) -> str:
-    """Return CUDA_VISIBLE_DEVICES for children: they see the judge's device only, as their first one."""
+    """CUDA_VISIBLE_DEVICES for children: they see the judge's device only, as their first one."""
     if device.type == "cpu":
         return ""
-    everything = ",".join(map(str, range(torch.cuda.device_count())))
-    return os.environ.get("CUDA_VISIBLE_DEVICES", everything).split(",")[device.index or 0]
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[device.index or 0 :][:1]
+    if given and given[0].startswith("MIG-"):
+        return given[0]  # a part of a GPU
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,9 @@ PRIVATE = ("pip.conf",)
 DEVICES = "null zero full random urandom nvidia* nvidia-caps dri kfd dxg".split()
 """Names and name patterns of the files in /dev that a program may use."""
 
+GPUS = Path("/proc/driver/nvidia/gpus")
+"""Where NVIDIA's driver describes the machine's GPUs."""
+
 THREAD_NAMES = Path("/proc/self/task")
 """Folder of the files that set thread names. NVIDIA's driver has to write them."""
 
@@ -58,11 +62,29 @@ def of_machine() -> tuple[Path, ...]:
     return (*map(Path, SYSTEM), *settings, *python, *shown)
 
 
-def devices() -> Iterator[Path]:
-    """Device files that may be read and written. A driver may create some of them only on first use."""
+def devices(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Device files that may be read and written. A driver may create some of them only on first use.
+
+    Of several GPUs, only the one is among them that this environment shows by its UUID.
+    """
+    own = gpus().get(environment.get("CUDA_VISIBLE_DEVICES", ""))
+    others = set(gpus().values()) - {own} if own is not None else set()
     for name in os.listdir("/dev"):  # noqa: PTH208  (a hundred times faster than Path.iterdir)
-        if any(fnmatch(name, pattern) for pattern in DEVICES):
+        if any(fnmatch(name, pattern) for pattern in DEVICES) and name not in others:
             yield Path("/dev") / name
+
+
+@cache
+def gpus() -> dict[str, str]:
+    """The name in /dev of each of NVIDIA's GPUs by its UUID, as far as the driver tells. Cached."""
+    found = {}
+    for told in GPUS.glob("*/information"):
+        fields = dict(
+            re.findall(r"^(GPU UUID|Device Minor):\s*(\S+)", told.read_text(), re.MULTILINE)
+        )
+        if len(fields) == 2:
+            found[fields["GPU UUID"]] = f"nvidia{fields['Device Minor']}"
+    return found
 
 
 def _tools(environment: Mapping[str, str]) -> Iterator[Path]:
