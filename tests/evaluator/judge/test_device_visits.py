@@ -10,7 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge import device_visits
+from stark.evaluator.judge import device_results, device_visits
+from stark.evaluator.judge.device_results import Places
 from stark.evaluator.judge.device_visits import DeviceVisits, NotQueued, _calls_for
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
@@ -47,6 +48,7 @@ def program(answer: dict[str, Any] | None = None, is_reference: bool = False, **
         outputs=[[output]],
         inputs=[[]],
         orders=[(1, 4)],
+        program=SimpleNamespace(changes=(), device=torch.device("cpu")),
     )
     given = {
         "depth": 16,
@@ -70,11 +72,12 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     found._empty_ms = [EMPTY_MS]
     theirs = torch.zeros(4096, dtype=torch.uint8)
     found.theirs = theirs
-    found._driver = SimpleNamespace(
-        import_=lambda handle: theirs.data_ptr(), allocation_of=lambda at: (at, theirs.numel())
+    driver = SimpleNamespace(
+        import_=lambda handle: theirs.data_ptr() + 0 * int(handle[0]),
+        allocation_of=lambda at: (at, theirs.numel()),
     )
-    monkeypatch.setattr(device_visits, "bytes_at", lambda *_: theirs)
-    monkeypatch.setattr(found, "_retry", lambda work: work(), raising=False)
+    monkeypatch.setattr(device_results, "Driver", lambda: driver)
+    monkeypatch.setattr(device_results, "bytes_at", lambda *_: theirs)
     found._prepared = SimpleNamespace(
         program=SimpleNamespace(changes=()),
         signature=SimpleNamespace(bytes_out=4_000_000_000),
@@ -82,9 +85,13 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
         device=torch.device("cpu"),
     )
     monkeypatch.setattr(
-        device_visits, "_bytes_of", lambda tensor: tensor.view(-1).view(torch.uint8)
+        device_results, "_bytes_of", lambda tensor: tensor.view(-1).view(torch.uint8)
     )
     return found
+
+
+def found_at(visits: Any, ours: Any, at: object) -> Any:
+    return visits._found(ours, {"at": at}, [0], Places(ours.shared))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +129,7 @@ def test_a_result_without_elements_lies_nowhere(visits: Any) -> None:
     ours = program()
     ours.shared.outputs, ours.shared.orders = [[torch.zeros(0, 4)]], [(4, 1)]
 
-    (found,) = visits._found(ours, {"at": [[["", 0, True]]]}, [0], {})
+    (found,) = found_at(visits, ours, [[["", 0, True]]])
 
     assert (0, 4) == found.tensors()[0].shape
 
@@ -177,7 +184,7 @@ def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
     ours = program()
     visits.theirs[2048 : 2048 + 64] = 7
 
-    (found,) = visits._found(ours, {"at": [[["cd", 2048, alike]]]}, [0], {})
+    (found,) = found_at(visits, ours, [[["cd", 2048, alike]]])
     assert not ours.copied
     found.read[0].copy_(found.lying[0])
 
@@ -216,12 +223,12 @@ def test_results_that_cannot_be_read_are_copied_by_the_program(visits: Any, at: 
     ours = program()
 
     with pytest.raises(NotQueued):
-        visits._found(ours, {"at": at}, [0], {})
+        found_at(visits, ours, at)
     assert ours.copies
     assert ["finish"] == ours.child.asked
 
     with pytest.raises(ChildFailed, match="cannot read its results"):
-        visits._found(ours, {"at": at}, [0], {})
+        found_at(visits, ours, at)
 
 
 @pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 8), (5000.0, 4)])
@@ -232,7 +239,7 @@ def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
 def test_results_without_a_place_are_in_their_slot(visits: Any) -> None:
     ours = program()
 
-    (found,) = visits._found(ours, {"at": [[]]}, [0], {})
+    (found,) = found_at(visits, ours, [[]])
 
     assert ours.copied
     assert found.lying[0].data_ptr() == ours.shared.outputs[0][0].data_ptr()
@@ -240,4 +247,4 @@ def test_results_without_a_place_are_in_their_slot(visits: Any) -> None:
 
 def test_a_references_failure_is_not_the_candidates(visits: Any) -> None:
     with pytest.raises(ReferenceDied, match="cannot read its results"):
-        visits._found(program(is_reference=True, copies=True), {"at": None}, [0], {})
+        found_at(visits, program(is_reference=True, copies=True), None)

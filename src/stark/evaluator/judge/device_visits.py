@@ -19,19 +19,23 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import torch
 
-from stark.core.errors import ProblemError
 from stark.core.measurement import Measurement
-from stark.evaluator.candidate.arena import Slot, bytes_at, span_bytes
-from stark.evaluator.candidate.driver import Driver
 from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.device_results import (
+    INVALID,
+    Places,
+    Results,
+    copy_by_kernel,
+    load_kernels,
+    retried,
+)
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
@@ -86,13 +90,8 @@ Compare = Callable[[Trial, Drawn, list[torch.Tensor], int | None, object], None]
 """Checks one call's results. The arguments are the trial and its inputs, the results, the index of an input that the call
 changed and must not, and the form that the program reports if it is not as expected."""
 
-WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
-"""Types of copied words, the widest first."""
-
 ATTEMPTS = 12
 """How often a visit begins anew at most."""
-
-Outcome = TypeVar("Outcome")
 
 
 @dataclass
@@ -130,26 +129,12 @@ class NotQueued(Exception):
     """A program did not queue its calls in time, or its results cannot be read. It is asked otherwise next time."""
 
 
-@dataclass(frozen=True)
-class Results:
-    """The results of one call: where they lie, the judge's copies of their bytes, and their forms."""
-
-    lying: list[torch.Tensor]
-    read: list[torch.Tensor]
-    forms: list[Slot]
-
-    def tensors(self) -> list[torch.Tensor]:
-        """The judge's copies."""
-        return [form.view(read) for form, read in zip(self.forms, self.read, strict=True)]
-
-
 class DeviceVisits:
     """Visits programs of one problem. Methods raise ChildFailed, ReferenceDied and what `check` raises."""
 
     def __init__(self, prepared: PreparedReference) -> None:
         self._prepared = prepared
         self._random = random.SystemRandom()
-        self._driver = Driver()
         self._flush = torch.empty(
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
         )
@@ -163,7 +148,7 @@ class DeviceVisits:
         self._calls: int | None = None
         """Calls of every visit that are counted, from the first program that was visited."""
 
-        _load_kernels(prepared.device)
+        load_kernels(prepared.device)
         stream_beside(prepared.device.index or 0)
 
     def measure_empty(self, reference: Visited) -> None:
@@ -295,8 +280,8 @@ class DeviceVisits:
         """Time calls that the program queues together. Returns their times, and those of the fills with `empty`."""
         shared = program.shared
         drawn = [self._drawn(trial) for trial in trials]
-        staged = [self._retry(partial(shared.staged, each)) for each in drawn]
-        seen = [self._retry(partial(torch.zeros_like, each)) for each in staged]
+        staged = [retried(partial(shared.staged, each)) for each in drawn]
+        seen = [retried(partial(torch.zeros_like, each)) for each in staged]
         slots = self._random.sample(range(self._prepared.slots), len(trials))
         alone = program.depth == 0 and not empty
         self._prepared.settle()  # the program may need what torch keeps here
@@ -309,7 +294,7 @@ class DeviceVisits:
             "copies": alone or program.copies,
         }
         nonce = program.child.send(request)
-        opened: dict[str, int] = {}
+        places = Places(shared)
         answer: Message = {}
         finished: Message = {}
 
@@ -320,16 +305,16 @@ class DeviceVisits:
 
         try:
             if alone:
-                results = [self._in_slot(program, slot) for slot in slots]
+                results = list(map(places.in_slot, slots))
                 time.sleep(LONE_S)
             else:
                 answer = self._queued(program, nonce, len(trials), empty)
-                results = self._found(program, answer, slots, opened)
+                results = self._found(program, answer, slots, places)
             works = [
                 Work(
                     write=partial(self._write, inputs, shared.input_bytes[slot]),
                     read=partial(self._read, result),
-                    look=partial(_copy_by_kernel, shared.input_bytes[slot], after),
+                    look=partial(copy_by_kernel, shared.input_bytes[slot], after),
                 )
                 for slot, inputs, result, after in zip(slots, staged, results, seen, strict=True)
             ]
@@ -337,8 +322,7 @@ class DeviceVisits:
         except GateStuck as stuck:
             raise program.child.failed("timed_out", str(stuck)) from stuck
         finally:
-            for pointer in opened.values():
-                self._driver.unmap(pointer)
+            places.close()
         changed = list(map(shared.changed_bytes, staged, seen))
         del works, staged, seen  # a comparison may need the memory
         if compare is not None:
@@ -367,29 +351,26 @@ class DeviceVisits:
         raise NotQueued
 
     def _write(self, staged: torch.Tensor, slot: torch.Tensor) -> None:
-        _copy_by_kernel(staged, slot)
+        copy_by_kernel(staged, slot)
         self._flush.fill_(1)
 
     def _read(self, result: Results) -> None:
         """Read the results from cold memory: results that a program leaves in the cache would be read sooner."""
         self._flush.fill_(2)
         for source, target in zip(result.lying, result.read, strict=True):
-            _copy_by_kernel(source, target)
+            copy_by_kernel(source, target)
 
     def _found(
-        self, program: Visited, answer: Message, slots: Sequence[int], opened: dict[str, int]
+        self, program: Visited, answer: Message, slots: Sequence[int], places: Places
     ) -> list[Results]:
-        """Where each call's results lie, as the program reports it. `opened` maps handles to what was mapped here."""
-        places = answer.get("at")
+        """Where each call's results lie, as the program reports it. Raises NotQueued if the judge cannot read them there."""
+        at = answer.get("at")
         try:
-            if not isinstance(places, list):
+            if not isinstance(at, list):
                 raise ValueError("it reports no results")
-            program.copied = [] in places
-            return [
-                self._lying(program, slot, at, opened)
-                for slot, at in zip(slots, places, strict=True)
-            ]
-        except (RuntimeError, ValueError, TypeError, OverflowError):
+            program.copied = [] in at
+            return [places.reported(*each) for each in zip(slots, at, strict=True)]
+        except INVALID:
             program.gate.open(len(slots))
             program.child.ask({"do": "finish"}, program.limit_s)
         if program.copies:
@@ -397,51 +378,6 @@ class DeviceVisits:
             raise program.child.failed("crashed", error)
         program.copies = True
         raise NotQueued
-
-    def _lying(self, program: Visited, slot: int, at: list[Any], opened: dict[str, int]) -> Results:
-        if at == []:
-            return self._in_slot(program, slot)
-        outputs, orders = program.shared.outputs[slot], program.shared.orders
-        forms, lying = [], []
-        for output, order, (handle, offset, alike) in zip(outputs, orders, at, strict=True):
-            stride = order if alike is True else output.stride()
-            form = Slot(0, output.dtype, tuple(output.shape), tuple(stride))
-            size = span_bytes(form.dtype, form.shape, form.stride)
-            if not size:
-                lying.append(output.new_empty(0, dtype=torch.uint8))
-                forms.append(form)
-                continue
-            whole = self._mapped(program, str(handle), opened)
-            if not 0 <= int(offset) <= whole.numel() - size:
-                raise ValueError("it reports a result outside its memory")
-            lying.append(whole[int(offset) : int(offset) + size])
-            forms.append(form)
-        return self._with_changes(program, slot, lying, forms)
-
-    def _mapped(self, program: Visited, handle: str, opened: dict[str, int]) -> torch.Tensor:
-        """Another process's memory. Never the arena, to which others write."""
-        if handle == program.shared.arena.handle:
-            raise ValueError("it reports a result in the arena")
-        if handle not in opened:
-            opened[handle] = self._driver.import_(bytes.fromhex(handle))
-        base, size = self._driver.allocation_of(opened[handle])
-        return bytes_at(opened[handle], base + size - opened[handle], self._prepared.device)
-
-    def _in_slot(self, program: Visited, slot: int) -> Results:
-        outputs = program.shared.outputs[slot]
-        forms = [Slot(0, each.dtype, tuple(each.shape), tuple(each.stride())) for each in outputs]
-        return self._with_changes(program, slot, [_bytes_of(each) for each in outputs], forms)
-
-    def _with_changes(
-        self, program: Visited, slot: int, lying: list[torch.Tensor], forms: list[Slot]
-    ) -> Results:
-        """These results and the inputs that the reference changes."""
-        for index in self._prepared.program.changes:
-            changed = program.shared.inputs[slot][index]
-            lying.append(_bytes_of(changed))
-            forms.append(Slot(0, changed.dtype, tuple(changed.shape), tuple(changed.stride())))
-        read = [self._retry(partial(torch.empty_like, each)) for each in lying]
-        return Results(lying, read, forms)
 
     def _load(self) -> None:
         begin = time.perf_counter()
@@ -451,17 +387,7 @@ class DeviceVisits:
             torch.cuda.synchronize()
 
     def _drawn(self, trial: Trial) -> Drawn:
-        return self._retry(partial(self._prepared.trials.drawn, trial))
-
-    def _retry(self, work: Callable[[], Outcome]) -> Outcome:
-        """Run `work`; if memory is short, free torch's cache and run it again."""
-        try:
-            return work()
-        except (ProblemError, torch.OutOfMemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-        torch.cuda.empty_cache()
-        return work()
+        return retried(partial(self._prepared.trials.drawn, trial))
 
 
 def time_alone(prepared: PreparedReference, reference: Visited) -> Measurement:
@@ -475,34 +401,3 @@ def _calls_for(call_ms: float) -> int:
     """The number of calls in a visit, if each takes `call_ms` milliseconds with all that it costs."""
     fewest = MIN_CALLS if call_ms < LONG_MS else MIN_CALLS // 2
     return max(fewest, min(MAX_CALLS, round(VISIT_MS / call_ms)))
-
-
-def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory from a tensor's first to its last element."""
-    size = span_bytes(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
-    return (
-        bytes_at(tensor.data_ptr(), size, tensor.device)
-        if size
-        else tensor.new_empty(0, dtype=torch.uint8)
-    )
-
-
-def _copy_by_kernel(source: torch.Tensor, target: torch.Tensor) -> None:
-    """Copy bytes by a kernel, not by a copy engine, in the widest words that fit."""
-    if not source.numel():
-        return
-    of_both = source.data_ptr() | target.data_ptr() | source.numel()
-    kind = next(kind for kind in WORDS if of_both % kind.itemsize == 0)
-    torch.bitwise_or(source.view(kind), 0, out=target.view(kind))
-
-
-@cache
-def _load_kernels(device: torch.device) -> None:
-    """Have CUDA load every kernel that `_copy_by_kernel` may launch: torch has one for each alignment."""
-    for kind in WORDS:
-        source, target = torch.ones(2, 1 << 13, dtype=kind, device=device)
-        for first in (0, 1, 2, 4, 8, 16, 32):
-            for into in (0, first):
-                size = (1 << 13) - max(first, into)
-                torch.bitwise_or(source[first : first + size], 0, out=target[into : into + size])
-    torch.cuda.synchronize(device)

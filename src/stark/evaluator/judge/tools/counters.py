@@ -64,12 +64,11 @@ class Counters:
 
     def of(self, target: Target) -> tuple[KernelCounters, ...]:
         """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
-        desk, self._desk = self._desk, None
-        desk = desk or Desk(_command, self._server, self._device, target.limits)
-        with closing(desk):
-            ran = desk.run(target, WARM, LIMIT_S)
+        desk = self._desk or Desk(_command, self._server, self._device, target.limits)
+        self._desk = None
         self.start(target.limits)
-        return counters_in(ran)
+        with closing(desk):
+            return counters_in(desk.run(target, WARM, LIMIT_S))
 
 
 def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
