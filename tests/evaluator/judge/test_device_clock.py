@@ -22,7 +22,7 @@ LOG: list[str] = []
 class Visits:
     """Notes who is visited."""
 
-    def __init__(self, prepared: object) -> None:
+    def __init__(self, prepared: object, effort: Effort) -> None:
         LOG.clear()
 
     def measure_empty(self, reference: Any) -> None:

@@ -69,7 +69,7 @@ def program(answer: dict[str, Any] | None = None, is_reference: bool = False, **
 @pytest.fixture
 def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     found: Any = object.__new__(DeviceVisits)
-    found._empty_ms = [EMPTY_MS]
+    found._empty_ms, found._effort = [EMPTY_MS], "search"
     theirs = torch.zeros(4096, dtype=torch.uint8)
     found.theirs = theirs
     driver = SimpleNamespace(

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.device_results import (
@@ -74,8 +75,10 @@ is taken off its time then."""
 LEAST_MS = 0.001
 """No call is taken to be faster than this."""
 
-RESOLUTION_MS, RESOLUTION_SHARE = 0.0015, 0.004
-"""By how much two processes that run the same program may differ steadily: milliseconds, and a share of the time."""
+RESOLUTION_MS: dict[Effort, float] = {"search": 0.004, "promote": 0.0015}
+RESOLUTION_SHARE = 0.004
+"""By how much two programs that are the same may differ steadily: milliseconds, and a share of the time. Less in a final
+check, where each round has another process of the candidate."""
 
 LOAD_MS = 10.0
 """Milliseconds for which the judge keeps the device busy before a visit, so that all visits find it alike."""
@@ -132,8 +135,8 @@ class NotQueued(Exception):
 class DeviceVisits:
     """Visits programs of one problem. Methods raise ChildFailed, ReferenceDied and what `check` raises."""
 
-    def __init__(self, prepared: PreparedReference) -> None:
-        self._prepared = prepared
+    def __init__(self, prepared: PreparedReference, effort: Effort = "search") -> None:
+        self._prepared, self._effort = prepared, effort
         self._random = random.SystemRandom()
         self._flush = torch.empty(
             max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
@@ -228,7 +231,7 @@ class DeviceVisits:
             warmups=WARMUPS,
             clock="device_events",
             cache="cold",
-            resolution_ms=RESOLUTION_MS + RESOLUTION_SHARE * median(samples_ms),
+            resolution_ms=RESOLUTION_MS[self._effort] + RESOLUTION_SHARE * median(samples_ms),
             host_ms=median(program.host_ms) if program.host_ms and program.depth else None,
         )
 
