@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from stark.core.base import Frozen
@@ -50,6 +51,17 @@ class Device(Frozen):
     def launch_ms(self) -> float:
         """`launch_us` in milliseconds; 0 for a CPU."""
         return (self.launch_us or 0.0) / 1e3
+
+
+COMPARABLE = ("cuda", "driver", "torch", "compilers")
+"""The versions on which times and verdicts depend."""
+
+
+def device_class(device: Device, versions: Mapping[str, str]) -> str:
+    """Names in one line the machines on which times are comparable: the device, and what builds and runs kernels."""
+    size = f"{device.memory_gb:.0f} GB" if device.kind == "cuda" else f"{device.processors} cores"
+    software = (f"{name} {versions[name]}" for name in COMPARABLE if name in versions)
+    return "; ".join([f"{device.name}, {size}", *software])
 
 
 class Roofline(Frozen):

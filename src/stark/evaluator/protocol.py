@@ -20,7 +20,7 @@ from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Version of the protocol. Increment it with every change that would make older versions of STARK misread a message."""
 
 
@@ -31,6 +31,8 @@ class Describe(Frozen):
     id: str
     problem: Problem
     limits: Limits = Limits()
+    device_class: str | None = None
+    """The only kind of machine (see `core.device.device_class`) that may answer; None for any."""
 
 
 class Evaluate(Frozen):
@@ -43,6 +45,8 @@ class Evaluate(Frozen):
     limits: Limits = Limits()
     effort: Effort = "search"
     tools: Tools = Tools()
+    device_class: str | None = None
+    """Like `Describe.device_class`."""
 
 
 AnyRequest = Describe | Evaluate
@@ -80,6 +84,8 @@ class Described(Frozen):
     kind: Literal["described"] = "described"
     id: str
     reference: Reference
+    device_class: str = ""
+    """The kind of machine that answered."""
 
 
 class Evaluated(Frozen):
@@ -88,6 +94,8 @@ class Evaluated(Frozen):
     kind: Literal["evaluated"] = "evaluated"
     id: str
     evaluation: Evaluation
+    device_class: str = ""
+    """The kind of machine that answered."""
 
 
 class ProblemRefused(Frozen):
@@ -99,7 +107,7 @@ class ProblemRefused(Frozen):
 
 
 class RequestRefused(Frozen):
-    """The request cannot be parsed: another version of STARK wrote it."""
+    """The request is for another version of STARK, or for another kind of machine."""
 
     kind: Literal["request_refused"] = "request_refused"
     id: str

@@ -76,7 +76,7 @@ class Executor:
     def run(self, requests: int, out: int) -> None:
         os.close(self.requests)
         with os.fdopen(out, "wb") as file:
-            one = Relay(serve, cast(Forkserver, NoForkserver()), file)
+            one = Relay(serve, cast(Forkserver, NoForkserver()), file, "a machine")
             one.run(requests)
             one.close()
 

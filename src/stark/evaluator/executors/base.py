@@ -51,12 +51,15 @@ class RequestingExecutor(ABC):
         """Called with a notice for the user, such as `waiting for another judge on cuda:0`, and with an empty
         text when the notice no longer applies. The default ignores notices."""
 
+        self._device_class: str | None = None
+        """The kind of machine that gave the first answer."""
+
         self._limits = limits or Limits()
         self._tools = tools or Tools()
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
-        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
+        answer = await self._bound(Describe(id="", problem=problem, limits=self._limits))
         assert isinstance(answer, Described)
         return answer.reference
 
@@ -72,9 +75,16 @@ class RequestingExecutor(ABC):
             effort=effort,
             tools=self._tools,
         )
-        answer = await self._ask(request)
+        answer = await self._bound(request)
         assert isinstance(answer, Evaluated)
         return answer.evaluation
+
+    async def _bound(self, request: AnyRequest) -> Answer:
+        """Ask only machines of the kind that answered first: times of different kinds are not comparable."""
+        answer = await self._ask(request.model_copy(update={"device_class": self._device_class}))
+        if isinstance(answer, Described | Evaluated):
+            self._device_class = self._device_class or answer.device_class or None
+        return answer
 
     @abstractmethod
     async def close(self) -> None:

@@ -63,7 +63,12 @@ def main() -> None:
         builds=Slots(forkserver.folder, options.builds),
         judge=os.getpid(),
     )
-    relay = Relay(lambda pipe, branch: Judge(setting, branch, pipe).serve(), forkserver, answers)
+    relay = Relay(
+        lambda pipe, branch: Judge(setting, branch, pipe).serve(),
+        forkserver,
+        answers,
+        found.device_class,
+    )
     sandbox = {**forkserver.sandbox}
     relay.say(Hello(device=found.sheet, versions=found.versions, sandbox=sandbox))
     relay.run(sys.stdin.fileno())

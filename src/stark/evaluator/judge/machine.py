@@ -9,8 +9,9 @@ from pathlib import Path
 
 import torch
 
-from stark.core.device import Device
+from stark.core.device import Device, device_class
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
+from stark.languages import LANGUAGES
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,11 @@ class Machine:
     device: torch.device
     sheet: Device
     versions: dict[str, str]
+
+    @property
+    def device_class(self) -> str:
+        """The kind of machine that it is."""
+        return device_class(self.sheet, self.versions)
 
 
 def find(name: str) -> tuple[torch.device, str]:
@@ -50,6 +56,8 @@ def measure(device: torch.device) -> Machine:
     if device.type == "cuda":
         versions["cuda"] = torch.version.cuda or "none"
         versions["driver"] = _driver_version()
+    tools = dict.fromkeys(tool for language in LANGUAGES.values() for tool in language.tools)
+    versions["compilers"] = ", ".join(filter(None, (tool.found() for tool in tools)))
     return Machine(device, measure_device(device), versions)
 
 

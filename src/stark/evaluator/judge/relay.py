@@ -19,13 +19,21 @@ from multiprocessing.connection import Connection, wait
 from typing import BinaryIO, NamedTuple, NoReturn
 
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.protocol import Answer, AnyRequest, JudgeFailed, request_adapter
+from stark.evaluator.protocol import (
+    Answer,
+    AnyRequest,
+    JudgeFailed,
+    RequestRefused,
+    request_adapter,
+)
 
 MOST_KEPT = 8
 """Largest number of idle processes to keep, limited because each keeps a process running for its reference."""
 
 ENDING_S = 10.0
 """Seconds that a process may take to end what it has started."""
+
+ANOTHER_CLASS = "times of both are not comparable, so start another run here"
 
 FAULT_EXIT = 3
 """Exit code of a process after a fault of the judge."""
@@ -73,8 +81,11 @@ class Process:
 class Relay:
     """Everything that a judge's first process does. It has one thread, because it forks."""
 
-    def __init__(self, serve: Serve, forkserver: Forkserver, out: BinaryIO) -> None:
+    def __init__(
+        self, serve: Serve, forkserver: Forkserver, out: BinaryIO, device_class: str
+    ) -> None:
         self._serve, self._forkserver, self._out = serve, forkserver, out
+        self._device_class = device_class
         self._processes: dict[str, Process] = {}
         """By the problem's digest, the least recently used first."""
 
@@ -118,6 +129,10 @@ class Relay:
         self._out.flush()
 
     def _pass(self, request: AnyRequest) -> None:
+        if request.device_class not in (None, self._device_class):
+            error = f"it is for {request.device_class}, and this is {self._device_class}"
+            self.say(RequestRefused(id=request.id, error=f"{error}; {ANOTHER_CLASS}"))
+            return
         digest = request.problem.digest
         if self._alone is not None and self._alone.problem != digest:
             self._waiting.append(request)

@@ -164,8 +164,11 @@ class Judge:
                 reference = prepared.describe(request.limits, self.machine.versions)
             warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
-            return Described(id=request.id, reference=reference)
-        return Evaluated(id=request.id, evaluation=self._evaluate(request))
+            named = self.machine.device_class
+            return Described(id=request.id, reference=reference, device_class=named)
+        evaluation = self._evaluate(request)
+        named = self.machine.device_class
+        return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation:
         attempt = Attempt(request)
