@@ -26,7 +26,7 @@ from support.nodes import DEVICE
 class Child:
     """Does as it is asked until it is called for the `fails_at`-th time."""
 
-    spread = settle = loosen = copy_out = core = stood_still = go_on = None
+    spread = copy_out = core = stood_still = go_on = None
 
     def __init__(self, fails_at: int = -1) -> None:
         self.asked: list[str] = []

@@ -7,6 +7,7 @@ candidates, and for no other problem.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -15,85 +16,82 @@ import torch
 Flags = dict[str, Any]
 """The value of each setting by its name, as far as this version of torch has it."""
 
-ATTRIBUTES = (
-    # The precision of float32 arithmetic: first for everything, then for a backend, then for one of its operators.
-    "fp32_precision",
-    "cudnn.fp32_precision",
-    "mkldnn.fp32_precision",
-    "cuda.matmul.fp32_precision",
-    "cudnn.conv.fp32_precision",
-    "cudnn.rnn.fp32_precision",
-    "mkldnn.matmul.fp32_precision",
-    "mkldnn.conv.fp32_precision",
-    "mkldnn.rnn.fp32_precision",
-    "cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "cuda.matmul.allow_bf16_reduced_precision_reduction",
-    "cuda.matmul.allow_fp16_accumulation",
-    "cudnn.enabled",
-    "cudnn.benchmark",
-    "cudnn.deterministic",
-    "mkldnn.enabled",
-)
-"""Settings that are attributes below `torch.backends`."""
 
-
-class _Function(NamedTuple):
-    """A setting that is read and written by functions."""
-
+class _Setting(NamedTuple):
     read: Callable[[], Any]
     write: Callable[[Any], Any]
 
 
-FUNCTIONS = {
-    # Also sets some attributes, so it is written before them.
-    "float32_matmul_precision": _Function(
+def _attribute(path: str) -> _Setting:
+    """A setting that is an attribute below `torch.backends`, which older versions may lack."""
+    owner, _, name = path.rpartition(".")
+
+    def holder() -> Any:
+        return reduce(getattr, filter(None, owner.split(".")), torch.backends)
+
+    return _Setting(lambda: getattr(holder(), name), lambda value: setattr(holder(), name, value))
+
+
+SETTINGS = {
+    # Also sets some of those below, so it is written before them.
+    "float32_matmul_precision": _Setting(
         torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
     ),
-    "default_dtype": _Function(torch.get_default_dtype, torch.set_default_dtype),
-    "default_device": _Function(torch.get_default_device, torch.set_default_device),
-    "deterministic": _Function(
+    "default_dtype": _Setting(torch.get_default_dtype, torch.set_default_dtype),
+    "default_device": _Setting(torch.get_default_device, torch.set_default_device),
+    "deterministic": _Setting(
         torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode
     ),
-    "threads": _Function(torch.get_num_threads, torch.set_num_threads),
+    "threads": _Setting(torch.get_num_threads, torch.set_num_threads),
     **{
-        f"{name}_attention": _Function(
+        f"{name}_attention": _Setting(
             getattr(torch.backends.cuda, f"{name}_sdp_enabled"),
             getattr(torch.backends.cuda, f"enable_{name}_sdp"),
         )
         for name in ("flash", "mem_efficient", "math", "cudnn")
         if hasattr(torch.backends.cuda, f"enable_{name}_sdp")
     },
+    # The precision of float32 arithmetic: first for everything, then for a backend, then for one of its operators.
+    **{
+        path: _attribute(path)
+        for path in (
+            "fp32_precision",
+            "cudnn.fp32_precision",
+            "mkldnn.fp32_precision",
+            "cuda.matmul.fp32_precision",
+            "cudnn.conv.fp32_precision",
+            "cudnn.rnn.fp32_precision",
+            "mkldnn.matmul.fp32_precision",
+            "mkldnn.conv.fp32_precision",
+            "mkldnn.rnn.fp32_precision",
+            "cuda.matmul.allow_fp16_reduced_precision_reduction",
+            "cuda.matmul.allow_bf16_reduced_precision_reduction",
+            "cuda.matmul.allow_fp16_accumulation",
+            "cudnn.enabled",
+            "cudnn.benchmark",
+            "cudnn.deterministic",
+            "mkldnn.enabled",
+        )
+    },
 }
+"""All settings, in the order in which they are written."""
 
 
 def current() -> Flags:
     """The settings of this process. Those that torch refuses to read, after mixed use of its interfaces, are left out."""
-    found: Flags = {}
-    for name, read in _readers().items():
-        try:
-            found[name] = read()
-        except (AttributeError, RuntimeError):
-            continue
-    return found
+    found = {name: _value(setting) for name, setting in SETTINGS.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def apply(flags: Flags) -> None:
     """Give the settings these values, as far as they differ. Raises whatever torch raises."""
-    now = current()
-    for name, function in FUNCTIONS.items():
-        if name in flags and now.get(name) != flags[name]:
-            function.write(flags[name])
-    now = current()
-    for name in ATTRIBUTES:
-        if name in flags and now.get(name) != flags[name]:
-            owner, _, attribute = name.rpartition(".")
-            setattr(_below(owner), attribute, flags[name])
+    for name, setting in SETTINGS.items():
+        if name in flags and _value(setting) != flags[name]:
+            setting.write(flags[name])
 
 
-def _readers() -> dict[str, Callable[[], Any]]:
-    attributes = {name: lambda name=name: _below(name) for name in ATTRIBUTES}
-    return {name: function.read for name, function in FUNCTIONS.items()} | attributes
-
-
-def _below(path: str) -> Any:
-    return reduce(getattr, filter(None, path.split(".")), torch.backends)
+def _value(setting: _Setting) -> Any:
+    """The setting's value, or None if it cannot be read."""
+    with suppress(AttributeError, RuntimeError):
+        return setting.read()
+    return None

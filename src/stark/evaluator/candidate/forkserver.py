@@ -5,7 +5,7 @@ fork. So this process uses no device and runs no program itself. It answers five
 
     {"do": "sandbox"}                     ->  {"layers": maps each layer to null, or to why it is missing}
     {"do": "branch", "folder": ...} with a descriptor  ->  {}; a copy of this process answers there
-    {"do": "fork", ...} with descriptors  ->  {"pid": 123, "layers": the child's layers}
+    {"do": "fork", ...} with descriptors  ->  {"pid": 123}
     {"do": "kill", "pid": 123}            ->  {}; only this process knows whether the number is still the child's
     {"do": "wait", "pid": 123}            ->  {"status": null, or the exit code once the child has ended}
 
@@ -24,7 +24,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import torch
 
@@ -41,25 +41,20 @@ ENDING_S = 5.0
 """Seconds that killed children may take to exit."""
 
 
-class PreforkedChild(NamedTuple):
-    """A child that waits for its request."""
-
-    pid: int
-    channel: Channel
-
-
 class Forkserver:
     """Forks children and reports how they ended. Kills the processes that an ended child leaves behind."""
 
-    def __init__(self, channel: Channel, layers: dict[Layer, str | None]) -> None:
+    def __init__(self, channel: Channel, offered: dict[Layer, str | None]) -> None:
         self.channel = channel
-        self.layers = layers
+        self.offered = offered
         self.branches: set[int] = set()
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
-        self.preforked: dict[frozenset[Layer], PreforkedChild] = {}
-        self.wanted: set[frozenset[Layer]] = set()
-        """The sets of layers for which to fork a child ahead."""
+        self.preforked: tuple[int, Channel] | None = None
+        """A child that waits on a channel for its request."""
+
+        self.wants_another = False
+        """Whether to fork such a child when there is time. The first child shows that there will be others."""
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
@@ -67,11 +62,10 @@ class Forkserver:
         while True:
             try:
                 request, descriptors = self.channel.receive_with_descriptors(
-                    IDLE_S if self.wanted else None
+                    IDLE_S if self.wants_another else None
                 )
             except TimeoutError:
-                layers = self.wanted.pop()
-                self.preforked[layers] = self._prefork(layers)
+                self.preforked, self.wants_another = self._prefork(), False
             except ChannelClosed:
                 return
             else:
@@ -79,15 +73,12 @@ class Forkserver:
 
     def _answer(self, request: Message, descriptors: list[int]) -> Message:
         if request["do"] == "sandbox":
-            return {"layers": self.layers}
+            return {"layers": self.offered}
         if request["do"] == "branch":
             self._branch(descriptors[0], request["folder"])
             return {}
         if request["do"] == "fork":
-            active = in_use(self.layers)
-            pid = self._fork(request, descriptors, active)
-            self.wanted.add(active)
-            return {"pid": pid, "layers": sorted(active)}
+            return {"pid": self._fork(request, descriptors)}
         if request["do"] == "kill":
             if request["pid"] in self.alive:
                 _end_group(request["pid"])
@@ -101,36 +92,37 @@ class Forkserver:
         if pid == 0:
             try:
                 self._close_channels()
-                run(Channel.from_descriptor(descriptor), self.layers, folder)
+                run(Channel.from_descriptor(descriptor), self.offered, folder)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
         os.close(descriptor)
         self.branches.add(pid)
 
-    def _close_channels(self, *others: Channel) -> None:
-        """In a new process, close the channels of this one and of its children."""
-        waiting = (child.channel for child in self.preforked.values())
-        for channel in (self.channel, *waiting, *others):
-            channel.close()
+    def _close_channels(self) -> None:
+        """In a new process, close the channels of this one and of the child that waits."""
+        self.channel.close()
+        if self.preforked is not None:
+            self.preforked[1].close()
 
-    def _fork(self, request: Message, descriptors: list[int], layers: frozenset[Layer]) -> int:
+    def _fork(self, request: Message, descriptors: list[int]) -> int:
         """Hand the request to a child, which then runs a program (see `Runner`).
 
         `descriptors` are the child's channel, its output, and the arena if the arena is a file.
         """
-        child = self.preforked.pop(layers, None) or self._prefork(layers)
+        pid, channel = self.preforked or self._prefork()
+        self.preforked, self.wants_another = None, True
         try:
-            child.channel.send(request, tuple(descriptors))
+            channel.send(request, tuple(descriptors))
         except ChannelClosed:  # it was killed while it waited, for instance because memory ran out
-            child = self._prefork(layers)
-            child.channel.send(request, tuple(descriptors))
-        child.channel.close()
+            pid, channel = self._prefork()
+            channel.send(request, tuple(descriptors))
+        channel.close()
         for descriptor in descriptors:
             os.close(descriptor)
-        return child.pid
+        return pid
 
-    def _prefork(self, layers: frozenset[Layer]) -> PreforkedChild:
+    def _prefork(self) -> tuple[int, Channel]:
         """Fork a child that creates its namespaces and waits for its request."""
         ours, theirs = Channel.pair()
         parent = os.getpid()
@@ -138,13 +130,14 @@ class Forkserver:
         if pid == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                self._close_channels(ours)  # no program may hold another child's channel
-                become_runner(theirs, layers, parent)
+                ours.close()
+                self._close_channels()  # no program may hold another child's channel
+                become_runner(theirs, in_use(self.offered), parent)
                 code = 0
             os._exit(code)
         theirs.close()
         self.alive.add(pid)
-        return PreforkedChild(pid, ours)
+        return pid, ours
 
     def _reap(self) -> None:
         """Record the children that ended, and kill the orphaned processes that they left."""

@@ -1,4 +1,4 @@
-"""Imports a program's file and gives its module the reference's weights."""
+"""Loads a program and reads what it returns or raises: the same for references and candidates, here and in the judge."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 import torch
+from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.wire import Message
+
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "std::bad_alloc",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+"""Texts of errors that mean that the host or the device ran out of memory."""
 
 
 def import_file(name: str, path: Path) -> ModuleType:
@@ -49,3 +58,20 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
         "unexpected": list(found.unexpected_keys)[:20],
         "by_order": by_order,
     }
+
+
+def leaves_of(value: object) -> list[object]:
+    """Every leaf of a nested value except None. Dicts are traversed in the order of their sorted keys."""
+    if isinstance(value, dict):
+        value = [part for _, part in sorted(value.items(), key=lambda item: str(item[0]))]
+    if isinstance(value, list | tuple):
+        return [leaf for part in value for leaf in leaves_of(part)]
+    return [leaf for leaf in pytree.tree_leaves(value) if leaf is not None]
+
+
+def says_out_of_memory(error: BaseException) -> bool:
+    """Whether the error's type or text says that memory ran out."""
+    text = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in text for words in _OUT_OF_MEMORY
+    )

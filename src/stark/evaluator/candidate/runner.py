@@ -12,6 +12,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,10 +22,13 @@ from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt, open_arena
-from stark.evaluator.candidate.memory_errors import is_out_of_memory
-from stark.evaluator.candidate.nested import leaves_of
 from stark.evaluator.candidate.profiling import profiled
-from stark.evaluator.candidate.program import give_weights, import_file
+from stark.evaluator.candidate.program import (
+    give_weights,
+    import_file,
+    leaves_of,
+    says_out_of_memory,
+)
 from stark.evaluator.candidate.queued import Queue
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
@@ -52,6 +56,9 @@ class Runner:
     `import`, `load`, then any others.
     """
 
+    queue: Queue
+    """On a GPU, the calls that wait for the judge's gates."""
+
     def __init__(self, channel: Channel, arena: int | None, lock: Callable[[], None]) -> None:
         self.channel = channel
         self.arena = arena
@@ -65,10 +72,9 @@ class Runner:
         self.returned: list[object] = []
         """Results of the latest `time once`, kept alive for the judge to read."""
 
-        self.queue: Queue | None = None
-        """On a GPU, the calls that wait for the judge's gates."""
-
         self.orders: list[tuple[int, ...]] = []
+        """On a GPU, the strides of the reference's results. Those of a candidate may have them too."""
+
         self.odd_forms: list[str] | None = None
         self.flush = torch.empty(0)
         self.init_arguments: list[Any] = []
@@ -103,7 +109,7 @@ class Runner:
         try:
             return {"ok": True, **work(request)}
         except BaseException as error:  # the program may raise SystemExit or KeyboardInterrupt too
-            kind = "out_of_memory" if is_out_of_memory(error) else "raised"
+            kind = "out_of_memory" if says_out_of_memory(error) else "raised"
             types = _types(error)[:MAX_TYPES]
             return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
 
@@ -117,11 +123,9 @@ class Runner:
         if isinstance(error, SyntaxError):
             frames.append(f"  line {error.lineno}: {(error.text or '').strip()}")
         text = str(error)
-        cause = error.__cause__
-        for _ in range(CAUSES):  # Triton's last cause contains the reason
-            if cause is not None and str(cause) not in text:
+        for cause in _with_causes(error):  # Triton's last cause contains the reason
+            if str(cause) not in text:
                 text += f"\n{type(cause).__name__}: {cause}"
-            cause = cause.__cause__ if cause is not None else None
         # A message is limited to 128 KiB, and JSON may need six bytes for a character.
         if len(text) > MAX_ERROR_CHARS:
             text = text[: MAX_ERROR_CHARS - 3_000] + "\n…\n" + text[-3_000:]
@@ -165,8 +169,8 @@ class Runner:
             for places in given["inputs"]
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
-        self.orders = given["orders"]
         if self.device.type == "cuda":
+            self.orders = given["orders"]
             forms = zip(self.outputs[0], self.orders, strict=True)
             self.queue = Queue(
                 block,
@@ -230,7 +234,6 @@ class Runner:
         With `empty`, the calls only write to memory. The answer tells where the judge finds each call's results.
         With `copies`, or where results cannot be shared, they are copied to the slot's outputs as a part of the call.
         """
-        assert self.queue is not None
         at = []
         for number, slot in enumerate(request["slots"], request["first"]):
             with self.queue.gate(number):
@@ -244,7 +247,6 @@ class Runner:
     def _placed(self, slot: int, leaves: list[object], copies: bool) -> list[object]:
         """Where the judge finds each of a call's results; nothing if they are in the slot or have the wrong form."""
         if not copies and self._fits(leaves):
-            assert self.queue is not None
             places = [self.queue.place(*pair) for pair in zip(leaves, self.orders, strict=True)]
             if None not in places:
                 return list(places)
@@ -253,7 +255,6 @@ class Runner:
 
     def _finish(self, _: Message) -> Message:
         """Wait for the queued calls."""
-        assert self.queue is not None
         return self.queue.finish()
 
     def _time_freely(self, _: Message) -> Message:
@@ -261,7 +262,6 @@ class Runner:
 
         The judge asks this only of references.
         """
-        assert self.queue is not None
         self.flush.zero_()
         with self.queue.marked():
             self.model(*self.inputs[0])
@@ -280,10 +280,8 @@ class Runner:
         This happens inside the timed region. Results are also made contiguous, because the judge reads
         CPU results in that order; on a GPU, a result may instead have the reference's strides.
         """
-        leaves = leaves_of(returned)
-        as_good = self.orders if self.device.type == "cuda" else []
-        orders = [*as_good, *[None] * (len(leaves) - len(as_good))]
-        return [_dense(leaf, order) for leaf, order in zip(leaves, orders, strict=False)]
+        orders = chain(self.orders, repeat(None))
+        return [_dense(*pair) for pair in zip(leaves_of(returned), orders, strict=False)]
 
     def _copy_out(self, slot: int, leaves: list[object]) -> None:
         """Copy one call's results to the slot's outputs, if they have the right form."""
@@ -376,13 +374,15 @@ def _form(leaf: object) -> str:
 
 def _types(error: BaseException) -> list[str]:
     """The full type names of an error, its bases and its causes."""
-    found, current = [], error
-    for _ in range(CAUSES):
-        found += [f"{kind.__module__}.{kind.__qualname__}" for kind in type(current).__mro__]
-        if current.__cause__ is None:
-            break
-        current = current.__cause__
-    return [name[:MAX_TYPE_CHARS] for name in found]
+    kinds = (kind for one in _with_causes(error) for kind in type(one).__mro__)
+    return [f"{kind.__module__}.{kind.__qualname__}"[:MAX_TYPE_CHARS] for kind in kinds]
+
+
+def _with_causes(error: BaseException) -> list[BaseException]:
+    found = [error]
+    while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
+        found.append(cause)
+    return found
 
 
 def _nothing_loaded(*_: object) -> None:

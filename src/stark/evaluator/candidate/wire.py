@@ -20,7 +20,6 @@ MAX_BYTES = 128 * 1024
 MAX_DESCRIPTORS = 8
 """Maximum number of descriptors with one message."""
 
-
 CROWDED_S = 60.0
 """Seconds to wait if the user has too many descriptors in flight. A candidate may have sent them; they end with it."""
 
@@ -63,13 +62,12 @@ class Channel:
 
         Raises TimeoutError, or ChannelClosed when the other side is gone or its message is invalid.
         """
-        return self._receive(timeout_s, 0)[0]
+        return self.receive_with_descriptors(timeout_s, 0)[0]
 
-    def receive_with_descriptors(self, timeout_s: float | None = None) -> tuple[Message, list[int]]:
+    def receive_with_descriptors(
+        self, timeout_s: float | None = None, most: int = MAX_DESCRIPTORS
+    ) -> tuple[Message, list[int]]:
         """The next message and its descriptors, which the caller closes. Raises like `receive`."""
-        return self._receive(timeout_s, MAX_DESCRIPTORS)
-
-    def _receive(self, timeout_s: float | None, most: int) -> tuple[Message, list[int]]:
         self.end.settimeout(timeout_s)
         try:
             data, descriptors, _, _ = socket.recv_fds(self.end, MAX_BYTES, most)

@@ -38,11 +38,14 @@ minutes."""
 LONGEST_LINE = 256 << 20
 """Maximum length of a message from the judge, in bytes. A judge that sends a longer message is killed."""
 
-STDERR_LINES = 20
+OUTPUT_LINES = 20
 """Number of lines at the end of the judge's output that are kept for error messages."""
 
+STDERR_S = 1.0
+"""Seconds to wait for the end of a dead judge's stderr. A process that the judge started may keep it open."""
+
 CLOSE_S = 10.0
-"""Seconds to wait for a judge to exit by itself. If it is then killed, the same wait follows once more."""
+"""Seconds to wait for a judge to exit by itself, and again after it was killed."""
 
 
 class JudgeProcess:
@@ -60,111 +63,94 @@ class JudgeProcess:
         self._process = process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
-        self._before_hello: deque[str] = deque(maxlen=STDERR_LINES)
-        """The last lines that the judge wrote to stdout before `Hello`."""
+        self.said: deque[str] = deque(maxlen=OUTPUT_LINES)
+        """The last lines that are not part of the protocol: on stderr, and on stdout before `Hello`."""
 
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
 
-    async def ask(self, request: AnyRequest) -> Answer:
-        """Send a request and wait for its answer. Raises JudgeDied."""
+    def ask(self, request: AnyRequest) -> asyncio.Future[Answer]:
+        """Send a request. Its answer may be JudgeDied, which is also raised if the judge has already died."""
         if not self.alive:
-            raise JudgeDied(self.stderr_tail)
+            raise JudgeDied(self.output)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = waiting
-        try:
-            self._in.write(request.model_dump_json().encode() + b"\n")
-            with contextlib.suppress(ConnectionError):  # if the judge died, the wait below ends too
-                await self._in.drain()
-            answer = await waiting
-        finally:
-            self._waiting.pop(request.id, None)
-        if isinstance(answer, JudgeFailed):
-            raise JudgeDied(answer.error)
-        return answer
+        waiting.add_done_callback(lambda _: self._waiting.pop(request.id))
+        self._in.write(request.model_dump_json().encode() + b"\n")
+        return waiting
+
+    async def idle(self) -> None:
+        """Wait until no request is without an answer."""
+        while self._waiting:
+            await asyncio.wait(self._waiting.values())
 
     @property
-    def stderr_tail(self) -> str:
-        """The last lines of the judge's stderr."""
-        return "\n".join(self._stderr) or "the judge ended without an error message"
-
-    @property
-    def startup_output(self) -> str:
-        """The last lines that the judge printed before it was ready. They explain why it did not start."""
-        return "\n".join([*self._before_hello, *self._stderr])
+    def output(self) -> str:
+        """The last lines that the judge printed. They explain why it died."""
+        return "\n".join(self.said) or "the judge ended without an error message"
 
     async def wait_for_hello(self) -> None:
         """Wait for `Hello`. Raises JudgeDied if the judge exits or has another version.
 
-        Notices that precede `Hello` are passed on. Other lines, such as a login shell's greeting, are kept for
-        `startup_output`.
+        Notices that precede `Hello` are passed on. Other lines, such as a login shell's greeting, are kept.
         """
         while line := await self._out.readline():
-            if line.startswith(b'{"kind":"notice"') and self._notified(line):
-                continue
-            if not line.startswith(b'{"kind":"hello"'):
-                self._before_hello.append(line.decode(errors="replace").rstrip())
-                continue
-            _check_hello(line)
-            self._answers = asyncio.create_task(self._read_answers())
-            return
+            if line.startswith(b'{"kind":"hello"'):
+                _check_hello(line)
+                self._answers = asyncio.create_task(self._read_answers())
+                return
+            try:
+                self._on_notice(Notice.model_validate_json(line).text)
+            except ValidationError:
+                self.said.append(line.decode(errors="replace").rstrip())
         raise JudgeDied("the command ended before a judge was ready")
 
-    def _notified(self, line: bytes) -> bool:
-        """Pass on a line that precedes `Hello` if the line is a valid notice. Returns whether it is one."""
-        with contextlib.suppress(ValidationError):
-            self._on_notice(Notice.model_validate_json(line).text)
-            return True
-        return False
-
     async def close(self) -> None:
-        """Close the judge's stdin, so that the judge exits. Kill it if it does not exit in time."""
+        """Close the judge's stdin, so that the judge exits. Kill what is left of it after a while."""
         self.alive = False
         self._in.close()
-        try:
-            await asyncio.wait_for(self._process.wait(), CLOSE_S)
-        except TimeoutError:
-            await self.kill()
-        await self._finish_readers()
+        await self._exited()
+        await self.kill()
+        if self._answers is not None:
+            self._answers.cancel()
 
     async def kill(self) -> None:
-        """Kill the judge and the rest of its process group."""
+        """Kill the judge and the rest of its process group, and fail all open requests."""
         self.alive = False
-        self._kill()
-        await self._wait_for_exit()
-        await self._finish_readers()
-
-    def _kill(self) -> None:
+        self._on_notice("")
         # A judge behind sudo belongs to another user and cannot be killed from here.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+        await self._exited()
+        await asyncio.wait([self._errors], timeout=STDERR_S)
+        self._errors.cancel()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(JudgeDied(self.output))
 
-    async def _wait_for_exit(self) -> None:
-        with contextlib.suppress(TimeoutError):  # another user's process survives the signal
+    async def _exited(self) -> None:
+        """Wait for the exit, but not for ever: another user's process survives a signal."""
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), CLOSE_S)
 
     async def _read_answers(self) -> None:
-        """Pass each answer to its caller. When the judge dies, fail all open requests."""
+        """Pass each answer to its caller until the judge dies."""
         with contextlib.suppress(ValidationError, ValueError):
             while line := await self._out.readline():
                 answer = answer_adapter.validate_json(line)
-                if isinstance(answer, Hello):
-                    continue
                 if isinstance(answer, Notice):
                     self._on_notice(answer.text)
-                    continue
-                future = self._waiting.get(answer.id)
-                if future is not None and not future.done():
-                    future.set_result(answer)
-        self.alive = False
-        self._on_notice("")
-        self._kill()
-        await self._wait_for_exit()
-        await asyncio.wait([self._errors], timeout=1.0)
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(JudgeDied(self.stderr_tail))
+                elif not isinstance(answer, Hello) and answer.id in self._waiting:
+                    self._answered(self._waiting[answer.id], answer)
+        await self.kill()
+
+    def _answered(self, waiting: asyncio.Future[Answer], answer: Answer) -> None:
+        if waiting.done():  # it was cancelled
+            return
+        if isinstance(answer, JudgeFailed):
+            waiting.set_exception(JudgeDied(answer.error))
+        else:
+            waiting.set_result(answer)
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while True:
@@ -174,14 +160,7 @@ class JudgeProcess:
                 continue
             if not line:
                 return
-            self._stderr.append(line.decode(errors="replace").rstrip())
-
-    async def _finish_readers(self) -> None:
-        """Wait for the readers and cancel late ones: a process that the judge started may keep stderr open."""
-        readers = [self._errors] if self._answers is None else [self._errors, self._answers]
-        _, late = await asyncio.wait(readers, timeout=CLOSE_S)
-        for reader in late:
-            reader.cancel()
+            self.said.append(line.decode(errors="replace").rstrip())
 
 
 def _check_hello(line: bytes) -> None:
@@ -209,7 +188,7 @@ async def start_judge(
     except (JudgeDied, TimeoutError) as error:
         await judge.kill()
         reason = str(error) or f"the judge was not ready within {START_S:g} s"
-        said = "\n".join(part for part in (judge.startup_output, reason) if part)
+        said = "\n".join([*judge.said, reason])
         raise JudgeUnavailable(
             f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
             f"The judge's output and the error:\n{said}"

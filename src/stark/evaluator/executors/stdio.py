@@ -10,9 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import shlex
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
 from stark.core.evaluation import Crashed
@@ -36,38 +34,7 @@ PREPARING = 2.0
 """Cost of preparing a problem, counted in requests. A request goes to the judge with the fewest open requests, and
 this cost is added for each judge that would have to prepare the problem first."""
 
-READY = 8
-"""Number of recent problems that a judge is assumed to keep prepared. If problems are large, the judge keeps fewer."""
-
-
-class Turnstile:
-    """Lets requests run concurrently, or one request exclusively.
-
-    An exclusive request waits for the running requests to finish, and later requests wait for the exclusive one.
-    """
-
-    def __init__(self) -> None:
-        self._gate = asyncio.Lock()
-        self._inside = 0
-        self._empty = asyncio.Event()
-        self._empty.set()
-
-    @asynccontextmanager
-    async def through(self, alone: bool) -> AsyncIterator[None]:
-        """Run the block concurrently with others, or exclusively if `alone`."""
-        async with self._gate:
-            if alone:
-                await self._empty.wait()
-                yield
-                return
-            self._inside += 1
-            self._empty.clear()
-        try:
-            yield
-        finally:
-            self._inside -= 1
-            if self._inside == 0:
-                self._empty.set()
+CLOSED = "the executor is closed; close it only after its last request, or open another"
 
 
 class Judge:
@@ -80,90 +47,66 @@ class Judge:
         self.notice = ""
         """The text of the judge's current notice; empty if there is none."""
 
-        self._on_notice = on_notice
-        self.requests = 0
-        """Number of requests without an answer, including those that wait for the judge to start."""
-
-        self.asked_at = 0
-        """Sequence number of the last request that the executor sent to this judge."""
-
-        self._problems: Counter[str] = Counter()
-        """Number of requests without an answer, for each problem's digest."""
-
-        self._ready: dict[str, None] = {}
-        """Digests of the problems that the judge is assumed to keep prepared, the most recent last."""
-
-        self.given_up = False
-        """Whether the executor stopped using this judge after a failed start. Requests that
-        wait for it go to another judge."""
+        self.given_up = ""
+        """Why this judge takes no more requests, not even those that wait for its start; empty if it does."""
 
         self.process: JudgeProcess | None = None
+        self._on_notice = on_notice
+        self._requests = 0
+        """Number of requests without an answer, including those that wait for the judge to start."""
+
+        self._problems: set[str] = set()
+        """Digests of the problems that it was asked about. It is assumed to keep them prepared."""
+
         self._starting = asyncio.Lock()
-        self._turnstile = Turnstile()
-        self._closed = False
+        self._gate = asyncio.Lock()
+        """Held while a request runs alone, and otherwise only until a request is sent."""
 
     async def ask(self, request: AnyRequest, alone: bool = False) -> Answer:
         """Send a request and return its answer.
 
         Raises JudgeDied, or JudgeUnavailable if the judge cannot be started.
         """
-        problem = request.problem.digest
-        self.requests += 1
-        self._problems[problem] += 1
+        self._requests += 1
+        self._problems.add(request.problem.digest)
         try:
-            async with self._turnstile.through(alone):
-                process = await self._running()
-                self._note(problem)
-                return await process.ask(request)
+            async with self._gate:
+                if alone and self.process is not None:
+                    await self.process.idle()
+                answer = (await self.start()).ask(request)
+                if alone:
+                    return await answer
+            return await answer
         finally:
-            self.requests -= 1
-            self._problems -= Counter([problem])
+            self._requests -= 1
 
     def busy(self, problem: str) -> float:
-        """The number of open requests, plus `PREPARING` if the judge has not prepared this problem."""
-        alive = self.process is not None and self.process.alive
-        ready = problem in self._problems or (alive and problem in self._ready)
-        return self.requests + (0.0 if ready else PREPARING)
+        """The number of open requests, plus `PREPARING` if the judge was never asked about this problem."""
+        return self._requests + (0.0 if problem in self._problems else PREPARING)
 
     def _notified(self, text: str) -> None:
         if text != self.notice:
             self.notice = text
             self._on_notice()
 
-    def _note(self, problem: str) -> None:
-        self._ready.pop(problem, None)
-        self._ready[problem] = None
-        for oldest in list(self._ready)[:-READY]:
-            del self._ready[oldest]
-
-    async def start(self) -> None:
-        """Start the judge ahead of the first request. Raises JudgeUnavailable."""
-        await self._running()
-
-    async def close(self) -> None:
-        """Stop the judge. Later requests raise JudgeUnavailable."""
-        self._closed = True
+    async def start(self) -> JudgeProcess:
+        """The running judge, which is started if need be. Raises JudgeUnavailable."""
         async with self._starting:
-            if self.process is not None:
-                await self.process.close()
-
-    async def _running(self) -> JudgeProcess:
-        async with self._starting:
-            if self._closed:
-                raise JudgeUnavailable(
-                    "the executor is closed; close it only after its last request, or open another"
-                )
             if self.given_up:
-                raise JudgeUnavailable(
-                    f"the judge ({shlex.join(self.command)}) did not start and is no longer used"
-                )
+                raise JudgeUnavailable(self.given_up)
             if self.process is not None and not self.process.alive:
                 await self.process.close()
                 self.process = None
             if self.process is None:
-                self._ready.clear()
                 self.process = await start_judge(self.command, self._notified)
             return self.process
+
+    async def close(self) -> None:
+        """Stop the judge. Later requests raise JudgeUnavailable."""
+        self.given_up = CLOSED
+        async with self._starting:
+            if self.process is not None:
+                await self.process.close()
 
 
 class StdioExecutor(RequestingExecutor):
@@ -181,8 +124,10 @@ class StdioExecutor(RequestingExecutor):
     ) -> None:
         super().__init__(limits, tools)
         self._judges = [Judge(command, self._show_notices) for command in commands]
+        self._usable = list(self._judges)
+        """Those that could be started, or the last one if none can; the least recently asked first."""
+
         self._count = itertools.count(1)
-        self._asked = itertools.count(1)
 
     async def start(self) -> None:
         """Start all judges ahead of the first request. Judges that fail to start are not used.
@@ -190,13 +135,15 @@ class StdioExecutor(RequestingExecutor):
         Raises JudgeUnavailable if all fail.
         """
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
-        failures = [end for end in ends if isinstance(end, BaseException)]
-        lasting = [failure for failure in failures if not isinstance(failure, JudgeUnavailable)]
-        if lasting or len(failures) == len(self._judges):
-            raise [*lasting, *failures][0]
-        for judge, end in zip(self._judges, ends, strict=True):
-            if isinstance(end, JudgeUnavailable):
-                self._give_up(judge)
+        failed = [
+            (j, end)
+            for j, end in zip(self._judges, ends, strict=True)
+            if isinstance(end, BaseException)
+        ]
+        for judge, error in failed:
+            if len(failed) == len(self._judges) or not isinstance(error, JudgeUnavailable):
+                raise error
+            self._give_up(judge)
 
     async def answer(self, request: AnyRequest) -> Answer:
         """Answer a request within the limits that it contains. The executor replaces the request's id.
@@ -205,10 +152,19 @@ class StdioExecutor(RequestingExecutor):
         kill a judge by themselves. Raises JudgeUnavailable.
         """
         numbered = request.model_copy(update={"id": self._next()})
-        try:
-            return await self._ask_once(numbered)
-        except JudgeDied:
-            return await self._ask_alone(numbered)
+        reason = ""
+        for alone in (False, *[True] * TRIES_ALONE):
+            try:
+                return await self._ask_once(numbered, alone)
+            except JudgeDied as death:
+                reason = str(death)
+        died = f"the judge died {TRIES_ALONE} times on the same request; its last output:\n{reason}"
+        if isinstance(request, Evaluate) and await self._works_without(request):
+            crashed = Crashed(
+                phase="verify", error=f"{died}\nWithout this candidate, the judge works."
+            )
+            return Evaluated(id=numbered.id, evaluation=crashed)
+        raise JudgeUnavailable(died)
 
     async def close(self) -> None:
         """End all judges."""
@@ -228,21 +184,6 @@ class StdioExecutor(RequestingExecutor):
             raise ProblemError(answer.error)
         return answer
 
-    async def _ask_alone(self, request: AnyRequest) -> Answer:
-        reason = ""
-        for _ in range(TRIES_ALONE):
-            try:
-                return await self._ask_once(request, alone=True)
-            except JudgeDied as death:
-                reason = str(death)
-        died = f"the judge died {TRIES_ALONE} times on the same request; its last output:\n{reason}"
-        if isinstance(request, Evaluate) and await self._works_without(request):
-            crashed = Crashed(
-                phase="verify", error=f"{died}\nWithout this candidate, the judge works."
-            )
-            return Evaluated(id=request.id, evaluation=crashed)
-        raise JudgeUnavailable(died)
-
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
         probe = Describe(id=self._next(), problem=request.problem, limits=request.limits)
@@ -251,22 +192,23 @@ class StdioExecutor(RequestingExecutor):
         except JudgeDied:
             return False
 
-    async def _ask_once(self, request: AnyRequest, alone: bool = False) -> Answer:
+    async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge. Give up a judge that cannot be started, unless it is the last."""
         problem = request.problem.digest
         while True:
-            judge = min(self._usable(), key=lambda judge: (judge.busy(problem), judge.asked_at))
-            judge.asked_at = next(self._asked)
+            judge = min(self._usable, key=lambda judge: judge.busy(problem))
+            self._usable.remove(judge)
+            self._usable.append(judge)
             try:
                 return await judge.ask(request, alone)
             except JudgeUnavailable:
-                if self._usable() == [judge]:
+                if self._usable == [judge]:
                     raise
                 self._give_up(judge)
 
-    def _usable(self) -> list[Judge]:
-        return [judge for judge in self._judges if not judge.given_up]
-
     def _give_up(self, judge: Judge) -> None:
-        """Stop using this judge, unless it is the last one."""
-        judge.given_up = self._usable() != [judge]
+        judge.given_up = (
+            f"the judge ({shlex.join(judge.command)}) did not start and is no longer used"
+        )
+        if judge in self._usable:
+            self._usable.remove(judge)

@@ -11,8 +11,7 @@ import os
 import re
 import signal
 import sys
-import traceback
-from multiprocessing import Pipe
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -36,8 +35,10 @@ DEVICES = re.compile(r"auto|(cpu|cuda)(:[0-9]+)?")
 
 def main() -> None:
     """Redirect the streams, start the forkserver, import torch meanwhile, measure the device, and relay requests."""
-    options = _options()
-    _check_settings(options.cache, options.device)
+    try:
+        options = _options()
+    except (UsageError, ValueError) as error:
+        sys.exit(str(error))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the orchestrator handles Ctrl-C
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library or a reference prints must not mix with the answers
@@ -90,28 +91,26 @@ def _measured(device: str, locks: Path, answers: BinaryIO) -> tuple[Machine, str
         answers.flush()
 
     ours, theirs = Pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            found, name = machine.find(device)
-            with DeviceLock(locks, name, os.getppid(), announce).turn():
-                theirs.send((machine.measure(found), name))
-        except SystemExit as said:
-            sys.stderr.write(f"{said}\n")
-        except BaseException:
-            traceback.print_exc()
-        os._exit(0)
+
+    def measure() -> None:
+        found, name = machine.find(device)
+        with DeviceLock(locks, name, os.getppid(), announce).turn():
+            theirs.send((machine.measure(found), name))
+
+    process = get_context("fork").Process(target=measure)
+    process.start()
     theirs.close()
     try:
         measured: tuple[Machine, str] = ours.recv()
     except EOFError:
         sys.exit(1)
     finally:
-        os.waitpid(pid, 0)
+        process.join()
     return measured
 
 
 def _options() -> argparse.Namespace:
+    """Raises UsageError or ValueError if an option or setting is invalid. Runs before torch is imported."""
     parser = argparse.ArgumentParser(prog="python -m stark.evaluator.judge", description=__doc__)
     parser.add_argument(
         "--device",
@@ -133,29 +132,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--cache-gb",
         type=float,
-        default=_most_gb(),
+        default=most_gb(),
         help="size limit of the build cache in GB; the environment variable "
         f"{GIGABYTES} sets it too",
     )
-    return parser.parse_args()
-
-
-def _check_settings(cache: Path, device: str) -> None:
-    """Exit with a message if an option or setting is invalid. Runs before torch is imported."""
-    if not DEVICES.fullmatch(device):
-        sys.exit(f"{device!r} is not a device; use cpu, or cuda:0 for the first GPU")
-    try:
-        make_folder(cache)
-        left_out()
-    except (UsageError, ValueError) as error:
-        sys.exit(str(error))
-
-
-def _most_gb() -> float:
-    try:
-        return most_gb()
-    except UsageError as error:
-        sys.exit(str(error))
+    options = parser.parse_args()
+    if not DEVICES.fullmatch(options.device):
+        raise UsageError(
+            f"{options.device!r} is not a device; use cpu, or cuda:0 for the first GPU"
+        )
+    make_folder(options.cache)
+    left_out()
+    return options
 
 
 if __name__ == "__main__":

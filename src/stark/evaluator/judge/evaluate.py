@@ -64,7 +64,6 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     try:
         clock = clock_for(attempt, running, prepared)
         child = _start_child(attempt, built, prepared)
-        attempt.sandbox = child.layers
         try:
             _load(attempt, child, built.source, prepared)
             verified = verify(attempt, child, prepared)

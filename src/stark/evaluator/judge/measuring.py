@@ -344,7 +344,6 @@ def _freeing_memory(running: Iterable[RunningReference], limit_s: float) -> Iter
     finally:
         with suppress(ReferenceDied):  # its next request raises again
             for reference in running:
-                reference.child.resume()
                 reference.give_back(limit_s)
 
 

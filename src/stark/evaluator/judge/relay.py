@@ -151,21 +151,19 @@ class Relay:
         except (EOFError, OSError):
             self._bury(process)
             return
-        if said.answers is not None:
-            process.open.pop(said.answers, None)
         if not said.line and len(self._processes) > 1:
             self._start_alone(process)
-            return
-        if not said.line:
+        elif not said.line:
             process.pipe.send(None)
-            return
-        self._write(said.line)
-        if said.last:
-            self._bury(process)
-        elif said.answers is not None:
-            process.held_bytes = said.held_bytes
-            self._admit(process)
-            self._make_room(process, said.room_bytes)
+        else:
+            self._write(said.line)
+            process.open.pop(said.answers or "", None)
+            if said.last:
+                self._bury(process)
+            elif said.answers is not None:
+                process.held_bytes = said.held_bytes
+                self._admit(process)
+                self._make_room(process, said.room_bytes)
 
     def _bury(self, process: Process) -> None:
         """End a process that has failed, and answer its other requests."""
@@ -179,15 +177,12 @@ class Relay:
 
     def _start_alone(self, process: Process) -> None:
         """Start a process again with nothing beside it. The others' requests wait for its first answer."""
-        everything = [
-            request for each in self._processes.values() for request in each.open.values()
-        ]
-        for each in list(self._processes.values()):
+        requests = [request for each in self._processes.values() for request in each.open.values()]
+        for each in self._processes.values():
             self._end(each)
         self._processes.clear()
         self._alone = self._processes[process.problem] = self._started(process.problem)
-        waiting, self._waiting = self._waiting, []
-        for request in [*everything, *waiting]:
+        for request in requests:
             self._pass(request)
 
     def _admit(self, process: Process) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stark.evaluator.judge.processes.placing import loosen, settle, spread
+from stark.evaluator.judge.processes.placing import Placed
 
 WORKING = """
 import os, sys, threading, time
@@ -89,9 +89,9 @@ def test_threads_have_a_core_each_until_they_are_let_loose(program: subprocess.P
     chosen = {max(CORES)}
     assert [CORES, chosen, CORES] == allowed(program)
 
-    placed = spread(program.pid)
+    placed = Placed(program.pid)
     first, second, third = allowed(program)
-    loosen(placed)
+    placed.loosen()
 
     assert 1 == len(first) == len(third) and chosen == second
     assert [CORES, chosen, CORES] == allowed(program)
@@ -101,13 +101,13 @@ def test_a_thread_that_was_started_meanwhile_is_let_loose_too(
     program: subprocess.Popen[str],
 ) -> None:
     assert program.stdin is not None and program.stdout is not None
-    placed = spread(program.pid)
+    placed = Placed(program.pid)
     program.stdin.write("\n")
     program.stdin.flush()
     assert "started\n" == program.stdout.readline()
     assert 1 == len(allowed(program)[-1]), "it began where its starter was kept"
 
-    loosen(placed)
+    placed.loosen()
     assert CORES == allowed(program)[-1]
 
 
@@ -124,14 +124,14 @@ def test_those_that_worked_are_kept_where_each_has_a_core_and_none_was_started_f
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
         assert "ready\n" == process.stdout.readline()
-        placed = spread(process.pid)
+        placed = Placed(process.pid)
         process.stdin.write(f"{told}\n")
         process.stdin.flush()
         assert "done\n" == process.stdout.readline()
 
-        settle(placed)
+        placed.settle()
         held = [cores for cores in allowed(process) if len(cores) == 1]
-        loosen(placed)
+        placed.loosen()
 
         assert kept == len(held) == len(set(map(min, held)))
         assert {frozenset(CORES)} == set(map(frozenset, allowed(process)))
@@ -139,10 +139,10 @@ def test_those_that_worked_are_kept_where_each_has_a_core_and_none_was_started_f
 
 
 def test_a_process_that_is_gone_is_nobodys_fault(program: subprocess.Popen[str]) -> None:
-    placed = spread(program.pid)
+    placed = Placed(program.pid)
     program.kill()
     program.wait()
 
-    settle(placed)
-    loosen(placed)
-    assert {} == spread(program.pid).allowed
+    placed.settle()
+    placed.loosen()
+    assert {} == Placed(program.pid).allowed

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from stark.evaluator.judge.processes import standstill
-from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
+from stark.evaluator.judge.processes.standstill import NotStopped, Tree
 
 ENDLESS = "while True: pass"
 
@@ -62,9 +62,9 @@ def running(program: str) -> Iterator[int]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def used_by(standstill: Standstill) -> list[int]:
+def used_by(tree: Tree) -> list[int]:
     """The processor time of all that stands and lives."""
-    return [used for used in standstill.used_ns.values() if used is not None]
+    return [used for used in tree.used_ns.values() if used is not None]
 
 
 @pytest.mark.parametrize("program", [ENDLESS, SLEEPS_IN_THREADS])
@@ -72,32 +72,35 @@ def test_what_is_stopped_uses_no_processor_and_goes_on_when_it_is_told_to(progra
     with running(program) as pid:
         tree = Tree(pid)
         for _ in range(5):
-            standing = tree.stop()
+            since = tree.stop()
+            used_ns = used_by(tree)
+            assert pid in tree.used_ns
             time.sleep(0.01)
-            assert tree.stood(standing)
+            assert tree.stood()
             again = tree.stop()
-            assert used_by(standing) == used_by(again)
-            assert standing.since < again.since
+            assert used_ns == used_by(tree)
+            assert since < again
             tree.go_on()
-    assert pid in standing.used_ns
 
 
 def test_a_process_that_works_goes_on_working() -> None:
     with running(ENDLESS) as pid:
         tree = Tree(pid)
-        before = tree.stop()
+        tree.stop()
+        before_ns = used_by(tree)
         tree.go_on()
         time.sleep(0.05)
-        assert used_by(before) < used_by(tree.stop())
+        tree.stop()
+        assert before_ns < used_by(tree)
 
 
 def test_a_process_that_someone_else_continued_is_found_out() -> None:
     with running(ENDLESS) as pid:
         tree = Tree(pid)
-        standing = tree.stop()
+        tree.stop()
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)
-        assert not tree.stood(standing)
+        assert not tree.stood()
 
 
 @pytest.mark.parametrize("program", [CONTINUED_BY_ITS_OWN_THREADS, CONTINUED_BY_EACH_OTHER])
@@ -105,11 +108,13 @@ def test_nothing_keeps_itself_running_by_signals(program: str) -> None:
     with running(program) as pid:
         tree = Tree(pid)
         try:
-            standing = tree.stop()
+            tree.stop()
         except NotStopped:
             return
+        used_ns = used_by(tree)
         time.sleep(0.05)
-        assert used_by(standing) == used_by(tree.stop())
+        tree.stop()
+        assert used_ns == used_by(tree)
 
 
 def test_a_tree_that_forks_for_ever_is_not_waited_for_for_ever() -> None:
@@ -124,9 +129,9 @@ def test_a_process_that_is_gone_stands() -> None:
     with running("") as pid:
         time.sleep(0.2)
     tree = Tree(pid)
-    standing = tree.stop()
+    tree.stop()
 
-    assert {pid: None} == standing.used_ns
+    assert {pid: None} == tree.used_ns
     tree.go_on()
 
 

@@ -52,8 +52,9 @@ class Sleeper:
     def stood_still(self) -> bool:
         return True
 
-    def spread(self) -> None:
+    def spread(self) -> Sleeper:
         self.events.append("spread")
+        return self
 
     def settle(self) -> None:
         self.events.append("settle")

@@ -82,8 +82,8 @@ class Builds:
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The sandbox layers around every build."""
-        return tuple(name for name, why_not in self._forkserver.sandbox.items() if why_not is None)
+        """The sandbox layers around every build and every run."""
+        return tuple(self._forkserver.layers())
 
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
         """Protects a build from eviction. Enter it before the build, and leave it after the last use."""

@@ -26,7 +26,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
-from stark.evaluator.candidate.nested import leaves_of
+from stark.evaluator.candidate.program import leaves_of
 from stark.evaluator.judge.problem.arguments import seeded, serialized, unsupported, without_overlap
 
 CONSTRUCTION_SEED = 42

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from stark.core.errors import ProblemError
-from stark.evaluator.candidate import memory_errors
+from stark.evaluator.candidate.program import says_out_of_memory
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
@@ -132,7 +132,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         return is_out_of_memory(error.__cause__)
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"
-    return memory_errors.is_out_of_memory(error)
+    return says_out_of_memory(error)
 
 
 def _oracle_dtype(tensor: torch.Tensor) -> torch.dtype:

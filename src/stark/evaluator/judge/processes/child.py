@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
-from stark.evaluator.judge.processes import placing
 from stark.evaluator.judge.processes.allowance import Allowance, Use
 from stark.evaluator.judge.processes.failures import (
     ChildFailed,
@@ -30,7 +29,8 @@ from stark.evaluator.judge.processes.memory import (
     strange_memory,
 )
 from stark.evaluator.judge.processes.output import Output
-from stark.evaluator.judge.processes.standstill import NotStopped, Standstill, Tree
+from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.standstill import NotStopped, Tree
 from stark.evaluator.judge.processes.watch import last_core
 
 POLL_S = 0.05
@@ -42,6 +42,11 @@ START_S = 60.0
 ENDING_S = 5.0
 """Seconds to wait until a killed child has exited. A process stuck in a driver takes longer."""
 
+CLOSED_S = 1.0
+"""Seconds in which a child may exit after it has closed its channel."""
+
+LEAST_S = 1e-3
+"""Seconds to wait for an answer at least, however little patience is left."""
 
 RAN = "one of its processes ran after the judge had stopped it"
 
@@ -64,16 +69,12 @@ class Child:
         pid: int,
         exit_code: Callable[[int], int | None],
         kill: Callable[[int], None],
-        layers: tuple[str, ...],
         channel: Channel,
         output: Output,
         allowed: Allowance,
     ) -> None:
         self.pid = pid
         """The ID of the first process in the child's process tree, which reaps the others."""
-
-        self.layers = layers
-        """The sandbox layers around it."""
 
         self.patience = Patience()
         self.is_reference = False
@@ -83,8 +84,6 @@ class Child:
         self._allowed = allowed
         self._runner_pid = pid
         self._tree = Tree(pid)
-        self._stopped: Standstill | None = None
-        self._placed: placing.Placed | None = None
         self._code: int | None = None
 
     def begin(self) -> None:
@@ -145,13 +144,23 @@ class Child:
 
         Fails for any answer other than {"ok": true, …}.
         """
+        limit_s = min(limit_s, self.patience.left_s)
+        answer = self.answered(nonce, limit_s)
+        if answer is None:
+            raise self.failed("timed_out", f"no answer within {max(limit_s, LEAST_S):.3g} s")
+        return answer
+
+    def answered(self, nonce: str, limit_s: float) -> Message | None:
+        """The answer with this nonce, or None if there is none in time. Otherwise like `answer`."""
         begin = time.monotonic()
         try:
-            answer = self._receive(begin, max(min(limit_s, self.patience.left_s), 1e-3))
+            answer = self._receive(max(min(limit_s, self.patience.left_s), LEAST_S))
         except ChannelClosed:
             raise self._ended() from None
         finally:
             self.patience.left_s -= time.monotonic() - begin
+        if answer is None:
+            return None
         if answer.get("nonce") != nonce:
             raise self.failed("forged", "it answered a request that the judge did not send")
         if answer.get("ok") is not True:
@@ -162,16 +171,6 @@ class Child:
             names = tuple(map(str, types)) if isinstance(types, list) else ()
             raise self.failed("crashed", error, names)
         return answer
-
-    def answered(self, nonce: str, limit_s: float) -> Message | None:
-        """The answer with this nonce, or None if there is none within `limit_s` seconds. Otherwise like `answer`."""
-        try:
-            return self.answer(nonce, limit_s)
-        except (ChildFailed, ReferenceDied) as error:
-            failure = error.__cause__ if isinstance(error, ReferenceDied) else error
-            if isinstance(failure, ChildFailed) and failure.kind == "timed_out":
-                return None
-            raise
 
     def finish(self, limit_s: float) -> int:
         """Wait for the exit of a child that serves no requests, and return its exit code.
@@ -216,52 +215,32 @@ class Child:
             raise failed[0]
 
     def pause(self) -> float:
-        """Stop all its processes until `resume`, so that none runs while another program is timed.
+        """Stop all its processes until `go_on`, so that none runs while another program is timed.
 
         Returns the time of the stop by `time.perf_counter`.
         """
         try:
-            self._stopped = self._tree.stop()
+            return self._tree.stop()
         except NotStopped as error:
             raise self.failed("restless", str(error)) from error
-        return self._stopped.since
 
     def stood_still(self) -> bool:
         """Whether none of its processes has run since `pause`."""
-        return self._stopped is None or self._tree.stood(self._stopped)
+        return self._tree.stood()
+
+    def go_on(self) -> None:
+        """Continue its processes if they are stopped, whatever they did since `pause`."""
+        self._tree.go_on()
 
     def resume(self) -> None:
-        """Continue its processes if they are stopped."""
+        """Continue its processes if they are stopped. Fails if any has run since `pause`."""
         if not self.stood_still():
             raise self.failed("restless", RAN)
         self.go_on()
 
-    def go_on(self) -> None:
-        """Continue its processes, whatever they did since `pause`."""
-        if self._stopped is not None:
-            self._tree.go_on()
-        self._stopped = None
-
-    def spread(self) -> None:
-        """Pin each of its threads to one core, until `settle` or `loosen` is called.
-
-        Threads that are not pinned may wake on the same core.
-        """
-        self._placed = placing.spread(self._runner_pid)
-
-    def settle(self) -> None:
-        """Pin the threads that have worked since `spread`, each to a core of its own.
-
-        Unpins all other threads. Unpins every thread if there are too few cores.
-        """
-        if self._placed is not None:
-            placing.settle(self._placed)
-
-    def loosen(self) -> None:
-        """Undo the pinning."""
-        placed, self._placed = self._placed, None
-        if placed is not None:
-            placing.loosen(placed)
+    def spread(self) -> Placed:
+        """Pin each of its threads to one core: threads that are not pinned may wake on the same core."""
+        return Placed(self._runner_pid)
 
     def core(self) -> int | None:
         """The core that its main thread ran on last, if known."""
@@ -279,9 +258,7 @@ class Child:
         """Kill all its processes. Returns the beginning and the end of what it printed."""
         self._channel.close()
         self._kill()
-        deadline = time.monotonic() + ENDING_S
-        while self._exit_code() is None and time.monotonic() < deadline:
-            time.sleep(0.002)
+        self._code_within(ENDING_S)
         self._tree.close()
         return self._output.close()
 
@@ -290,19 +267,17 @@ class Child:
         if self._code is None:
             self._kill_group_of(self.pid)
 
-    def _receive(self, begin: float, limit_s: float) -> Message:
-        while True:
-            remaining = begin + limit_s - time.monotonic()
-            if remaining <= 0:
-                raise self.failed("timed_out", f"no answer within {limit_s:.3g} s")
-            try:
+    def _receive(self, limit_s: float) -> Message | None:
+        """The next message, or None if there is none in time. Fails if the child uses too much meanwhile."""
+        deadline = time.monotonic() + limit_s
+        while (remaining := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
                 return self._channel.receive(min(POLL_S, remaining))
-            except TimeoutError:
-                pass
             try:
                 self._use.check()
             except ChildFailed as failure:
                 raise self.failed(failure.kind, failure.error) from None
+        return None
 
     def _exit_code(self) -> int | None:
         """Its exit code, or None if it runs. The forkserver reports a code only once, so the code is cached."""
@@ -310,13 +285,16 @@ class Child:
             self._code = self._exit_code_of(self.pid)
         return self._code
 
+    def _code_within(self, limit_s: float) -> int | None:
+        """Its exit code, or None if it still runs after `limit_s` seconds."""
+        deadline = time.monotonic() + limit_s
+        while (code := self._exit_code()) is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return code
+
     def _ended(self) -> Exception:
         """Why the channel closed: the process exited, a signal killed it, or it closed the channel itself."""
-        for _ in range(100):
-            code = self._exit_code()
-            if code is not None:
-                break
-            time.sleep(0.01)
+        code = self._code_within(CLOSED_S)
         if code is None:
             return self.failed("crashed", "the process closed its channel to the judge")
         if code >= 0:

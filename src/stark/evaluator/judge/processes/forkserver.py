@@ -52,6 +52,7 @@ class Forkserver:
         ours, theirs = Channel.pair()
         descriptor = theirs.end.fileno()
         folder = Path(tempfile.mkdtemp(prefix="stark-judge-"))
+        left_out = {name: value for name, value in os.environ.items() if name == WITHOUT}
         subprocess.Popen(
             [
                 sys.executable,
@@ -62,7 +63,7 @@ class Forkserver:
                 str(folder),
                 *preload,
             ],
-            env=child_environment(folder, FORKSERVER_ENVIRONMENT | _left_out()),
+            env=child_environment(folder, FORKSERVER_ENVIRONMENT | left_out),
             pass_fds=[descriptor],
             stdin=subprocess.DEVNULL,
             stdout=sys.stderr.fileno(),
@@ -105,7 +106,7 @@ class Forkserver:
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
-        handed = [theirs.end.fileno(), writing, *([] if arena is None else [arena])]
+        handed = (theirs.end.fileno(), writing, *([] if arena is None else [arena]))
         bounded = allowed.bounds_address_space
         request = {
             "do": "fork",
@@ -118,20 +119,12 @@ class Forkserver:
             "command": list(command),
         }
         try:
-            forked = self._ask(request, tuple(handed))
+            pid = self._ask(request, handed)["pid"]
         finally:
             theirs.close()
             os.close(writing)
         output = Output(reading, allowed.output_kb)
-        child = Child(
-            forked["pid"],
-            self.exit_code,
-            self.kill,
-            tuple(forked["layers"]),
-            ours,
-            output,
-            allowed,
-        )
+        child = Child(pid, self.exit_code, self.kill, ours, output, allowed)
         child.begin()
         return child
 
@@ -164,7 +157,3 @@ class Forkserver:
                 raise ForkserverDied(
                     "the forkserver, from which the judge forks its children, has died"
                 ) from error
-
-
-def _left_out() -> dict[str, str]:
-    return {WITHOUT: os.environ[WITHOUT]} if WITHOUT in os.environ else {}

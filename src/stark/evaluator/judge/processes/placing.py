@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from stark.evaluator.judge.processes.standstill import processor_ns
@@ -20,63 +19,50 @@ WORKING_SHARE = 0.1
 """A thread counts as working if it uses at least this share of the busiest thread's processor time."""
 
 
-@dataclass
 class Placed:
-    """The pinned threads of one process."""
+    """The threads of one process, each pinned to one of the cores that it may use, in turn."""
 
-    pid: int
-    allowed: dict[int, set[int]] = field(default_factory=dict)
-    """The cores that each thread could use before it was pinned; only one if the thread had pinned itself."""
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.allowed: dict[int, set[int]] = {}
+        """The cores that each thread could use before it was pinned; only one if the thread had pinned itself."""
 
-    ran_ns: dict[int, int] = field(default_factory=dict)
-    """Processor time of each thread when it was pinned."""
+        for number, thread in enumerate(_threads(pid)):
+            with suppress(OSError):  # it ended meanwhile
+                cores = os.sched_getaffinity(thread)
+                os.sched_setaffinity(thread, {sorted(cores)[number % len(cores)]})
+                self.allowed[thread] = cores
+        self._began_ns = _ran_ns(pid)
 
-    ended_ns: int = 0
-    """Processor time of all threads that had ended when the others were pinned."""
+    def settle(self) -> None:
+        """Pin only the threads that have worked since, each to a core of its own.
 
+        Unpins all other threads. Unpins every thread if there are too few cores, or if the program has
+        started threads that worked and ended meanwhile. The program may start such threads again, and
+        they would inherit the core of the thread that starts them.
+        """
+        (before_ns, ended_before_ns), (ran_ns, ended_ns) = self._began_ns, _ran_ns(self._pid)
+        worked_ns = {thread: ran_ns.get(thread, 0) - ran for thread, ran in before_ns.items()}
+        least_ns = WORKING_SHARE * max(worked_ns.values(), default=0)
+        working = [thread for thread, worked in sorted(worked_ns.items()) if worked >= least_ns]
+        cores = sorted(self.allowed.get(self._pid, ()))
+        self.loosen()
+        if len(working) > len(cores) or ended_ns - ended_before_ns > least_ns:
+            return
+        for core, thread in zip(cores, working, strict=False):
+            with suppress(OSError):
+                if core in self.allowed[thread]:
+                    os.sched_setaffinity(thread, {core})
 
-def spread(pid: int) -> Placed:
-    """Pin each thread of a process to one of the cores that it may use, in turn."""
-    placed = Placed(pid)
-    for number, thread in enumerate(_threads(pid)):
-        with suppress(OSError):  # it ended meanwhile
-            cores = os.sched_getaffinity(thread)
-            os.sched_setaffinity(thread, {sorted(cores)[number % len(cores)]})
-            placed.allowed[thread] = cores
-    placed.ran_ns, placed.ended_ns = _ran_ns(pid)
-    return placed
-
-
-def settle(placed: Placed) -> None:
-    """Pin the threads that have worked since `spread`, each to a core of its own.
-
-    Unpins all other threads. Unpins every thread if there are too few cores, or if the program has
-    started threads that worked and ended meanwhile. The program may start such threads again, and
-    they would inherit the core of the thread that starts them.
-    """
-    ran_ns, ended_ns = _ran_ns(placed.pid)
-    worked_ns = {thread: ran_ns.get(thread, 0) - before for thread, before in placed.ran_ns.items()}
-    least_ns = WORKING_SHARE * max(worked_ns.values(), default=0)
-    working = [thread for thread, worked in sorted(worked_ns.items()) if worked >= least_ns]
-    cores = sorted(placed.allowed.get(placed.pid, ()))
-    loosen(placed)
-    if len(working) > len(cores) or ended_ns - placed.ended_ns > least_ns:
-        return
-    for core, thread in zip(cores, working, strict=False):
-        with suppress(OSError):
-            if core in placed.allowed[thread]:
-                os.sched_setaffinity(thread, {core})
-
-
-def loosen(placed: Placed) -> None:
-    """Let all threads use their former cores, and unpin new threads, which inherited a pinned thread's core."""
-    anywhere = set().union(*placed.allowed.values())
-    for thread in _threads(placed.pid):
-        with suppress(OSError):
-            if thread in placed.allowed:
-                os.sched_setaffinity(thread, placed.allowed[thread])
-            elif anywhere and len(os.sched_getaffinity(thread)) == 1:
-                os.sched_setaffinity(thread, anywhere)
+    def loosen(self) -> None:
+        """Let all threads use their former cores, and unpin new threads, which inherited a pinned thread's core."""
+        anywhere = set().union(*self.allowed.values())
+        for thread in _threads(self._pid):
+            with suppress(OSError):
+                if thread in self.allowed:
+                    os.sched_setaffinity(thread, self.allowed[thread])
+                elif anywhere and len(os.sched_getaffinity(thread)) == 1:
+                    os.sched_setaffinity(thread, anywhere)
 
 
 def _threads(pid: int) -> Iterator[int]:

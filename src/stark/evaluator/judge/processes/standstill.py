@@ -13,7 +13,6 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from stark.evaluator.judge.processes.watch import parent_of, use_of_tree
 
@@ -43,17 +42,6 @@ class NotStopped(Exception):
     """A process did not stop, or did not stay stopped."""
 
 
-@dataclass(frozen=True)
-class Standstill:
-    """A stopped process tree."""
-
-    used_ns: Used
-    """The processor time of every process, None for one that has ended."""
-
-    since: float
-    """A time, by `time.perf_counter`, at which every thread had stopped."""
-
-
 class Tree:
     """A process and its descendants. They are signalled by handles, which never name another process."""
 
@@ -62,8 +50,14 @@ class Tree:
         self._handles: dict[int, int] = {}
         """By the id of a process, a file descriptor that stands for it."""
 
-    def stop(self) -> Standstill:
-        """Stop all processes, those first that were stopped before. Raises NotStopped."""
+        self.used_ns: Used = {}
+        """The processor time of every process when all were stopped; empty while they may run."""
+
+    def stop(self) -> float:
+        """Stop all processes, those first that were stopped before. Raises NotStopped.
+
+        Returns a time, by `time.perf_counter`, at which every thread had stopped.
+        """
         deadline = time.perf_counter() + PATIENCE_S
         self._meet({self._root})
         self._signal(signal.SIGSTOP)
@@ -78,17 +72,20 @@ class Tree:
             if not self._meet(found) and all(map(_is_stopped, found)):
                 used_ns = _used_ns(found)
                 if _unchanged(before_ns, used_ns):
-                    return Standstill(used_ns, since)
+                    self.used_ns = used_ns
+                    return since
             self._signal(signal.SIGSTOP)
         raise NotStopped("it does not stop on SIGSTOP")
 
-    def stood(self, standstill: Standstill) -> bool:
+    def stood(self) -> bool:
         """Whether the processes have stood still since they were stopped."""
-        return _unchanged(standstill.used_ns, _used_ns(standstill.used_ns))
+        return _unchanged(self.used_ns, _used_ns(self.used_ns))
 
     def go_on(self) -> None:
-        """Continue all processes."""
-        self._signal(signal.SIGCONT)
+        """Continue all processes if they are stopped."""
+        if self.used_ns:
+            self._signal(signal.SIGCONT)
+        self.used_ns = {}
 
     def close(self) -> None:
         """Close all handles."""

@@ -130,12 +130,12 @@ class Gated:
         """
         time.sleep(SPIN_S)
         taken: list[float] = []
+        placed = None if self.long else self.child.spread()
         try:
-            if not self.long:
-                self.child.spread()
+            if placed is not None:
                 contents.write(place, 0)
                 self.call()
-                self.child.settle()
+                placed.settle()
             with on_core(self.child.core()):
                 for number in range(1, calls + 1):
                     contents.write(place, number)
@@ -153,7 +153,8 @@ class Gated:
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
         finally:
-            self.child.loosen()
+            if placed is not None:
+                placed.loosen()
         if not taken:
             raise self.child.failed("restless", RESTLESS)
         return median(taken)
@@ -236,9 +237,9 @@ def time_together(
     stopped. `docs/measuring.md` describes the method.
     """
     everyone = [candidate, *references.values()]
-    for program in everyone:
-        program.child.pause()
     try:
+        for program in everyone:
+            program.child.pause()
         with _one_thread():
             contents.turn(WARMUPS - 1)
             taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
