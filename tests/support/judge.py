@@ -28,6 +28,7 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     Hello,
+    RequestRefused,
     request_adapter,
 )
 from support.executor import FakeExecutor
@@ -42,10 +43,12 @@ ENDS_THE_JUDGE = "# ends the judge"
 class FakeJudge:
     """Has one made-up device, and reads requests from standard input as the real judge does."""
 
-    def __init__(self, notes: Path, preparing_s: float, judging_s: float, keeping: int) -> None:
+    def __init__(
+        self, notes: Path, preparing_s: float, judging_s: float, keeping: int, device_class: str
+    ) -> None:
         self._notes, self._preparing_s, self._judging_s = notes, preparing_s, judging_s
         self._device = threading.Lock()
-        self._keeping = keeping
+        self._keeping, self._device_class = keeping, device_class
         self._ready: dict[str, None] = {}
         """Digests of the prepared problems, the most recent last."""
 
@@ -59,6 +62,10 @@ class FakeJudge:
                 pool.submit(self._work, request_adapter.validate_json(line))
 
     def _work(self, request: AnyRequest) -> None:
+        if request.device_class not in (None, self._device_class):
+            error = f"it is for {request.device_class}"
+            self._say(RequestRefused(id=request.id, error=error))
+            return
         with self._device:
             self._prepare(request.problem)
             time.sleep(self._judging_s)
@@ -66,9 +73,12 @@ class FakeJudge:
             os._exit(1)
         if isinstance(request, Describe):
             reference = asyncio.run(FakeExecutor().describe(request.problem))
-            self._say(Described(id=request.id, reference=reference))
+            self._say(
+                Described(id=request.id, reference=reference, device_class=self._device_class)
+            )
         else:
-            self._say(Evaluated(id=request.id, evaluation=correct(EAGER_MS)))
+            found = correct(EAGER_MS)
+            self._say(Evaluated(id=request.id, evaluation=found, device_class=self._device_class))
 
     def _prepare(self, problem: Problem) -> None:
         if problem.digest not in self._ready:
@@ -93,8 +103,15 @@ def main() -> None:
     parser.add_argument("--preparing-s", type=float, default=0.05)
     parser.add_argument("--judging-s", type=float, default=0.02)
     parser.add_argument("--keeping", type=int, default=8)
+    parser.add_argument("--device-class", default="invented")
     options = parser.parse_args()
-    FakeJudge(options.notes, options.preparing_s, options.judging_s, options.keeping).serve()
+    FakeJudge(
+        options.notes,
+        options.preparing_s,
+        options.judging_s,
+        options.keeping,
+        options.device_class,
+    ).serve()
 
 
 if __name__ == "__main__":

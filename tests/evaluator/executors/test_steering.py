@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stark.core.errors import JudgeUnavailable
 from stark.core.problem import Problem
 from stark.evaluator.executors.stdio import StdioExecutor
 from support import FAKE_JUDGE
@@ -107,3 +108,24 @@ async def test_a_problem_waits_for_no_other_for_ever(tmp_path: Path) -> None:
     await executor.close()
 
     assert "b" in prepared(tmp_path)[0]
+
+
+@pytest.mark.slow
+async def test_a_run_stays_on_the_kind_of_machine_that_answered_first(tmp_path: Path) -> None:
+    kinds = ("H100", "H200")
+    commands = [
+        [sys.executable, FAKE_JUDGE, str(tmp_path / f"{kind}.txt"), "--device-class", kind]
+        for kind in kinds
+    ]
+    both, other = StdioExecutor(commands), StdioExecutor([commands[1]])
+
+    await both.describe(problem("a"))
+    for name in "bcd":
+        await both.evaluate(problem(name), CANDIDATE)
+    other._device_class = "H100"
+    with pytest.raises(JudgeUnavailable, match="refused the request: it is for H100"):
+        await other.evaluate(problem("e"), CANDIDATE)
+    await both.close()
+    await other.close()
+
+    assert [["a", "b", "c", "d"]] == prepared(tmp_path)

@@ -21,6 +21,7 @@ from stark.evaluator.protocol import (
     Describe,
     JudgeFailed,
     ProblemRefused,
+    RequestRefused,
     answer_adapter,
 )
 
@@ -191,3 +192,14 @@ def test_it_has_one_thread(executor: Executor) -> None:
     assert threading.active_count() >= 1
     executor.ask("a")
     assert len(os.listdir(f"/proc/{executor.process.pid}/task")) == 1  # noqa: PTH208
+
+
+def test_a_request_for_another_kind_of_machine_is_refused(executor: Executor) -> None:
+    problem = Problem(name="a", source="a")
+    request = Describe(id="1", problem=problem, device_class="another")
+    os.write(executor.requests, request.model_dump_json().encode() + b"\n")
+
+    answer = executor.hear()
+
+    assert isinstance(answer, RequestRefused)
+    assert answer.error.startswith("it is for another, and this is a machine")

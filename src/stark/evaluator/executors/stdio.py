@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import operator
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
 from stark.core.evaluation import Crashed
@@ -25,6 +27,7 @@ from stark.evaluator.protocol import (
     Evaluate,
     Evaluated,
     ProblemRefused,
+    RequestRefused,
 )
 
 TRIES_ALONE = 3
@@ -178,10 +181,12 @@ class StdioExecutor(RequestingExecutor):
         return str(next(self._count))
 
     async def _ask(self, request: AnyRequest) -> Answer:
-        """As `answer`, but raises ProblemError for a problem that cannot be used."""
+        """As `answer`, but raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refusal."""
         answer = await self.answer(request)
         if isinstance(answer, ProblemRefused):
             raise ProblemError(answer.error)
+        if isinstance(answer, RequestRefused):
+            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
         return answer
 
     async def _works_without(self, request: Evaluate) -> bool:
@@ -193,18 +198,24 @@ class StdioExecutor(RequestingExecutor):
             return False
 
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
-        """Send the request to the least busy judge. Give up a judge that cannot be started, unless it is the last."""
-        problem = request.problem.digest
+        """Send the request to the least busy judge that does not refuse it, for its machine is of another kind.
+
+        Give up a judge that cannot be started, unless it is the last.
+        """
+        problem, left = request.problem.digest, list(self._usable)
         while True:
-            judge = min(self._usable, key=lambda judge: judge.busy(problem))
-            self._usable.remove(judge)
-            self._usable.append(judge)
+            judge = min(left, key=lambda judge: judge.busy(problem))
+            left.remove(judge)
+            self._usable.sort(key=partial(operator.is_, judge))  # it was asked most recently
             try:
-                return await judge.ask(request, alone)
+                answer = await judge.ask(request, alone)
+                if not isinstance(answer, RequestRefused) or not left:
+                    return answer
             except JudgeUnavailable:
                 if self._usable == [judge]:
                     raise
                 self._give_up(judge)
+            left = left or list(self._usable)
 
     def _give_up(self, judge: Judge) -> None:
         judge.given_up = (
