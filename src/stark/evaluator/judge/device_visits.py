@@ -3,12 +3,12 @@
 A visit begins with calls that are not counted. Every call has new inputs. Its results are read where they lie, into
 memory that only the judge maps, and all results of a candidate are compared with the reference's for the same inputs.
 
-A program queues several calls ahead if it can. One that waits for the device inside a call cannot. If it is a
-candidate, its calls are requested one at a time, and it copies its results to the arena as a part of the call. If it is
-a reference, events of its own process time it.
+A program queues several calls ahead if it can. One that waits for the device inside a call cannot. A candidate of this
+kind is asked for one call at a time, and copies its results to the arena as a part of the call. A reference of this kind
+is timed by events of its own process.
 
-From a call's time the judge takes off what a call costs that only writes as much memory as the results take, without
-the time of this writing. It is measured in a reference's process while no candidate exists.
+From a call's time the judge subtracts what an empty call costs. An empty call only writes as much memory as the results
+take, and the time of this writing is not counted. It is measured in a reference's process while no candidate exists.
 """
 
 from __future__ import annotations
