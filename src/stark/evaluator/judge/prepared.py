@@ -103,7 +103,7 @@ class PreparedReference:
         self._profile: Profile | None = None
         self.trials.expect_nominal()
         if not only_nominal:
-            self.trials.add_regimes(list(REGIMES) if self.keeps_all else list(REGIMES)[:1])
+            self.trials.add_regimes()
 
     def _inspect(self, nominal: list[Trial]) -> None:
         """Determine the program's fixed properties from the first inputs."""
@@ -113,7 +113,7 @@ class PreparedReference:
         self.signature = Signature.of(drawn, returned)
         self._check_deterministic(drawn, outputs)
         self.room = self._measure_room(nominal[1], peak_bytes)
-        self.trials = Trials(self.program, self.signature, self.room, nominal)
+        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
         self.trials.find_oracle(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
 
@@ -171,39 +171,11 @@ class PreparedReference:
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether the expected values of all trials stay in memory between candidates."""
-        return self.room.keeps_all
-
-    @property
-    def expects_meanwhile(self) -> bool:
-        """Whether to compute expected values while a candidate runs: on a GPU with enough memory."""
-        if self.device.type == "cpu":
-            return False
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return free > self.room.working_bytes
-
-    @property
-    def slots(self) -> int:
-        """Number of slots. Each is a set of inputs and outputs in shared memory."""
-        return self.room.slots
-
-    @property
     def held_bytes(self) -> float:
         """Approximate bytes held between candidates, including the running references."""
         running = len(self._running)
         arenas = 1 if self.device.type == "cuda" else 1 + running
         return self.room.held_bytes(self.trials.kept, arenas * self.shared.arena.size, running)
-
-    @property
-    def room_bytes(self) -> float:
-        """Bytes that all prepared problems together may hold."""
-        return self.room.together_bytes
-
-    @property
-    def short_of_memory(self) -> bool:
-        """Whether checks were omitted because memory was short."""
-        return self.trials.short_of_memory
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
@@ -237,7 +209,7 @@ class PreparedReference:
             ) from error
         shared.renew()
         drawn = self.program.draw(self.trials.nominal[0].seed)
-        for slot in range(self.slots):
+        for slot in range(self.room.slots):
             shared.fill_inputs(drawn, slot)
         del drawn
         self.settle()
@@ -294,7 +266,7 @@ class PreparedReference:
             roofline=self.roofline,
             warnings=self.trials.warnings,
             profile=self._profile,
-            error_budgets=self.trials.error_budgets(),
+            error_budgets=self.trials.error_budgets,
         )
 
     def _time_eager(self, limits: Limits) -> Measurement:
@@ -313,7 +285,7 @@ class PreparedReference:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-            if not self.keeps_all:
+            if not self.room.keeps_all:
                 torch.cuda.empty_cache()
 
     def close(self) -> None:
@@ -333,4 +305,4 @@ class PreparedReference:
         folder.mkdir(exist_ok=True)
         on_gpu, first = self.device.type == "cuda", name == CANDIDATE
         arena = self.shared.arena if on_gpu and not first else None
-        return SharedSet(self.program, self.signature, folder, self.slots, arena)
+        return SharedSet(self.program, self.signature, folder, self.room.slots, arena)

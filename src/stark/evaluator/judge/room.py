@@ -22,9 +22,6 @@ CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 On a GPU, the reference's CUDA context takes these bytes.
 """
 
-WORKING_COPIES = 3
-"""Memory that the judge and a candidate need while both compute, as a multiple of one trial's tensors."""
-
 DRAWING_S = 0.05
 """Approximate seconds that drawing one block's inputs may take.
 
@@ -72,15 +69,6 @@ class Room:
     def expected_bytes(self) -> int:
         """Bytes of one trial: inputs, and outputs both in float64 and in their own precision."""
         return self.bytes_in + 3 * self.bytes_out
-
-    @property
-    def working_bytes(self) -> int:
-        """Bytes that the judge and a candidate need while both work on one trial.
-
-        The judge's intermediate tensors are in float64, twice the size of the candidate's.
-        """
-        intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
-        return WORKING_COPIES * (self.expected_bytes + intermediate)
 
     @property
     def beside_bytes(self) -> float:

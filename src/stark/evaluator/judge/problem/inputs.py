@@ -100,8 +100,6 @@ class Program:
         with self._user_code("Model"):
             self.model = self._constructed()
         self._perturb_weights()
-        self.constructs_twin = False
-        """Whether the copy in float64 is constructed again, because a plain copy does not run."""
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
@@ -147,14 +145,14 @@ class Program:
             returned = tensors_of(self.model(*drawn.filled(given)))
         return [*returned, *(given[index] for index in self.changes)]
 
-    def in_float64(self) -> torch.nn.Module:
+    def in_float64(self, constructed: bool) -> torch.nn.Module:
         """Return a copy of the model with its weights in float64.
 
-        In a copy, functions that `__init__` made still refer to the submodules of the original. In a model that is
-        constructed again they refer to its own.
+        In a plain copy, functions that `__init__` made still refer to the submodules of the original. In a model that
+        is constructed again they refer to its own.
         """
         with self._settings():
-            if self.constructs_twin:
+            if constructed:
                 twin = self._constructed().train(self.model.training)
                 twin.load_state_dict(self.model.state_dict())
             else:
