@@ -41,7 +41,10 @@ SMALL = [problem for problem in EXAMPLES if problem.name not in RECORDED]
 def test_an_example_can_be_judged(problem: Problem, tmp_path: Path) -> None:
     program = Program(problem, tmp_path, torch.device("cpu"))
     drawn = program.draw(1)
-    outputs, oracle = program.run(drawn), program.run_float64(drawn, program.in_float64(constructed=False))
+    outputs, oracle = (
+        program.run(drawn),
+        program.run_float64(drawn, program.in_float64(constructed=False)),
+    )
     expected = [expect(exact, ours) for exact, ours in zip(oracle, outputs, strict=True)]
 
     assert all(torch.equal(one, two) for one, two in zip(outputs, program.run(drawn), strict=True))

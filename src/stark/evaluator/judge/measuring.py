@@ -96,7 +96,6 @@ class CpuClock:
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
                 attempt.limits.timing_budget_s * len(self._running),
                 prepared.room.visit_calls,
-                random.SystemRandom(),
                 contents,
             )
         return self._measured[0].latency_ms

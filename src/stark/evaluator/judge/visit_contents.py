@@ -23,6 +23,7 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.timing.gated import Contents
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verifying import agree, check_results
 
@@ -55,7 +56,7 @@ class Kept:
     odd: object
 
 
-class VisitContents:
+class VisitContents(Contents):
     """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
 
     def __init__(
