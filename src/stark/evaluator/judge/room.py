@@ -100,13 +100,3 @@ class Room:
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
         most = max(min(MOST_SLOTS, int(wanted)), fewest)
         return max(1, min(most, int(self.limit_bytes("slots") / one)))
-
-    def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes that the problem holds while it waits for the next candidate.
-
-        `expected` is the number of trials whose expected values are kept, `running` the number of references that
-        run, and `shared_bytes` the size of the memory shared with them and with the candidate.
-        """
-        values = expected * self.expected_bytes
-        contexts = running * CONTEXT_BYTES[self.device.kind]
-        return values + shared_bytes + contexts
