@@ -82,7 +82,7 @@ def clock(effort: Effort, *names: str) -> tuple[Any, Attempt]:
         device=None,
         shared=SimpleNamespace(fill_inputs=lambda *_: None),
         settle=lambda: None,
-        keeps_all=True,
+        room=SimpleNamespace(keeps_all=True),
         trials=SimpleNamespace(drawn=lambda _: None, nominal=[None], always=[None]),
     )
     return measuring.DeviceClock(attempt, running, prepared), attempt

@@ -63,11 +63,12 @@ folder = tempfile.TemporaryDirectory()
 server = SimpleNamespace(folder=Path(folder.name))  # no program is started
 prepared = PreparedReference(Problem(name="x", source=source), torch.device("cpu"), device, server)
 def verify(trial):
-    expected = prepared.trials.expected(trial)
-    prepared.shared.fill_inputs(expected.drawn, 0)
-    for place, output in zip(prepared.shared.outputs[0], expected.outputs, strict=True):
+    drawn = prepared.trials.drawn(trial)
+    expected = prepared.trials.expected(trial, drawn)
+    prepared.shared.fill_inputs(drawn, 0)
+    for place, output in zip(prepared.shared.outputs[0], expected, strict=True):
         place.copy_(output.eager)
-    check_results(prepared, prepared.shared.results(0), None, expected, None, "")
+    check_results(prepared, prepared.shared.results(0), None, None, drawn, expected)
 
 for trial in prepared.trials.for_effort("search"):
     verify(trial)

@@ -14,7 +14,7 @@ from stark.core.errors import ProblemError
 from stark.core.judging import Limits
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.inputs import _UserCode
+from stark.evaluator.judge.problem.inputs import Program
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.room import Room
@@ -137,12 +137,12 @@ def test_what_a_kernel_met_is_blamed_on_the_part_that_launched_it(
 
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    part = "forward"
+    program: Any = object.__new__(Program)
+    program.problem, program.path, program.device = PROBLEM, Path("/p.py"), torch.device("cuda:0")
+    program.flags, program._judges, program._flags_known = {}, {}, True
+    said = f"{PROBLEM.name}: forward raised RuntimeError: CUDA error"
 
-    with (
-        pytest.raises(ProblemError, match="p: forward raised RuntimeError: CUDA error"),
-        _UserCode("p", "/p.py", part, torch.device("cuda:0")),
-    ):
+    with pytest.raises(ProblemError, match=said), program._user_code("forward"):
         pass
 
     assert not machine.works(torch.device("cuda:0"))

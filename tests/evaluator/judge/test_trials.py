@@ -14,6 +14,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.judge import room
 from stark.evaluator.judge.prepared import PreparedReference
+from stark.evaluator.judge.problem.inputs import Program
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials
 from support.nodes import CPU
@@ -40,7 +41,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
     for use in room.CPU_BYTES:
         monkeypatch.setitem(room.CPU_BYTES, use, 1 << 10)
     prepared = made_ready(SOURCE, tmp_path)
-    assert not prepared.keeps_all
+    assert not prepared.room.keeps_all
     return prepared.trials
 
 
@@ -50,25 +51,21 @@ def made_ready(source: str, folder: Path) -> PreparedReference:
     return PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
 
 
+def full(*_: object) -> None:
+    raise torch.OutOfMemoryError("no memory left")
+
+
 def test_whether_rows_mix_is_looked_at_for_every_kind_of_inputs(large: Trials) -> None:
     assert {None, "mixed"} == {trial.regime for trial in large.always}
     for trial in (*large.always, *large.always):
-        for output in large.expected(trial).outputs:
+        for output in large.expected(trial):
             assert output.eager_errors.relative_rms < 1e-6
-
-
-def test_what_is_measured_once_is_not_measured_again(large: Trials) -> None:
-    trial = large.always[-1]
-
-    first, second = (large.expected(trial).outputs[0] for _ in range(2))
-
-    assert first.errors is second.errors
 
 
 def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(
     large: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
+    monkeypatch.setattr(Program, "run_float64", full)
 
     with pytest.raises(torch.OutOfMemoryError, match="no memory is left for the float64 oracle"):
         large.expected(large.always[0])
@@ -79,7 +76,7 @@ def test_a_candidate_that_takes_the_memory_does_not_choose_what_it_is_tried_on(
 ) -> None:
     drawn = large.for_effort("promote")
     own = [next(drawn) for _ in range(len(large.always) + PROMOTE_DRAWS)]
-    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None, fits=False))
+    monkeypatch.setattr(Program, "run_float64", full)
 
     assert own[-1].calls > 1
     with pytest.raises(torch.OutOfMemoryError):
@@ -89,9 +86,9 @@ def test_a_candidate_that_takes_the_memory_does_not_choose_what_it_is_tried_on(
 def test_inputs_that_float64_fails_on_are_held_against_the_reference(
     large: Trials, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None))
+    monkeypatch.setattr(Twin, "outputs", lambda *_: None)
 
-    output = large.expected(Trial(seed=7, kept=False)).outputs[0]
+    output = large.expected(Trial(seed=7))[0]
 
     assert output.oracle is output.eager
 
@@ -99,10 +96,7 @@ def test_inputs_that_float64_fails_on_are_held_against_the_reference(
 def test_a_problem_that_nothing_can_be_compared_of_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("no memory left")
-
-    monkeypatch.setattr("stark.evaluator.judge.trials.run_twin", lambda *_: Twin(None))
+    monkeypatch.setattr(Twin, "outputs", lambda *_: None)
     monkeypatch.setattr("stark.evaluator.judge.trials.expect", full)
 
     with pytest.raises(ProblemError, match="made_up: too little memory to judge this problem"):
@@ -116,7 +110,7 @@ def test_error_budgets_are_of_each_outputs_own_type(tmp_path: Path) -> None:
         "y = x.softmax(-1)\n        return y, y.bfloat16(), y.argmax(-1)",
     )
 
-    exact, rounded, index = made_ready(source, tmp_path).trials.error_budgets()
+    exact, rounded, index = made_ready(source, tmp_path).trials.error_budgets
 
     assert 2e-5 == exact
     assert rounded is not None and 4e-3 <= rounded < 1e-2

@@ -145,7 +145,7 @@ class DeviceVisits:
         """Of calls that only write to memory, without the time of the writing."""
 
         launches = FEW_LAUNCHES + len(prepared.signature.outputs) + len(prepared.program.changes)
-        self._together = max(1, min(DEPTH, prepared.slots, HELD_LAUNCHES // launches))
+        self._together = max(1, min(DEPTH, prepared.room.slots, HELD_LAUNCHES // launches))
         """Most calls that are queued together."""
 
         self._calls: int | None = None
@@ -285,7 +285,7 @@ class DeviceVisits:
         drawn = [self._drawn(trial) for trial in trials]
         staged = [retried(partial(shared.staged, each)) for each in drawn]
         seen = [retried(partial(torch.zeros_like, each)) for each in staged]
-        slots = self._random.sample(range(self._prepared.slots), len(trials))
+        slots = self._random.sample(range(self._prepared.room.slots), len(trials))
         alone = program.depth == 0 and not empty
         self._prepared.settle()  # the program may need what torch keeps here
         program.gate.reset()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar
 
@@ -14,7 +14,6 @@ from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Rejected
 from stark.core.measurement import Measurement
 from stark.core.profile import Profile
-from stark.evaluator.judge.agreement import Check, agree
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.device_visits import DeviceVisits, Visited
 from stark.evaluator.judge.prepared import PreparedReference, differ
@@ -25,9 +24,8 @@ from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ReferenceDied
 from stark.evaluator.judge.running import EAGER, PROMOTE_REFERENCES, RunningReference
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.trials import Expected, Trial
-from stark.evaluator.judge.verify.oracle import ExpectedTensor
-from stark.evaluator.judge.verifying import Verified, check_results
+from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.verifying import Verified, agree, check_results
 from stark.evaluator.judge.visit_contents import VisitContents
 
 SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
@@ -87,7 +85,7 @@ class CpuClock:
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
         references = [(reference.child, reference.shared) for reference in self._running.values()]
-        contents = VisitContents(prepared, child, references, verified.budgets, _check(prepared))
+        contents = VisitContents(prepared, child, references, verified.budgets)
         with (
             attempt.during("time", limit_s),
             attempt.charging_memory(),
@@ -98,7 +96,6 @@ class CpuClock:
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
                 attempt.limits.timing_budget_s * len(self._running),
                 prepared.room.visit_calls,
-                random.SystemRandom(),
                 contents,
             )
         return self._measured[0].latency_ms
@@ -199,7 +196,7 @@ class DeviceClock:
             if new:
                 self._warm_up(child)
             among = self._prepared.trials.always
-            if not self._prepared.keeps_all:  # their expected outputs are computed anew
+            if not self._prepared.room.keeps_all:  # their expected outputs are computed anew
                 among = [random.SystemRandom().choice(among)]
             self._child = child
             taken = self._visits.visit(candidate, self._samples, self._compare, among)
@@ -249,8 +246,8 @@ class DeviceClock:
         """
         prepared = self._prepared
         if trial in prepared.trials.always:
-            known = self._retried(lambda: prepared.trials.expected(trial, drawn)).outputs
-            _check(prepared)(ours, changed, drawn, known, odd)
+            known = self._retried(lambda: prepared.trials.expected(trial, drawn))
+            check_results(prepared, ours, changed, odd, drawn, known)
             return
         theirs = self._retried(lambda: prepared.program.run(drawn))
         same = odd is None and changed is None and agree(ours, theirs, self._budgets)
@@ -258,7 +255,7 @@ class DeviceClock:
             return
         self._asked_oracle = True
         expected = self._retried(lambda: prepared.trials.expected_of(drawn))
-        _check(prepared)(ours, changed, drawn, expected, odd)
+        check_results(prepared, ours, changed, odd, drawn, expected)
 
     def _retried(self, work: Callable[[], Outcome]) -> Outcome:
         """Run `work`; if memory is short, free the references' cached memory and run it again."""
@@ -314,20 +311,6 @@ def correct(
         effort=attempt.effort,
         warnings=(*doubts, *prepared.trials.warnings),
     )
-
-
-def _check(prepared: PreparedReference) -> Check:
-    def check(
-        results: Sequence[torch.Tensor],
-        changed: int | None,
-        drawn: Drawn,
-        expected: list[ExpectedTensor],
-        odd: object,
-    ) -> None:
-        of_draw = Expected(drawn, expected)
-        check_results(prepared, results, changed, of_draw, odd, "while the candidate was timed, ")
-
-    return check
 
 
 def _free_bytes(device: torch.device) -> int:

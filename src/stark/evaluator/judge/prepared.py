@@ -18,7 +18,6 @@ from stark.core.errors import ProblemError
 from stark.core.judging import Limits
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
-from stark.core.profile import Profile
 from stark.core.reference import Reference
 from stark.evaluator.judge.device_visits import Visited, time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
@@ -34,7 +33,7 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
-from stark.evaluator.judge.room import Room
+from stark.evaluator.judge.room import CONTEXT_BYTES, Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import gated
@@ -95,36 +94,42 @@ class PreparedReference:
         self._resources.callback(shutil.rmtree, self.folder, ignore_errors=True)
         self.program = Program(self.problem, self.folder, self.device)
         self._resources.callback(self.program.close)
+        self._running: dict[str, RunningReference | ProblemError] = {}
+        self._described: Reference | None = None
         self._inspect([Trial.fresh() for _ in range(NOMINAL_TRIALS)])
         self.shared = self._new_shared_set(CANDIDATE)
         self._resources.callback(self.shared.close)
-        self._running: dict[str, RunningReference | ProblemError] = {}
-        self._eager: Measurement | None = None
-        self._profile: Profile | None = None
         self.trials.expect_nominal()
         if not only_nominal:
-            self.trials.add_regimes(list(REGIMES) if self.keeps_all else list(REGIMES)[:1])
+            self.trials.add_regimes()
 
     def _inspect(self, nominal: list[Trial]) -> None:
         """Determine the program's fixed properties from the first inputs."""
         drawn = self.program.draw(nominal[0].seed)
-        outputs, peak_bytes = self._run_first(drawn)
+        on_gpu = self.device.type == "cuda"
+        if on_gpu:
+            torch.cuda.reset_peak_memory_stats(self.device)
+            peak_bytes = -torch.cuda.memory_allocated(self.device)
+        outputs = self.program.run_first(drawn)
+        peak_bytes = peak_bytes + torch.cuda.max_memory_allocated(self.device) if on_gpu else 0
         returned = outputs[: len(outputs) - len(self.program.changes)]
         self.signature = Signature.of(drawn, returned)
         self._check_deterministic(drawn, outputs)
-        self.room = self._measure_room(nominal[1], peak_bytes)
-        self.trials = Trials(self.program, self.signature, self.room, nominal)
+        begin = time.monotonic()  # the first draw's time includes one-time costs
+        self.signature.check(self.program.draw(nominal[1].seed), self.program)
+        synchronize(self.device)
+        self.room = Room(
+            device=self.sheet,
+            bytes_in=self.signature.bytes_in,
+            bytes_out=self.signature.bytes_out,
+            results=len(self.signature.outputs),
+            trials=NOMINAL_TRIALS + len(REGIMES),
+            draw_s=time.monotonic() - begin,
+            peak_bytes=peak_bytes,
+        )
+        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
         self.trials.find_oracle(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
-
-    def _run_first(self, drawn: Drawn) -> tuple[list[torch.Tensor], int]:
-        """Run the first call; return outputs and, on a GPU, the peak bytes beyond the inputs."""
-        if self.device.type == "cpu":
-            return self.program.run_first(drawn), 0
-        torch.cuda.reset_peak_memory_stats(self.device)
-        before = torch.cuda.memory_allocated(self.device)
-        outputs = self.program.run_first(drawn)
-        return outputs, torch.cuda.max_memory_allocated(self.device) - before
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Time a second call. Raises ProblemError if its results differ too much from the first call's."""
@@ -139,21 +144,6 @@ class PreparedReference:
                     "(dropout in training mode, or random numbers?); call self.eval() at the end of "
                     "Model.__init__, or draw random numbers in get_inputs"
                 )
-
-    def _measure_room(self, second: Trial, peak_bytes: int) -> Room:
-        """Plan the memory, and time a second draw. (The time of the first draw includes one-time costs.)"""
-        begin = time.monotonic()
-        self.signature.check(self.program.draw(second.seed), self.program)
-        synchronize(self.device)
-        return Room(
-            device=self.sheet,
-            bytes_in=self.signature.bytes_in,
-            bytes_out=self.signature.bytes_out,
-            results=len(self.signature.outputs),
-            trials=NOMINAL_TRIALS + len(REGIMES),
-            draw_s=time.monotonic() - begin,
-            peak_bytes=peak_bytes,
-        )
 
     @property
     def architecture(self) -> str | None:
@@ -171,39 +161,15 @@ class PreparedReference:
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
     @property
-    def keeps_all(self) -> bool:
-        """Whether the expected values of all trials stay in memory between candidates."""
-        return self.room.keeps_all
-
-    @property
-    def expects_meanwhile(self) -> bool:
-        """Whether to compute expected values while a candidate runs: on a GPU with enough memory."""
-        if self.device.type == "cpu":
-            return False
-        free, _ = torch.cuda.mem_get_info(self.device)
-        return free > self.room.working_bytes
-
-    @property
-    def slots(self) -> int:
-        """Number of slots. Each is a set of inputs and outputs in shared memory."""
-        return self.room.slots
-
-    @property
     def held_bytes(self) -> float:
         """Approximate bytes held between candidates, including the running references."""
         running = len(self._running)
         arenas = 1 if self.device.type == "cuda" else 1 + running
-        return self.room.held_bytes(self.trials.kept, arenas * self.shared.arena.size, running)
-
-    @property
-    def room_bytes(self) -> float:
-        """Bytes that all prepared problems together may hold."""
-        return self.room.together_bytes
-
-    @property
-    def short_of_memory(self) -> bool:
-        """Whether checks were omitted because memory was short."""
-        return self.trials.short_of_memory
+        return (
+            self.trials.kept * self.room.expected_bytes
+            + arenas * self.shared.arena.size
+            + running * CONTEXT_BYTES[self.sheet.kind]
+        )
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
@@ -237,7 +203,7 @@ class PreparedReference:
             ) from error
         shared.renew()
         drawn = self.program.draw(self.trials.nominal[0].seed)
-        for slot in range(self.slots):
+        for slot in range(self.room.slots):
             shared.fill_inputs(drawn, slot)
         del drawn
         self.settle()
@@ -280,22 +246,22 @@ class PreparedReference:
 
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """Describe the problem: signature, roofline, warnings, reference time and profile."""
-        if self._eager is None:
-            self._eager = self._time_eager(limits)
-            self._profile = reference_profile(
-                lambda: self.started(PROFILED, limits), self.sheet.kind, self._eager.latency_ms
+        if self._described is None:
+            eager = self._time_eager(limits)
+            self._described = Reference(
+                device=self.sheet,
+                versions=versions,
+                inputs=self.signature.inputs,
+                outputs=self.signature.outputs,
+                eager=eager,
+                roofline=self.roofline,
+                warnings=self.trials.warnings,
+                profile=reference_profile(
+                    lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
+                ),
+                error_budgets=self.trials.error_budgets,
             )
-        return Reference(
-            device=self.sheet,
-            versions=versions,
-            inputs=self.signature.inputs,
-            outputs=self.signature.outputs,
-            eager=self._eager,
-            roofline=self.roofline,
-            warnings=self.trials.warnings,
-            profile=self._profile,
-            error_budgets=self.trials.error_budgets(),
-        )
+        return self._described
 
     def _time_eager(self, limits: Limits) -> Measurement:
         """Time the reference alone."""
@@ -313,7 +279,7 @@ class PreparedReference:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-            if not self.keeps_all:
+            if not self.room.keeps_all:
                 torch.cuda.empty_cache()
 
     def close(self) -> None:
@@ -333,4 +299,4 @@ class PreparedReference:
         folder.mkdir(exist_ok=True)
         on_gpu, first = self.device.type == "cuda", name == CANDIDATE
         arena = self.shared.arena if on_gpu and not first else None
-        return SharedSet(self.program, self.signature, folder, self.slots, arena)
+        return SharedSet(self.program, self.signature, folder, self.room.slots, arena)

@@ -22,9 +22,6 @@ CONTEXT_BYTES = {"cuda": 600e6, "cpu": 100e6}
 On a GPU, the reference's CUDA context takes these bytes.
 """
 
-WORKING_COPIES = 3
-"""Memory that the judge and a candidate need while both compute, as a multiple of one trial's tensors."""
-
 DRAWING_S = 0.05
 """Approximate seconds that drawing one block's inputs may take.
 
@@ -74,15 +71,6 @@ class Room:
         return self.bytes_in + 3 * self.bytes_out
 
     @property
-    def working_bytes(self) -> int:
-        """Bytes that the judge and a candidate need while both work on one trial.
-
-        The judge's intermediate tensors are in float64, twice the size of the candidate's.
-        """
-        intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
-        return WORKING_COPIES * (self.expected_bytes + intermediate)
-
-    @property
     def beside_bytes(self) -> float:
         """Bytes needed to start one more reference and to compute expected values while it runs."""
         intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
@@ -112,13 +100,3 @@ class Room:
         wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
         most = max(min(MOST_SLOTS, int(wanted)), fewest)
         return max(1, min(most, int(self.limit_bytes("slots") / one)))
-
-    def held_bytes(self, expected: int, shared_bytes: int, running: int) -> float:
-        """Estimate the bytes that the problem holds while it waits for the next candidate.
-
-        `expected` is the number of trials whose expected values are kept, `running` the number of references that
-        run, and `shared_bytes` the size of the memory shared with them and with the candidate.
-        """
-        values = expected * self.expected_bytes
-        contexts = running * CONTEXT_BYTES[self.device.kind]
-        return values + shared_bytes + contexts

@@ -269,7 +269,7 @@ class Judge:
             except ProblemError as error:
                 if not is_out_of_memory(error):
                     raise
-            if self._prepared is None or self._prepared.short_of_memory:
+            if self._prepared is None or self._prepared.trials.short_of_memory:
                 self._wait_to_be_alone()
                 if self._prepared is None:
                     self._prepared = self._new_prepared(problem)
@@ -307,7 +307,7 @@ class Judge:
         if not isinstance(answer, Hello | Notice):
             said = said._replace(answers=answer.id)
         if self._prepared is not None:
-            held, room = self._prepared.held_bytes, self._prepared.room_bytes
+            held, room = self._prepared.held_bytes, self._prepared.room.together_bytes
             said = said._replace(held_bytes=held, room_bytes=room)
         with self._pipe_lock:
             self._pipe.send(said)

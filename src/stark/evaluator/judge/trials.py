@@ -18,16 +18,8 @@ from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
-from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory, run_twin
-from stark.evaluator.judge.room import Room
-from stark.evaluator.judge.verify.oracle import (
-    ExpectedErrors,
-    ExpectedTensor,
-    as_real,
-    chunks,
-    error_budget,
-    expect,
-)
+from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, expect, pieces
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and number of calls on each of these draws.
@@ -57,76 +49,66 @@ class Trial:
     """None for the problem's own inputs, untransformed."""
 
     calls: int = 1
-    kept: bool = True
-    """Whether later candidates use this trial too. Only then may its expected outputs be kept in memory."""
 
     @classmethod
-    def fresh(cls, regime: str | None = None, calls: int = 1, kept: bool = True) -> Trial:
+    def fresh(cls, regime: str | None = None, calls: int = 1) -> Trial:
         """Create a trial with a new secret seed."""
-        return cls(secrets.randbits(48), regime, calls, kept)
+        return cls(secrets.randbits(48), regime, calls)
 
     def __str__(self) -> str:
         return f"with {self.regime} inputs, " if self.regime else ""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A draw and its expected outputs."""
-
-    drawn: Drawn
-    outputs: list[ExpectedTensor]
 
 
 class Trials:
     """Trials of one problem and their expected outputs."""
 
     def __init__(
-        self, program: Program, signature: Signature, room: Room, nominal: Sequence[Trial]
+        self, program: Program, signature: Signature, keeps_all: bool, nominal: Sequence[Trial]
     ) -> None:
-        self._program, self._signature, self._room = program, signature, room
+        self._program, self._signature = program, signature
+        self._twin = Twin(program, save_memory=not keeps_all)
+        self._keeps_all = keeps_all
+        """Whether the expected outputs of all trials fit into memory."""
+
         self.nominal = nominal
         """Trials on the problem's own inputs."""
 
         self.always = list(nominal)
         """Trials that every candidate is verified on."""
 
+        self.error_budgets: tuple[float | None, ...] = ()
+        """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
+
         self.oracle_is_float64 = True
         self.short_of_memory = False
         """Whether a trial or the oracle was omitted for lack of memory."""
 
         self.warnings: tuple[str, ...] = ()
-        self._kept: dict[Trial, Expected] = {}
-        self._errors: dict[Trial, list[ExpectedErrors]] = {}
-        """The reference's errors on every trial that later candidates use too.
-
-        They are stored even if the expected outputs are too large to keep.
-        """
-
-        self._slices: dict[str | None, int] = {}
-        """Number of slices in which the oracle was last computed, by regime.
-
-        The key None stands for the problem's own inputs.
-        """
+        self._kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
 
     def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Try to compute a float64 oracle. If that fails, the reference's own outputs replace it."""
-        if self._twin(drawn, outputs).outputs is None:
-            self._without_oracle(NO_ROOM if self.short_of_memory else NO_FLOAT64)
+        try:
+            if self._twin.outputs(drawn, outputs) is None:
+                self._without_oracle(NO_FLOAT64)
+        except torch.OutOfMemoryError:
+            self._without_oracle(NO_ROOM)
 
     def expect_nominal(self) -> None:
         """Compute the expected outputs of the nominal trials before any candidate takes memory."""
         try:
-            for trial in self.nominal:
-                self.expected(trial)
+            budgets = [self._budgets(trial) for trial in self.nominal]
         except torch.OutOfMemoryError:
             if not self.oracle_is_float64:
                 raise
-            self.short_of_memory = True
             self._without_oracle(NO_ROOM)
+            budgets = [self._budgets(trial) for trial in self.nominal]
+        self.error_budgets = tuple(min(each) or None for each in zip(*budgets, strict=True))
 
-    def add_regimes(self, regimes: Sequence[str]) -> None:
-        """Verify every candidate also in these regimes, except where the reference is inaccurate."""
-        self.always += self._usable(regimes)
+    def add_regimes(self) -> None:
+        """Verify every candidate also in regimes, except where the reference is inaccurate."""
+        regimes = list(REGIMES) if self._keeps_all else list(REGIMES)[:1]
+        self.always += self._usable(regimes, keep=True)
         self.warnings += self._degenerate()
 
     def for_effort(self, effort: Effort) -> Iterator[Trial]:
@@ -137,10 +119,9 @@ class Trials:
         yield from self.always
         if effort == "promote":
             for _ in range(PROMOTE_DRAWS):
-                yield Trial.fresh(calls=PROMOTE_CALLS, kept=False)
+                yield Trial.fresh(calls=PROMOTE_CALLS)
             tried = {trial.regime for trial in self.always}
-            others = [regime for regime in REGIMES if regime not in tried]
-            yield from self._usable(others, kept=False)
+            yield from self._usable([regime for regime in REGIMES if regime not in tried])
 
     def fresh_inputs(self) -> Iterator[Drawn]:
         """Yield inputs for timing. All are new, so no candidate sees inputs that a later one will get."""
@@ -150,63 +131,32 @@ class Trials:
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
         if trial in self._kept:
-            return self._kept[trial].drawn
+            return self._kept[trial][0]
         drawn = self._program.draw(trial.seed)
         self._signature.check(drawn, self._program)
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
 
-    def expected(self, trial: Trial, drawn: Drawn | None = None) -> Expected:
-        """Return a trial's inputs and expected outputs.
+    def expected(
+        self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
+    ) -> list[ExpectedTensor]:
+        """Return a trial's expected outputs.
 
-        Both are kept for later candidates if `trial.kept` and if they fit. `drawn` is the trial's
-        inputs, if the caller has drawn them already. Raises torch.OutOfMemoryError.
+        `drawn` is the trial's inputs, if the caller has drawn them already. With `keep`, both are kept for later
+        candidates if they fit. Raises torch.OutOfMemoryError.
         """
         if trial in self._kept:
-            return self._kept[trial]
+            return self._kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn, trial.regime, self._errors.get(trial))
-        expected = Expected(drawn, outputs)
-        if trial.kept:
-            self._errors[trial] = [output.errors for output in expected.outputs]
-            if self._room.keeps_all:
-                self._kept[trial] = expected
-        return expected
+        outputs = self.expected_of(drawn, trial.regime)
+        if keep and self._keeps_all:
+            self._kept[trial] = drawn, outputs
+        return outputs
 
-    def expected_of(
-        self,
-        drawn: Drawn,
-        regime: str | None = None,
-        known: list[ExpectedErrors] | None = None,
-    ) -> list[ExpectedTensor]:
-        """Compute the expected outputs for these inputs.
-
-        `known` holds the reference's errors if they were measured before. Raises torch.OutOfMemoryError
-        if memory does not suffice for the oracle.
-        """
+    def expected_of(self, drawn: Drawn, regime: str | None = None) -> list[ExpectedTensor]:
+        """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError."""
         eager = self._program.run(drawn)
-        twin = self._twin(drawn, eager, regime) if self.oracle_is_float64 else Twin(None)
-        if not twin.fits:
-            name = self._program.problem.name
-            raise torch.OutOfMemoryError(f"{name}: no memory is left for the float64 oracle")
-        errors: Sequence[ExpectedErrors | None] = known or [None] * len(eager)
-        return [expect(*each) for each in zip(twin.outputs or eager, eager, errors, strict=True)]
-
-    def error_budgets(self) -> tuple[float | None, ...]:
-        """Return the error budget of each output: the smallest over the nominal trials.
-
-        The budget is None for an output that must equal the reference's exactly. The tuple is empty before
-        `expect_nominal`.
-        """
-        measured = [self._errors[trial] for trial in self.nominal if trial in self._errors]
-        if not measured:
-            return ()
-        budgets: list[float | None] = []
-        for spec, *found in zip(self._signature.outputs, *measured, strict=False):
-            compared = as_real(torch.empty(0, dtype=getattr(torch, spec.dtype)))
-            exact = not compared.is_floating_point()
-            least = min(error_budget(compared.dtype, errors.eager) for errors in found)
-            budgets.append(None if exact else least)
-        return tuple(budgets)
+        oracle = self._twin.outputs(drawn, eager, regime) if self.oracle_is_float64 else None
+        return list(map(expect, oracle or eager, eager))
 
     @property
     def kept(self) -> int:
@@ -219,55 +169,42 @@ class Trials:
 
     def _without_oracle(self, warning: str) -> None:
         self.oracle_is_float64, self.warnings = False, (warning,)
+        self.short_of_memory |= warning == NO_ROOM
         self._kept.clear()
-        self._errors.clear()
 
-    def _twin(self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None) -> Twin:
-        """Compute the oracle for these inputs, or determine why there is none."""
-        verified = self._slices.get(regime, 1)
-        twin = run_twin(self._program, drawn, eager, not self._room.keeps_all, verified)
-        self.short_of_memory |= not twin.fits
-        self._slices[regime] = twin.slices
-        return twin
+    def _budgets(self, trial: Trial) -> list[float]:
+        """The error budgets of a nominal trial's outputs."""
+        outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
+        return [output.budget for output in outputs]
 
-    def _usable(self, regimes: Sequence[str], kept: bool = True) -> Iterator[Trial]:
+    def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""
-        tried = (Trial.fresh(regime, kept=kept) for regime in regimes)
-        return (trial for trial in tried if self._is_usable(trial))
+        return (trial for trial in map(Trial.fresh, regimes) if self._is_usable(trial, keep))
 
-    def _is_usable(self, trial: Trial) -> bool:
+    def _is_usable(self, trial: Trial, keep: bool) -> bool:
         """Whether the reference is finite and accurate on these inputs."""
         try:
-            outputs = self.expected(trial).outputs
+            accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
         except (ProblemError, torch.OutOfMemoryError) as error:
-            if not trial.kept and is_out_of_memory(error):
+            if not keep and is_out_of_memory(error):
                 raise  # a running candidate must not be able to prevent a trial by taking memory
-            self._forget(trial)
             self.short_of_memory |= is_out_of_memory(error)
             return False
-        accurate = all(map(_is_accurate, outputs))
         if not accurate:
-            self._forget(trial)
+            self._kept.pop(trial, None)
         return accurate
-
-    def _forget(self, trial: Trial) -> None:
-        self._kept.pop(trial, None)
-        self._errors.pop(trial, None)
 
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
-        first, *rest = self.always
-        left = self._passing(first, None)
-        for trial in rest:
-            if left:
-                left = self._passing(trial, left)
-        if not left:
-            return ()
-        return (f"the problem is degenerate: {' and '.join(left)} would pass as a correct output",)
-
-    def _passing(self, trial: Trial, among: list[str] | None) -> list[str]:
-        expected = self.expected(trial)
-        return passing(expected.drawn, expected.outputs, among)
+        left: list[str] | None = None
+        for trial in self.always:
+            found = passing(self.drawn(trial), self.expected(trial))
+            left = [name for name in found if left is None or name in left]
+            if not left:
+                return ()
+        return (
+            f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
+        )
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:
@@ -275,7 +212,7 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     if not output.oracle.is_floating_point():
         return True
     return (
-        all(bool(piece.isfinite().all()) for (piece,) in chunks(output.oracle))
+        all(bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle))
         and not output.eager_errors.nonfinite_mismatches
         and output.eager_errors.relative_rms < REGIME_ERROR_LIMIT
     )

@@ -18,13 +18,14 @@ import torch
 
 from stark.core.evaluation import Incorrect
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.agreement import Check, agree
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.shared import SharedSet
+from stark.evaluator.judge.timing.gated import Contents
 from stark.evaluator.judge.trials import Trial
+from stark.evaluator.judge.verifying import agree, check_results
 
 SLOT = 0
 """The slot of all timed calls."""
@@ -55,7 +56,7 @@ class Kept:
     odd: object
 
 
-class VisitContents:
+class VisitContents(Contents):
     """Inputs and result checks for the timing of one candidate. Methods raise Verdict."""
 
     def __init__(
@@ -64,9 +65,8 @@ class VisitContents:
         child: Child,
         references: Sequence[tuple[Child, SharedSet]],
         budgets: Sequence[float],
-        check: Check,
     ) -> None:
-        self._prepared, self._budgets, self._check = prepared, budgets, check
+        self._prepared, self._budgets = prepared, budgets
         self._child = child
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
         self._inputs = prepared.trials.fresh_inputs()
@@ -113,7 +113,7 @@ class VisitContents:
         """Inputs of verification for this round, if any."""
         if self._unused:
             return self._unused.pop()
-        share = VERIFIED_SHARE["kept" if self._prepared.keeps_all else "computed"]
+        share = VERIFIED_SHARE["kept" if self._prepared.room.keeps_all else "computed"]
         always = self._prepared.trials.always
         return self._random.choice(always) if self._random.random() < share else None
 
@@ -181,10 +181,10 @@ class VisitContents:
     def _ask_oracle(self, number: int, kept: Kept) -> None:
         drawn, trials = self._drawn[number], self._prepared.trials
         if number in self._verified:
-            expected = trials.expected(self._verified[number], drawn).outputs
+            expected = trials.expected(self._verified[number], drawn)
         else:
             expected = trials.expected_of(drawn)
-        self._check(kept.results, kept.changed, drawn, expected, kept.odd)
+        check_results(self._prepared, kept.results, kept.changed, kept.odd, drawn, expected)
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""

@@ -56,16 +56,15 @@ def test_a_batch_that_does_not_fit_is_computed_in_slices(
     made = program("return self.inner(x) * 2, (x + other).argmax(dim=1)", tmp_path)
     drawn = made.draw(1)
     eager = made.run_first(drawn)
-    whole = twin.run_twin(made, drawn, eager, save_memory=False)
+    whole = twin.Twin(made, save_memory=False).outputs(drawn, eager)
     short_above(made, rows, monkeypatch)
 
-    found = twin.run_twin(made, drawn, eager, save_memory)
+    found = twin.Twin(made, save_memory).outputs(drawn, eager)
 
-    assert whole.fits and found.fits
-    assert whole.outputs is not None and found.outputs is not None
-    assert [torch.float64, torch.int64] == [output.dtype for output in found.outputs]
-    assert 0 == pytest.approx(float((whole.outputs[0] - found.outputs[0]).abs().max()), abs=1e-12)
-    assert torch.equal(whole.outputs[1], found.outputs[1])
+    assert whole is not None and found is not None
+    assert [torch.float64, torch.int64] == [output.dtype for output in found]
+    assert 0 == pytest.approx(float((whole[0] - found[0]).abs().max()), abs=1e-12)
+    assert torch.equal(whole[1], found[1])
 
 
 @pytest.mark.parametrize(
@@ -85,19 +84,36 @@ def test_what_is_no_batch_has_no_oracle_where_it_does_not_fit(
     eager = made.run_first(drawn)
     short_above(made, 5, monkeypatch)
 
-    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, save_memory=False)
-    assert twin.Twin(None, fits=False) == twin.run_twin(made, drawn, eager, save_memory=True)
+    for save_memory in (False, True):
+        with pytest.raises(
+            torch.OutOfMemoryError, match="no memory is left for the float64 oracle"
+        ):
+            twin.Twin(made, save_memory).outputs(drawn, eager)
 
 
-def test_what_does_not_run_in_float64_is_not_tried_in_slices(tmp_path: Path) -> None:
+def test_what_does_not_run_in_float64_has_no_oracle(tmp_path: Path) -> None:
     made = program(
         "return self.inner(x.float() + 0) if x.dtype == torch.float32 else 1 / 0", tmp_path
     )
     drawn = made.draw(1)
 
-    assert twin.Twin(None, fits=True) == twin.run_twin(
-        made, drawn, made.run_first(drawn), save_memory=False
-    )
+    assert twin.Twin(made, save_memory=False).outputs(drawn, made.run_first(drawn)) is None
+
+
+def test_the_way_that_worked_is_tried_first_and_checked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = program("return self.inner(x)", tmp_path)
+    drawn = made.draw(1)
+    eager = made.run_first(drawn)
+    short_above(made, 5, monkeypatch)
+    tried = twin.Twin(made, save_memory=False)
+    assert tried.outputs(drawn, eager) is not None
+    monkeypatch.setattr(made, "run", None)
+
+    assert tried.outputs(drawn, eager) is not None
+    with pytest.raises(torch.OutOfMemoryError):
+        tried.outputs(drawn, eager, "large")
 
 
 def test_memory_errors_are_told_from_others() -> None:
@@ -146,23 +162,19 @@ def test_functions_that_init_made_run_in_float64_too(save_memory: bool, tmp_path
     drawn = made.draw(1)
     eager = made.run_first(drawn)
 
-    found = twin.run_twin(made, drawn, eager, save_memory)
+    found = twin.Twin(made, save_memory).outputs(drawn, eager)
 
-    assert found.outputs is not None
+    assert found is not None
     inner = made.model.inner
     exact = torch.relu(drawn.tensors[0].double() @ inner.weight.double().T + inner.bias.double())
-    assert torch.equal(exact, found.outputs[0]) or torch.allclose(
-        exact, found.outputs[0], rtol=1e-14
-    )
-    assert found.outputs[0].dtype == torch.float64
+    assert torch.equal(exact, found[0]) or torch.allclose(exact, found[0], rtol=1e-14)
+    assert found[0].dtype == torch.float64
 
 
 def test_what_runs_in_float64_in_no_way_has_no_oracle(tmp_path: Path) -> None:
     made = program("return self.inner(x.float()) + other.sum().float()", tmp_path)
     drawn = made.draw(1)
 
-    found = twin.run_twin(made, drawn, made.run_first(drawn), save_memory=False)
+    found = twin.Twin(made, save_memory=False).outputs(drawn, made.run_first(drawn))
 
-    assert found.outputs is None
-    assert found.fits
-    assert not made.constructs_twin
+    assert found is None

@@ -122,27 +122,6 @@ def test_an_exit_code_is_told_as_it_was(forkserver: Forkserver, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_memory_is_bounded_while_nobody_waits_for_an_answer(
-    forkserver: Forkserver, tmp_path: Path
-) -> None:
-    (tmp_path / "program.py").write_text(
-        "import time\nkept = b'x' * (2 << 30)\ntime.sleep(60)\nclass Model: pass\n"
-    )
-    child = forkserver.fork(allowed(tmp_path))
-    asked = {"do": "import", "path": str(tmp_path / "program.py"), "class": "Model"}
-    try:
-        child.send(asked)
-        with pytest.raises(ChildFailed) as ended, child.watched():
-            deadline = time.monotonic() + 20
-            while child._exit_code() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
-    finally:
-        child.close()
-
-    assert "out_of_memory" == ended.value.kind
-
-
-@pytest.mark.slow
 def test_memory_counts_over_the_whole_tree(forkserver: Forkserver, tmp_path: Path) -> None:
     grows = (
         "import os, time\n"

@@ -15,7 +15,12 @@ from stark.core.measurement import Measurement, speedup
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.timing import gated
-from stark.evaluator.judge.timing.gated import Gated, on_core, time_alone, time_together
+from stark.evaluator.judge.timing.gated import Contents, Gated, on_core, time_alone, time_together
+
+
+@pytest.fixture(autouse=True)
+def same_order_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gated, "CHANCE", random.Random(0))
 
 
 class Sleeper:
@@ -66,7 +71,7 @@ class Sleeper:
         return None
 
 
-class Noted:
+class Noted(Contents):
     """Contents that note what they are told, and whether every program stood still meanwhile."""
 
     def __init__(self, *programs: Sleeper) -> None:
@@ -75,9 +80,6 @@ class Noted:
         self.written: list[tuple[int, int]] = []
         self.taken: list[tuple[int, int]] = []
         self.ended = 0
-
-    def counts(self, number: int) -> bool:
-        return True
 
     def turn(self, calls: int) -> int:
         self._all_stand()
@@ -116,7 +118,6 @@ def together(
         {"eager": Gated(reference, 10.0)},
         budget_s,
         most_calls,
-        random.Random(0),
         contents or Noted(candidate, reference),
     )
     return theirs["eager"], ours

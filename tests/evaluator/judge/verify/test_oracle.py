@@ -17,9 +17,8 @@ def passes(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> b
 
 def said(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> str:
     expected = expect(oracle, eager)
-    found = compare(result, expected)
-    assert not found.passes
-    return fault("output 0", result, expected, found, {})
+    assert not compare(result, expected).passes
+    return fault("output 0", result, expected, {})
 
 
 def test_the_references_own_precision_passes() -> None:
@@ -110,24 +109,6 @@ def test_truth_values_must_be_equal() -> None:
 
     assert passes(exact, exact, exact)
     assert not passes(~exact, exact, exact)
-
-
-def test_what_was_measured_before_is_not_measured_again() -> None:
-    oracle = normal(64, 64)
-    before = expect(oracle, oracle.half().float())
-
-    again = expect(oracle, oracle.half().float(), before.errors)
-
-    assert before.errors is again.errors
-
-
-def test_a_brief_look_fails_whom_a_long_one_fails() -> None:
-    oracle = normal(1024, 1024)
-    wrong = oracle.float()
-    wrong[0] = 0
-
-    assert not compare(wrong, expect(oracle, oracle.float()), briefly=True).passes
-    assert compare(oracle.float(), expect(oracle, oracle.float()), briefly=True).passes
 
 
 def test_numbers_of_one_byte_have_the_references_own_error() -> None:

@@ -11,26 +11,17 @@ import pickle
 import random
 import reprlib
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch.utils import _pytree as pytree
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch, NumPy and Python's `random`; the state of `random` is restored afterwards."""
-    before = random.getstate()
+def seed_all(seed: int) -> None:
+    """Seed torch, NumPy and Python's `random`, of which the judge itself draws nothing."""
     random.seed(seed)
     torch.manual_seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
+    if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(seed % 2**32)
-    try:
-        yield
-    finally:
-        random.setstate(before)
 
 
 def unsupported(tensor: torch.Tensor) -> str | None:

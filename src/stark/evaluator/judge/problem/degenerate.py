@@ -7,29 +7,23 @@ tolerance, and problems with constant results. Every evaluation on such a proble
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, chunks, compare
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, compare, pieces
 
 Solver = Callable[[ExpectedTensor], torch.Tensor]
 
 
-def passing(
-    drawn: Drawn, outputs: list[ExpectedTensor], among: Collection[str] | None = None
-) -> list[str]:
-    """Return the names of null solvers whose answers pass on every output of this trial.
-
-    Tries those that `among` names, or all whose answers have the shapes and types of these outputs.
-    """
+def passing(drawn: Drawn, outputs: list[ExpectedTensor]) -> list[str]:
+    """Return the names of null solvers whose answers pass on every output of this trial."""
     return [
         name
         for name, solver in _solvers(drawn, outputs).items()
-        if (among is None or name in among)
-        and all(compare(solver(output), output, briefly=True).passes for output in outputs)
+        if all(compare(solver(output), output).passes for output in outputs)
     ]
 
 
@@ -55,7 +49,7 @@ def _same(tensor: torch.Tensor, _: ExpectedTensor) -> torch.Tensor:
 
 
 def _mean(output: ExpectedTensor) -> torch.Tensor:
-    total = sum(float(piece.sum()) for (piece,) in chunks(output.eager))
+    total = sum(float(piece.sum(dtype=torch.float64)) for (piece,) in pieces(output.eager))
     return torch.full_like(output.eager, total / max(output.eager.numel(), 1))
 
 

@@ -27,7 +27,13 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.program import leaves_of
-from stark.evaluator.judge.problem.arguments import seeded, serialized, unsupported, without_overlap
+from stark.evaluator.judge.problem.arguments import (
+    seed_all,
+    serialized,
+    unsupported,
+    without_overlap,
+)
+from stark.evaluator.judge.verify.oracle import pieces
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
@@ -37,9 +43,6 @@ A candidate also gets a copy of the reference's weights, because the judge pertu
 
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
-
-COMPARED = 1 << 25
-"""Elements compared at a time."""
 
 NO_GRADIENTS = (
     " (forward runs under torch.no_grad(); wrap code that needs gradients in "
@@ -100,15 +103,14 @@ class Program:
         with self._user_code("Model"):
             self.model = self._constructed()
         self._perturb_weights()
-        self.constructs_twin = False
-        """Whether the copy in float64 is constructed again, because a plain copy does not run."""
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
 
         A tensor that occurs twice among the arguments occurs once in the result's `tensors`.
         """
-        with self._user_code("get_inputs"), seeded(seed), self.device:
+        with self._user_code("get_inputs"), self.device:
+            seed_all(seed)
             arguments = self._call_for_list("get_inputs")
         tensors: list[torch.Tensor] = []
         places: dict[int, TensorAt] = {}
@@ -147,14 +149,14 @@ class Program:
             returned = tensors_of(self.model(*drawn.filled(given)))
         return [*returned, *(given[index] for index in self.changes)]
 
-    def in_float64(self) -> torch.nn.Module:
+    def in_float64(self, constructed: bool) -> torch.nn.Module:
         """Return a copy of the model with its weights in float64.
 
-        In a copy, functions that `__init__` made still refer to the submodules of the original. In a model that is
-        constructed again they refer to its own.
+        In a plain copy, functions that `__init__` made still refer to the submodules of the original. In a model that
+        is constructed again they refer to its own.
         """
         with self._settings():
-            if self.constructs_twin:
+            if constructed:
                 twin = self._constructed().train(self.model.training)
                 twin.load_state_dict(self.model.state_dict())
             else:
@@ -248,9 +250,32 @@ class Program:
 
     @contextmanager
     def _user_code(self, part: str) -> Iterator[None]:
-        """Run code of the problem: with its own settings, and with its exceptions turned into ProblemErrors."""
-        with self._settings(), _UserCode(self.problem.name, str(self.path), part, self.device):
-            yield
+        """Run code of the problem, with its own settings. Its exceptions become ProblemErrors that name the line.
+
+        An asynchronous error of a GPU kernel, such as an index out of range, has no line.
+        """
+        thread = threading.get_ident()
+        with self._settings():
+            try:
+                RUNNING[thread] = Part(self.problem.name, part, time.monotonic())
+                yield
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)
+            except ProblemError:
+                raise
+            except BaseException as error:
+                # SystemExit and KeyboardInterrupt are the user's too: no signal reaches this thread.
+                frames = traceback.extract_tb(error.__traceback__)
+                lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
+                if isinstance(error, SyntaxError):
+                    lines.append(error.lineno)
+                where = f" line {lines[-1]}:" if lines else ""
+                hint = NO_GRADIENTS if "does not require grad" in str(error) else ""
+                raise ProblemError(
+                    f"{self.problem.name}:{where} {part} raised {type(error).__name__}: {error}{hint}"
+                ) from error
+            finally:
+                RUNNING.pop(thread, None)
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
@@ -268,43 +293,6 @@ class Program:
             if not self._flags_known:
                 self.flags = flags.current()
             flags.apply(self._judges)
-
-
-class _UserCode:
-    """Turns an exception of the user's code into a ProblemError that names the line.
-
-    An asynchronous error of a GPU kernel has no line.
-    """
-
-    def __init__(self, name: str, path: str, part: str, device: torch.device) -> None:
-        self._name, self._path, self._part, self._device = name, path, part, device
-
-    def __enter__(self) -> None:
-        RUNNING[threading.get_ident()] = Part(self._name, self._part, time.monotonic())
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
-        RUNNING.pop(threading.get_ident(), None)
-        # SystemExit and KeyboardInterrupt are the user's too: no signal reaches this thread.
-        error = error or self._kernel_error()
-        if error is None or isinstance(error, ProblemError):
-            return
-        lines = [f.lineno for f in traceback.extract_tb(trace) if f.filename == self._path]
-        if isinstance(error, SyntaxError):
-            lines.append(error.lineno)
-        where = f" line {lines[-1]}:" if lines else ""
-        hint = NO_GRADIENTS if "does not require grad" in str(error) else ""
-        raise ProblemError(
-            f"{self._name}:{where} {self._part} raised {type(error).__name__}: {error}{hint}"
-        ) from error
-
-    def _kernel_error(self) -> RuntimeError | None:
-        """Synchronize, and return a GPU kernel's asynchronous error, such as an index out of range."""
-        try:
-            if self._device.type == "cuda":
-                torch.cuda.synchronize(self._device)
-        except RuntimeError as error:
-            return error
-        return None
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
@@ -326,10 +314,9 @@ def tensors_of(value: object) -> list[torch.Tensor]:
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece."""
-    pairs = zip(one.reshape(-1).split(COMPARED), other.reshape(-1).split(COMPARED), strict=True)
     return all(
-        torch.equal(*pair) or torch.allclose(*pair, rtol=0, atol=0, equal_nan=True)
-        for pair in pairs
+        torch.equal(ours, theirs) or torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True)
+        for ours, theirs in pieces(one, other)
     )
 
 

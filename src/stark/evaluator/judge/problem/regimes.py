@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.verify.oracle import pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
 """Transforms a piece of a tensor. The last argument is the mean magnitude of the whole tensor."""
@@ -23,9 +24,6 @@ LARGE, LARGE_IN_HALF, TINY = 256.0, 64.0, 1e-3
 In float32, the exponential of an input from [0, 1) overflows only if the input is first multiplied by a
 factor like LARGE. In float16, values overflow with smaller factors.
 """
-
-PIECE = 1 << 22
-"""Elements transformed at a time."""
 
 
 def _mixed(piece: torch.Tensor, generator: torch.Generator, mean: float) -> torch.Tensor:
@@ -75,9 +73,8 @@ def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
 
 def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
-    sources = drawn.reshape(-1).split(PIECE)
-    total = sum(float(piece.abs().sum(dtype=torch.float64)) for piece in sources)
+    total = sum(float(piece.abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
     mean = total / max(drawn.numel(), 1)
-    for target, source in zip(result.view(-1).split(PIECE), sources, strict=True):
+    for target, source in pieces(result, drawn):
         target.copy_(change(source, generator, mean))
     return result

@@ -6,8 +6,7 @@ for the whole inputs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import itertools
 
 import torch
 
@@ -15,115 +14,94 @@ from stark.core.errors import ProblemError
 from stark.evaluator.candidate.program import says_out_of_memory
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
-from stark.evaluator.judge.verify.oracle import FLOORS, as_real, expect
+from stark.evaluator.judge.verify.oracle import floor, near
 
 WHOLE = 1
 SLICES = (8, 64)
 """Numbers of slices, tried in this order until the computation fits into memory."""
 
 
-@dataclass(frozen=True)
 class Twin:
-    """Result of running the reference in float64."""
+    """A problem's reference in float64."""
 
-    outputs: list[torch.Tensor] | None
-    """None if there is no oracle."""
+    def __init__(self, program: Program, save_memory: bool) -> None:
+        """Without slices, float64 takes twice the memory of float32. With `save_memory` they are tried first."""
+        self._program = program
+        slices = (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES)
+        self._ways = list(itertools.product((False, True), slices))
+        """Whether the model is constructed again, and the number of slices. The way that worked last is tried first."""
 
-    fits: bool = True
-    """False if memory did not suffice."""
+        self._verified: set[tuple[int, str | None]] = set()
+        """Numbers of slices that gave the same values as the whole inputs, with the kind of inputs."""
 
-    slices: int = 1
-    """Number of slices that the inputs were cut into; 1 if they were not cut."""
+    def outputs(
+        self, drawn: Drawn, eager: list[torch.Tensor], regime: str | None = None
+    ) -> list[torch.Tensor] | None:
+        """Compute the oracle for these inputs, or return None if the reference does not run in float64.
 
+        `eager` holds the reference's own outputs. Slices that were found to give the same values for earlier inputs of
+        this regime are not checked again. Raises torch.OutOfMemoryError if memory does not suffice.
+        """
+        fits = True
+        for way in list(self._ways):
+            try:
+                found = self._outputs(*way, drawn, eager, regime)
+            except (Exception, SystemExit) as error:
+                # The user's code may raise anything in a type or on a size that it was not written for.
+                found, fits = None, fits and not is_out_of_memory(error)
+            if found is not None:
+                self._ways.remove(way)
+                self._ways.insert(0, way)
+                return found
+            if self._program.device.type == "cuda":
+                torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
+        if not fits:
+            name = self._program.problem.name
+            raise torch.OutOfMemoryError(f"{name}: no memory is left for the float64 oracle")
+        return None
 
-def run_twin(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], save_memory: bool, verified: int = 1
-) -> Twin:
-    """Compute the oracle for these inputs; `eager` holds the reference's own outputs.
-
-    Without slices, float64 takes twice the memory of float32 inputs, outputs and intermediates, so
-    with `save_memory` slices are tried first. `verified` is a number of slices that is not
-    checked, because it was found to give the same values as the whole inputs for earlier inputs of this kind.
-    """
-    fits = True
-    for slices in (*SLICES, WHOLE) if save_memory else (WHOLE, *SLICES):
-        outputs, enough = _compute(program, drawn, eager, slices, slices == verified)
-        if outputs is not None:
-            return Twin(outputs, slices=slices)
-        fits &= enough
-        if enough and slices == WHOLE:
-            break  # the reference does not run in float64
-    return Twin(None, fits)
-
-
-def _compute(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, verified: bool
-) -> tuple[list[torch.Tensor] | None, bool]:
-    """Compute the oracle in `slices` slices. Return the oracle or None, and whether memory sufficed."""
-    try:
+    def _outputs(
+        self,
+        constructed: bool,
+        slices: int,
+        drawn: Drawn,
+        eager: list[torch.Tensor],
+        regime: str | None,
+    ) -> list[torch.Tensor] | None:
+        """Compute the oracle in one way, or return None if its form differs or the first axis is not a batch axis."""
+        program = self._program
         if slices == WHOLE:
-            outputs = program.run_float64(drawn, program.in_float64())
-            return (outputs if _shapes(outputs) == _shapes(eager) else None), True
-        return _sliced(program, drawn, eager, slices, verified), True
-    except (Exception, SystemExit) as error:
-        # The user's code may raise anything in a type or on a size that it was not written for.
-        fits = not is_out_of_memory(error)
-        if fits and not program.constructs_twin:
-            program.constructs_twin = True
-            found = _compute(program, drawn, eager, slices, verified)
-            program.constructs_twin = found[0] is not None
-            return found
-    if not fits and program.device.type == "cuda":
-        torch.cuda.empty_cache()  # only now: the frames of the error kept tensors alive
-    return None, fits
-
-
-def _sliced(
-    program: Program, drawn: Drawn, eager: list[torch.Tensor], slices: int, verified: bool
-) -> list[torch.Tensor] | None:
-    """Compute the oracle slice by slice, or return None if the first axis is not a batch axis."""
-    length = len(eager[0]) if eager[0].dim() else 0
-    batched = [t.dim() > 0 and len(t) == length for t in drawn.tensors]
-    if program.changes or length < 2 or not any(batched):
-        return None
-    if any(t.dim() == 0 or len(t) != length for t in eager):
-        return None
-    twin = program.in_float64()
-    oracle = [torch.empty(t.shape, dtype=_oracle_dtype(t), device=t.device) for t in eager]
-    for span in _spans(length, slices):
-        tensors = [t[span] if cut else t for t, cut in zip(drawn.tensors, batched, strict=True)]
-        part = Drawn(tensors, drawn.arguments)
-        wanted = [t[span] for t in eager]
-        if not verified and not _agrees(program.run(part), wanted):
+            outputs = program.run_float64(drawn, program.in_float64(constructed))
+            return outputs if _shapes(outputs) == _shapes(eager) else None
+        length = len(eager[0]) if eager[0].dim() else 0
+        batched = [t.dim() > 0 and len(t) == length for t in drawn.tensors]
+        if program.changes or length < 2 or not any(batched):
             return None
-        found = program.run_float64(part, twin)
-        if _shapes(found) != _shapes(wanted):
+        if any(t.dim() == 0 or len(t) != length for t in eager):
             return None
-        for whole, piece in zip(oracle, found, strict=True):
-            whole[span] = piece
-    return oracle
+        twin = program.in_float64(constructed)
+        oracle = [torch.empty(t.shape, dtype=_oracle_dtype(t), device=t.device) for t in eager]
+        step = -(-length // slices)
+        for span in (slice(begin, begin + step) for begin in range(0, length, step)):
+            tensors = [t[span] if cut else t for t, cut in zip(drawn.tensors, batched, strict=True)]
+            part = Drawn(tensors, drawn.arguments)
+            wanted = [t[span] for t in eager]
+            if (slices, regime) not in self._verified and not _alike(program.run(part), wanted):
+                return None
+            found = program.run_float64(part, twin)
+            if _shapes(found) != _shapes(wanted):
+                return None
+            for whole, piece in zip(oracle, found, strict=True):
+                whole[span] = piece
+        self._verified.add((slices, regime))
+        return oracle
 
 
-def _spans(length: int, slices: int) -> Iterator[slice]:
-    step = -(-length // slices)
-    return (slice(begin, begin + step) for begin in range(0, length, step))
-
-
-def _agrees(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
+def _alike(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
     """Whether the results for a slice equal, up to rounding, this slice of the results for the whole inputs."""
-    if _shapes(found) != _shapes(wanted):
-        return False
-    for one, other in zip(map(as_real, found), map(as_real, wanted), strict=True):
-        if not one.is_floating_point():
-            if not torch.equal(one, other):
-                return False
-            continue
-        errors = expect(other, one).eager_errors
-        if errors.nonfinite_mismatches or errors.relative_rms > FLOORS.get(
-            one.dtype, FLOORS[torch.float32]
-        ):
-            return False
-    return True
+    return _shapes(found) == _shapes(wanted) and all(
+        near(one, other, floor(other)) for one, other in zip(found, wanted, strict=True)
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -9,9 +9,8 @@ import contextlib
 import math
 import secrets
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
@@ -118,18 +117,6 @@ class Child:
         """Send a request and wait up to `limit_s` seconds for its answer. Fails like `answer`."""
         return self.answer(self.send(request), limit_s)
 
-    @contextlib.contextmanager
-    def asked(self, request: Message) -> Iterator[Message]:
-        """Send a request, run the `with` block meanwhile, then put the answer into the yielded message.
-
-        Only the wait after the `with` block counts as waiting. Fails like `answer`.
-        """
-        answer: Message = {}
-        nonce = self.send(request)
-        with self.watched():
-            yield answer
-        answer.update(self.answer(nonce))
-
     def send(self, request: Message) -> str:
         """Send a request and return the nonce that its answer must have."""
         nonce = secrets.token_hex(8)
@@ -184,35 +171,6 @@ class Child:
             self._use.check()
             time.sleep(POLL_S)
         return code
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Check the child's resource use in a background thread while the `with` block runs.
-
-        Outside such a block, the use is checked only while a method waits for the child. A child that
-        uses too much is killed, and the block ends with ChildFailed.
-        """
-        done = threading.Event()
-        failed: list[BaseException] = []
-
-        def watch() -> None:
-            while not done.wait(POLL_S):
-                try:
-                    self._use.check()
-                except BaseException as failure:  # raised again below, in the caller's thread
-                    failed.append(failure)
-                    self._kill()
-                    return
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            done.set()
-            watcher.join()
-        if failed:
-            raise failed[0]
 
     def pause(self) -> float:
         """Stop all its processes until `go_on`, so that none runs while another program is timed.

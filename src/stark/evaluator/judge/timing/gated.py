@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol
 
 import torch
 
@@ -60,11 +60,15 @@ RESTLESS = "its processes run while the judge has stopped them"
 SPIN_S = 0.002
 """Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
 
+CHANCE = random.SystemRandom()
+"""Decides in which order programs are visited."""
 
-class Contents(Protocol):
-    """Inputs and results of the calls. `place` is a program's number; the candidate's is 0.
 
-    Calls of a round are numbered. Call 0 warms up and is not timed. All methods are called while programs are stopped.
+class Contents:
+    """Inputs and results of the calls; as it stands, of a program that is timed on the inputs that it already has.
+
+    `place` is a program's number; the candidate's is 0. Calls of a round are numbered. Call 0 warms up and is not timed.
+    All methods are called while programs are stopped.
     """
 
     def turn(self, calls: int) -> int:
@@ -72,9 +76,11 @@ class Contents(Protocol):
 
         Returns the number of the last call, which is larger if calls whose times do not count are among the others.
         """
+        return calls
 
     def counts(self, number: int) -> bool:
         """Whether the time of a call counts."""
+        return True
 
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
@@ -208,18 +214,9 @@ class Window:
 
 def time_alone(child: Child, limit_s: float, budget_s: float) -> Measurement:
     """Time one program by itself, on the inputs in its memory, for about `budget_s` seconds."""
-    program, contents = Gated(child, limit_s), _Unchanged()
-    child.pause()
-    with _one_thread():
-        calls = _calls(program.warm_up(0, contents), program.limit_s)
-        window = Window(program, {}, calls, program.empty_ms())
-        deadline = time.monotonic() + budget_s
-        while len(program.samples_ms) < MIN_ROUNDS or (
-            time.monotonic() < deadline and len(program.samples_ms) < 2 * MIN_ROUNDS
-        ):
-            program.samples_ms.append(program.visit(0, calls, contents, whole=False))
+    measurement, _ = time_together(Gated(child, limit_s), {}, budget_s, sys.maxsize, Contents())
     child.go_on()
-    return window.measurement(program)
+    return measurement
 
 
 def time_together(
@@ -227,29 +224,29 @@ def time_together(
     references: Mapping[str, Gated],
     budget_s: float,
     most_calls: int,
-    chance: random.Random,
     contents: Contents,
 ) -> tuple[Measurement, dict[str, Measurement]]:
     """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
 
-    A visit has at most `most_calls` timed calls; their number depends on the first reference only. Returns the
-    candidate's measurement and the references' by name. Raises whatever `contents` raises. The candidate is left
-    stopped. `docs/measuring.md` describes the method.
+    A visit has at most `most_calls` timed calls; their number depends on the first reference only, or on
+    the candidate if there is none. Returns the candidate's measurement and the references' by name. Raises whatever
+    `contents` raises. The candidate is left stopped. `docs/measuring.md` describes the method.
     """
-    everyone = [candidate, *references.values()]
+    everyone, first = [candidate, *references.values()], min(1, len(references))
     try:
         for program in everyone:
             program.child.pause()
         with _one_thread():
             contents.turn(WARMUPS - 1)
             taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
-            calls = min(most_calls, _calls(taken_ms[1], budget_s))
-            window = Window(candidate, references, calls, everyone[1].empty_ms())
+            call_ms = taken_ms[first]
+            calls = min(most_calls, _calls(call_ms, budget_s))
+            window = Window(candidate, references, calls, everyone[first].empty_ms())
             for program in everyone:
-                program.long = taken_ms[1] >= LONG_MS
-            if taken_ms[1] < LONG_MS:
-                _round(everyone, calls, chance, contents)
-            _rounds(everyone, window, budget_s, chance, contents)
+                program.long = call_ms >= LONG_MS
+            if call_ms < LONG_MS:
+                _round(everyone, calls, contents)
+            _rounds(everyone, window, budget_s, contents)
     finally:  # the references serve the next candidate
         for reference in references.values():
             reference.child.go_on()
@@ -263,13 +260,12 @@ def _rounds(
     everyone: Sequence[Gated],
     window: Window,
     budget_s: float,
-    chance: random.Random,
     contents: Contents,
 ) -> None:
     """Run rounds until there are enough."""
     begin, count, restless = time.monotonic(), 0, 0
     while count < MAX_ROUNDS:
-        found = _round(everyone, window.calls, chance, contents)
+        found = _round(everyone, window.calls, contents)
         if found is None:
             restless += 1
             if restless > RESTLESS_ROUNDS + count:
@@ -285,16 +281,14 @@ def _rounds(
             break
 
 
-def _round(
-    everyone: Sequence[Gated], calls: int, chance: random.Random, contents: Contents
-) -> list[float] | None:
+def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[float] | None:
     """Visit each program once, in random order. Returns the median milliseconds of each one's calls.
 
     Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
     """
     calls = contents.turn(calls)
     candidate, taken_ms, stood = everyone[0].child, {}, True
-    for place in chance.sample(range(len(everyone)), len(everyone)):
+    for place in CHANCE.sample(range(len(everyone)), len(everyone)):
         taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
         if place > 0 and not candidate.stood_still():
             candidate.pause()
@@ -305,21 +299,6 @@ def _round(
 def _calls(call_ms: float, budget_s: float) -> int:
     """The number of calls in a visit, if each takes `call_ms` milliseconds."""
     return max(1, round(min(VISIT_MS, 1e3 * budget_s) / (call_ms + BETWEEN_MS)))
-
-
-class _Unchanged:
-    """Contents of a program that is timed on the inputs that it already has."""
-
-    def turn(self, calls: int) -> int:
-        return calls
-
-    def counts(self, number: int) -> bool:
-        return True
-
-    def write(self, place: int, number: int) -> None: ...
-    def read(self, place: int, number: int, answer: Message) -> None: ...
-    def forget(self, place: int, number: int) -> None: ...
-    def end(self) -> None: ...
 
 
 @contextmanager

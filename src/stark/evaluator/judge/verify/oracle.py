@@ -65,48 +65,45 @@ class Errors:
     """
 
     nonfinite_mismatches: int
-    """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both.
-
-    For types that are compared exactly, the number of all elements that differ from the oracle's.
-    """
+    """Number of elements that differ from the oracle's and are not finite in the output, the oracle or both."""
 
 
-@dataclass(frozen=True)
-class ExpectedErrors:
-    """Scale of an oracle and errors of the reference's own output.
-
-    Both are kept even if the tensors are freed.
-    """
-
-    scale: float
-    """Root mean square of the oracle, with non-finite elements as zero; 1 if the root mean square is zero."""
-
-    eager: Errors
-    """Errors of the reference's own output."""
+EXACT = Errors(0.0, 0.0, 0)
+"""The errors that are reported of outputs in which every element must be equal."""
 
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """What outputs are compared with: the oracle, and the reference's own output with its errors."""
+    """What an output is compared with: the oracle, and the reference's own output with its errors."""
 
     oracle: torch.Tensor
     eager: torch.Tensor
-    errors: ExpectedErrors
+    scale: float
+    """Root mean square of the oracle, with non-finite elements as zero; 1 if the root mean square is zero."""
+
+    eager_errors: Errors
 
     @property
-    def scale(self) -> float:
-        """Root mean square of the oracle; see `ExpectedErrors.scale`."""
-        return self.errors.scale
+    def exact(self) -> bool:
+        """Whether every element must be equal to the reference's."""
+        return not self.eager.is_floating_point()
 
     @property
-    def eager_errors(self) -> Errors:
-        """Errors of the reference's own output."""
-        return self.errors.eager
+    def budget(self) -> float:
+        """Largest relative RMS error that passes."""
+        if self.exact:
+            return 0.0
+        return max(REFERENCE_FACTOR * self.eager_errors.relative_rms, floor(self.eager))
+
+    @property
+    def cap(self) -> float:
+        """Largest error of a single element that passes."""
+        return max(REFERENCE_FACTOR * self.eager_errors.largest, LARGEST_FACTOR * self.budget)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of comparing one output tensor with the oracle."""
+    """Result of comparing one output tensor with the oracle. Holds no tensors, which may be large."""
 
     errors: Errors
     reference_errors: Errors
@@ -115,11 +112,9 @@ class Comparison:
     budget: float
     """Largest allowed relative RMS error."""
 
-    cap: float | None
-    """Largest allowed error of a single element; None if every element must be equal."""
-
-    allclose: bool
     passes: bool
+    allclose: bool
+    """Whether it passes and is also close by KernelBench's rule."""
 
 
 def as_real(tensor: torch.Tensor) -> torch.Tensor:
@@ -133,44 +128,47 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def expect(
-    oracle: torch.Tensor, eager: torch.Tensor, known: ExpectedErrors | None = None
-) -> ExpectedTensor:
-    """Prepare to compare outputs with `oracle`; `eager` is the reference's own output.
+def floor(tensor: torch.Tensor) -> float:
+    """Relative RMS error that is always allowed in such a tensor; 0 if every element must be equal."""
+    real = as_real(tensor[:0] if tensor.dim() else tensor)
+    return FLOORS.get(real.dtype, FLOORS[torch.float32]) if real.is_floating_point() else 0.0
 
-    `known` holds the errors measured earlier on the same tensors; they are not measured again.
-    """
+
+def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
+    """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     oracle, eager = as_real(oracle), as_real(eager)
-    if known is None:
-        scale = _scale(oracle)
-        known = ExpectedErrors(scale, measure(eager, oracle, scale))
-    return ExpectedTensor(oracle, eager, known)
+    scale = _scale(oracle)
+    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale))
+
+
+def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
+    """Whether two results differ by at most `limit` in relative RMS, or are equal if they are not floating-point."""
+    ours, theirs = as_real(ours), as_real(theirs)
+    if not ours.is_floating_point():
+        return torch.equal(ours, theirs)
+    errors = measure(ours, theirs, _scale(theirs), bound_below=math.inf)
+    return not errors.nonfinite_mismatches and errors.relative_rms <= limit
 
 
 def _scale(oracle: torch.Tensor) -> float:
     squares = 0.0
-    for (piece,) in chunks(oracle):
-        found = float(torch.dot(piece, piece))
+    for (piece,) in pieces(oracle):
+        values = piece.double()
+        found = float(torch.dot(values, values))
         if not math.isfinite(found):
-            found = float(torch.where(piece.isfinite(), piece * piece, 0.0).sum())
+            found = float(values.masked_fill(~values.isfinite(), 0.0).square().sum())
         squares += found
     return math.sqrt(squares / max(oracle.numel(), 1)) or 1.0
 
 
 def measure(
-    result: torch.Tensor,
-    oracle: torch.Tensor,
-    scale: float,
-    bound_below: float = 0.0,
-    stop_above: float = math.inf,
+    result: torch.Tensor, oracle: torch.Tensor, scale: float, bound_below: float = 0.0
 ) -> Errors:
-    """Measure the errors of an output in float64, chunk by chunk, on its device.
+    """Measure the errors of an output in float64, piece by piece, on its device.
 
     If no element's error can exceed `bound_below`, `largest` is an upper bound instead of the exact
-    value; this halves the time. Measuring stops once the RMS error certainly exceeds
-    `stop_above`; the errors reported then leave out the remaining chunks.
+    value; this halves the time.
     """
-    count = max(result.numel(), 1)
     squared_error = largest = 0.0
     nonfinite_mismatches = 0
     for ours, theirs in pieces(result, oracle):
@@ -179,7 +177,8 @@ def measure(
         squares = float(torch.dot(difference, difference))
         if not math.isfinite(squares):  # searching for non-finite elements pays only now
             odd = ~difference.isfinite()
-            nonfinite_mismatches += int((odd & ~_same(ours, theirs)).sum())
+            same = (ours == theirs) | (ours.isnan() & theirs.isnan())
+            nonfinite_mismatches += int((odd & ~same).sum())
             difference.masked_fill_(odd, 0.0)
             theirs = theirs.masked_fill(odd, 0.0)
             squares = float(torch.dot(difference, difference))
@@ -188,71 +187,49 @@ def measure(
         if not bound <= max(bound_below, largest):
             bound = _largest(difference.div_(theirs.abs().add_(scale)))
         largest = max(largest, bound)
-        if math.sqrt(squared_error / count) / scale > stop_above:
-            break
-    return Errors(math.sqrt(squared_error / count) / scale, largest, nonfinite_mismatches)
+    relative_rms = math.sqrt(squared_error / max(result.numel(), 1)) / scale
+    return Errors(relative_rms, largest, nonfinite_mismatches)
 
 
-def error_budget(dtype: torch.dtype, reference: Errors) -> float:
-    """Return the largest relative RMS error that passes, given an output's type and the reference's errors."""
-    floor = FLOORS.get(dtype, FLOORS[torch.float32])
-    return max(REFERENCE_FACTOR * reference.relative_rms, floor)
-
-
-def compare(result: torch.Tensor, expected: ExpectedTensor, briefly: bool = False) -> Comparison:
-    """Compare one output tensor with what is expected.
-
-    With `briefly`, the comparison stops once the output cannot pass; the errors reported then leave out
-    the remaining chunks.
-    """
-    result = as_real(result)
-    if not result.is_floating_point():
-        return _compare_exactly(result, expected.eager)
-    allowed = expected.eager_errors
-    budget = error_budget(result.dtype, allowed)
-    cap = max(REFERENCE_FACTOR * allowed.largest, LARGEST_FACTOR * budget)
-    stop_above = budget if briefly else math.inf
-    errors = measure(result, expected.oracle, expected.scale, cap, stop_above)
+def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
+    """Compare one output tensor with what is expected."""
+    result, allowed = as_real(result), expected.eager_errors
+    if expected.exact:
+        equal = torch.equal(result, expected.eager)
+        return Comparison(EXACT, EXACT, 0.0, equal, equal)
+    errors = measure(result, expected.oracle, expected.scale, expected.cap)
     # A NaN fails every `<=`. The candidate may overflow in as many elements as the reference does.
     passes = (
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
-        and errors.relative_rms <= budget
-        and errors.largest <= cap
+        and errors.relative_rms <= expected.budget
+        and errors.largest <= expected.cap
     )
-    if not passes and not briefly:  # the report needs the exact largest error
-        errors = measure(result, expected.oracle, expected.scale)
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
-    close = (passes or not briefly) and all(
+    close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
     )
-    return Comparison(errors, allowed, budget, cap, close, passes)
-
-
-def _compare_exactly(result: torch.Tensor, eager: torch.Tensor) -> Comparison:
-    count = int((result != eager).sum())
-    share = count / max(result.numel(), 1)
-    exact = Errors(0.0, 0.0, 0)
-    return Comparison(Errors(share, share, count), exact, 0.0, None, count == 0, count == 0)
+    return Comparison(errors, allowed, expected.budget, passes, close)
 
 
 def fault(
-    name: str,
-    result: torch.Tensor,
-    expected: ExpectedTensor,
-    found: Comparison,
-    others: Mapping[str, torch.Tensor],
+    name: str, result: torch.Tensor, expected: ExpectedTensor, others: Mapping[str, torch.Tensor]
 ) -> str:
     """Describe in a few lines where and how an output that failed is wrong.
 
     `others` maps names to tensors that may have been returned by mistake, such as the inputs.
     """
-    oracle = expected.eager if found.cap is None else expected.oracle
-    lines = describe(as_real(result), oracle, Rule(expected.scale, found.cap), others)
-    errors, cap = found.errors, found.cap
+    result = as_real(result)
+    if expected.exact:
+        return f"{name}: " + "\n".join(
+            describe(result, expected.eager, Rule(expected.scale), others)
+        )
+    budget, cap = expected.budget, expected.cap
+    lines = describe(result, expected.oracle, Rule(expected.scale, cap), others)
+    errors = measure(result, expected.oracle, expected.scale)
     # NaN and infinity have no meaningful error to report.
-    if cap is not None and (errors.relative_rms > found.budget or errors.largest > cap):
+    if errors.relative_rms > budget or errors.largest > cap:
         lines.append(
-            f"relative RMS error {errors.relative_rms:.3g}, allowed {found.budget:.3g}; "
+            f"relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
             f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
     return f"{name}: " + "\n".join(lines)
@@ -276,17 +253,8 @@ def _largest(values: torch.Tensor) -> float:
     return max(float(most), -float(least))
 
 
-def _same(ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
-    return (ours == theirs) | (ours.isnan() & theirs.isnan())
-
-
-def chunks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Like `pieces`, but convert each piece to float64 when it is yielded."""
-    return (tuple(piece.double() for piece in pieces) for pieces in pieces(*tensors))
-
-
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield matching pieces of tensors of equal size, without conversion."""
+    """Yield matching pieces of tensors of equal size, in row-major order."""
     flat = [tensor.reshape(-1) for tensor in tensors]
     size = CHUNKS[flat[0].device.type]
     for begin in range(0, flat[0].numel(), size):
