@@ -34,7 +34,7 @@ class AtOnce(Child):
     def send(self, request: dict[str, Any]) -> str:
         return "its name"
 
-    def _receive(self, begin: float, limit_s: float) -> dict[str, Any]:
+    def _receive(self, limit_s: float) -> dict[str, Any]:
         self.allowed_s.append(limit_s)
         return {"ok": True, "nonce": "its name"}
 

@@ -53,7 +53,7 @@ def serve(pipe: Connection, _: Forkserver) -> None:
                 return
             assert alone
         if "slow" in source:
-            time.sleep(0.3)
+            time.sleep(2.0)
         said = ProblemRefused(id=request.id, error=f"{os.getpid()}")
         held = 9.0 if "large" in source else 1.0
         pipe.send(Said(said.model_dump_json().encode(), request.id, held, room))
