@@ -38,7 +38,7 @@ class AtOnce(Child):
     def watched(self) -> Any:
         return contextlib.nullcontext()
 
-    def _receive(self, begin: float, limit_s: float) -> dict[str, Any]:
+    def _receive(self, limit_s: float) -> dict[str, Any]:
         self.allowed_s.append(limit_s)
         return {"ok": True, "nonce": "its name"}
 

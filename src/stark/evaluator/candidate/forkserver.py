@@ -157,7 +157,14 @@ def _become_child(
     confinement = Confinement(layers)
     try:
         confinement.prepare(parent)
-        confinement.enter(_place(request), output)
+        place = Place(
+            folder=Path(request["folder"]),
+            readable=tuple(map(Path, request["readable"])),
+            environment=request["environment"],
+            memory_bytes=request["memory_bytes"],
+            cpu_s=request["cpu_s"],
+        )
+        confinement.enter(place, output)
         if not request["command"]:
             confinement.close()
             if not request["attaches"]:
@@ -176,16 +183,6 @@ def _become_child(
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a killed child does not flush its buffers
     Runner(channel, arena[0] if arena else None, confinement.lock).serve()
-
-
-def _place(request: Message) -> Place:
-    return Place(
-        folder=Path(request["folder"]),
-        readable=tuple(map(Path, request["readable"])),
-        environment=request["environment"],
-        memory_bytes=request["memory_bytes"],
-        cpu_s=request["cpu_s"],
-    )
 
 
 def _end_group(pid: int) -> None:

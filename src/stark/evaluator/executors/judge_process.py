@@ -159,13 +159,14 @@ class JudgeProcess:
 
 def _check_hello(line: bytes) -> None:
     """Raise JudgeDied if `Hello` comes from another version of STARK."""
-    fault = "the judge's first message cannot be parsed"
-    with contextlib.suppress(ValidationError):
+    try:
         protocol = Greeting.model_validate_json(line).protocol
         if protocol == PROTOCOL:
             Hello.model_validate_json(line)
             return
         fault = f"the judge uses protocol version {protocol}, not {PROTOCOL}"
+    except ValidationError:
+        fault = "the judge's first message cannot be parsed"
     raise JudgeDied(f"{fault}: install the same version of STARK here and where the judge runs")
 
 
@@ -176,7 +177,18 @@ async def start_judge(
 
     Raises JudgeUnavailable with the judge's own output if the judge does not start.
     """
-    judge = JudgeProcess(await _spawned(command), on_notice)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            limit=LONGEST_LINE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise JudgeUnavailable(f"cannot run the judge's command: {error}") from error
+    judge = JudgeProcess(process, on_notice)
     try:
         await asyncio.wait_for(judge.wait_for_hello(), START_S)
     except (JudgeDied, TimeoutError) as error:
@@ -195,24 +207,3 @@ async def start_judge(
         await asyncio.shield(judge.kill())
         raise
     return judge
-
-
-async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: if the start were cancelled halfway, the new process would never be stopped.
-    spawning = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
-            *command,
-            stdin=PIPE,
-            stdout=PIPE,
-            stderr=PIPE,
-            limit=LONGEST_LINE,
-            start_new_session=True,
-        )
-    )
-    try:
-        return await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        await JudgeProcess(await spawning).kill()
-        raise
-    except OSError as error:
-        raise JudgeUnavailable(f"cannot run the judge's command: {error}") from error
