@@ -142,7 +142,7 @@ async def test_judges_are_started_ahead_while_one_of_them_can_be(tmp_path: Path)
     await executor.close()
 
     none = StdioExecutor([["sh", "-c", "exit 7"], ["sh", "-c", "exit 8"]])
-    with pytest.raises(JudgeUnavailable, match="exit 7"):
+    with pytest.raises(JudgeUnavailable, match="exit 8"):
         await none.start()
     await none.close()
 

@@ -1,10 +1,10 @@
 """Confines a child before it runs a candidate, in four steps.
 
-`prepare` creates the child's namespaces. This step takes longest, so it runs before a request arrives.
-`enter` applies the folder, environment and resource limits that the request names. `close` restricts
-files, system calls and privileges. It comes before the child opens a device, while the process has a single
-thread: most of these restrictions hold only for the thread that sets them and for threads that it starts later,
-such as those of a GPU's driver. `lock` refuses, in all threads, the few calls that only opening a device needs.
+`prepare` creates the child's namespaces. `enter` applies the folder, environment and resource limits that the
+request names. `close` restricts files, system calls and privileges. It comes before the child opens a device, while
+the process has a single thread: most of these restrictions hold only for the thread that sets them and for threads
+that it starts later, such as those of a GPU's driver. `lock` refuses, in all threads, the few calls that only opening
+a device needs.
 
 With `become`, a tool such as a profiler replaces the child. The tool stays open, and the Python
 process that the tool starts closes and locks itself. The forkserver tests which layers of the sandbox the machine

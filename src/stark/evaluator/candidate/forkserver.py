@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 import shutil
 import signal
@@ -28,17 +29,18 @@ from typing import NoReturn
 
 import torch
 
-from stark.evaluator.candidate.preforked import become_runner
+from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
 from stark.evaluator.candidate.sandbox.namespaces import SIGNALLED
 from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 
-IDLE_S = 0.02
-"""Seconds without a request after which a child is forked ahead for the next request."""
-
 ENDING_S = 5.0
 """Seconds that killed children may take to exit."""
+
+FAILURES = (OSError, RuntimeError, ValueError)
+"""Exceptions that a sandbox layer raises if it cannot be applied."""
 
 
 class Forkserver:
@@ -50,26 +52,16 @@ class Forkserver:
         self.branches: set[int] = set()
         self.alive: set[int] = set()
         self.ended: dict[int, int] = {}
-        self.preforked: tuple[int, Channel] | None = None
-        """A child that waits on a channel for its request."""
-
-        self.wants_another = False
-        """Whether to fork such a child when there is time. The first child shows that there will be others."""
 
     def serve(self) -> None:
         """Answer requests until the judge closes its end."""
         kernel.adopt_orphans()
         while True:
             try:
-                request, descriptors = self.channel.receive_with_descriptors(
-                    IDLE_S if self.wants_another else None
-                )
-            except TimeoutError:
-                self.preforked, self.wants_another = self._prefork(), False
+                request, descriptors = self.channel.receive_with_descriptors()
             except ChannelClosed:
                 return
-            else:
-                self.channel.send(self._answer(request, descriptors))
+            self.channel.send(self._answer(request, descriptors))
 
     def _answer(self, request: Message, descriptors: list[int]) -> Message:
         if request["do"] == "sandbox":
@@ -91,7 +83,7 @@ class Forkserver:
         pid = os.fork()
         if pid == 0:
             try:
-                self._close_channels()
+                self.channel.close()
                 run(Channel.from_descriptor(descriptor), self.offered, folder)
             except BaseException:
                 traceback.print_exc()
@@ -99,45 +91,21 @@ class Forkserver:
         os.close(descriptor)
         self.branches.add(pid)
 
-    def _close_channels(self) -> None:
-        """In a new process, close the channels of this one and of the child that waits."""
-        self.channel.close()
-        if self.preforked is not None:
-            self.preforked[1].close()
-
     def _fork(self, request: Message, descriptors: list[int]) -> int:
-        """Hand the request to a child, which then runs a program (see `Runner`).
-
-        `descriptors` are the child's channel, its output, and the arena if the arena is a file.
-        """
-        pid, channel = self.preforked or self._prefork()
-        self.preforked, self.wants_another = None, True
-        try:
-            channel.send(request, tuple(descriptors))
-        except ChannelClosed:  # it was killed while it waited, for instance because memory ran out
-            pid, channel = self._prefork()
-            channel.send(request, tuple(descriptors))
-        channel.close()
-        for descriptor in descriptors:
-            os.close(descriptor)
-        return pid
-
-    def _prefork(self) -> tuple[int, Channel]:
-        """Fork a child that creates its namespaces and waits for its request."""
-        ours, theirs = Channel.pair()
+        """Fork a child that confines itself and runs a program. `descriptors` are its own, see `_become_child`."""
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             code = 1
             with contextlib.suppress(BaseException):
-                ours.close()
-                self._close_channels()  # no program may hold another child's channel
-                become_runner(theirs, in_use(self.offered), parent)
+                self.channel.close()  # no program may hold it
+                _become_child(request, descriptors, in_use(self.offered), parent)
                 code = 0
             os._exit(code)
-        theirs.close()
+        for descriptor in descriptors:
+            os.close(descriptor)
         self.alive.add(pid)
-        return pid, ours
+        return pid
 
     def _reap(self) -> None:
         """Record the children that ended, and kill the orphaned processes that they left."""
@@ -173,6 +141,48 @@ class Forkserver:
         while self.alive and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.005)
+
+
+def _become_child(
+    request: Message, descriptors: list[int], layers: frozenset[Layer], parent: int
+) -> None:
+    """Confine this process and serve the judge until the channel closes. Dies with `parent`.
+
+    `descriptors` are the channel, the output, and the arena if the arena is a file.
+    """
+    control, output, *arena = descriptors
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # programs started from here must not keep them open
+    channel = Channel.from_descriptor(control)
+    confinement = Confinement(layers)
+    try:
+        confinement.prepare(parent)
+        place = Place(
+            folder=Path(request["folder"]),
+            readable=tuple(map(Path, request["readable"])),
+            environment=request["environment"],
+            memory_bytes=request["memory_bytes"],
+            cpu_s=request["cpu_s"],
+        )
+        confinement.enter(place, output)
+        if not request["command"]:
+            confinement.close()
+            if not request["attaches"]:
+                confinement.lock()
+    except FAILURES as error:
+        channel.send({"ok": False, "error": str(error)})
+        return
+    channel.send({"ok": True})
+    if request["command"]:
+        try:
+            confinement.become(request["command"])
+        except FAILURES as error:
+            os.write(output, f"Error: cannot start the tool: {error}\n".encode())
+            raise
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # a killed child does not flush its buffers
+    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
 
 
 def _end_group(pid: int) -> None:

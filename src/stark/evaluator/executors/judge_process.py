@@ -13,7 +13,6 @@ import shlex
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
@@ -38,8 +37,8 @@ minutes."""
 LONGEST_LINE = 256 << 20
 """Maximum length of a message from the judge, in bytes. A judge that sends a longer message is killed."""
 
-OUTPUT_LINES = 20
-"""Number of lines at the end of the judge's output that are kept for error messages."""
+OUTPUT_CHARS = 4000
+"""Number of characters at the end of the judge's output that are kept for error messages."""
 
 STDERR_S = 1.0
 """Seconds to wait for the end of a dead judge's stderr. A process that the judge started may keep it open."""
@@ -63,8 +62,8 @@ class JudgeProcess:
         self._process = process
         self._in, self._out = process.stdin, process.stdout
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self.said: deque[str] = deque(maxlen=OUTPUT_LINES)
-        """The last lines that are not part of the protocol: on stderr, and on stdout before `Hello`."""
+        self.said = ""
+        """The end of what it printed beside the protocol: to stderr, and to stdout before `Hello`. Tells why it died."""
 
         self._errors = asyncio.create_task(self._keep_stderr(process.stderr))
         self._answers: asyncio.Task[None] | None = None
@@ -72,7 +71,7 @@ class JudgeProcess:
     def ask(self, request: AnyRequest) -> asyncio.Future[Answer]:
         """Send a request. Its answer may be JudgeDied, which is also raised if the judge has already died."""
         if not self.alive:
-            raise JudgeDied(self.output)
+            raise self._death()
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = waiting
         waiting.add_done_callback(lambda _: self._waiting.pop(request.id))
@@ -83,11 +82,6 @@ class JudgeProcess:
         """Wait until no request is without an answer."""
         while self._waiting:
             await asyncio.wait(self._waiting.values())
-
-    @property
-    def output(self) -> str:
-        """The last lines that the judge printed. They explain why it died."""
-        return "\n".join(self.said) or "the judge ended without an error message"
 
     async def wait_for_hello(self) -> None:
         """Wait for `Hello`. Raises JudgeDied if the judge exits or has another version.
@@ -102,7 +96,7 @@ class JudgeProcess:
             try:
                 self._on_notice(Notice.model_validate_json(line).text)
             except ValidationError:
-                self.said.append(line.decode(errors="replace").rstrip())
+                self._keep(line)
         raise JudgeDied("the command ended before a judge was ready")
 
     async def close(self) -> None:
@@ -126,7 +120,10 @@ class JudgeProcess:
         self._errors.cancel()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(JudgeDied(self.output))
+                future.set_exception(self._death())
+
+    def _death(self) -> JudgeDied:
+        return JudgeDied(self.said.rstrip() or "the judge ended without an error message")
 
     async def _exited(self) -> None:
         """Wait for the exit, but not for ever: another user's process survives a signal."""
@@ -153,25 +150,23 @@ class JudgeProcess:
             waiting.set_result(answer)
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
-        while True:
-            try:
-                line = await stream.readline()
-            except ValueError:  # the line is too long; readline has discarded it
-                continue
-            if not line:
-                return
-            self.said.append(line.decode(errors="replace").rstrip())
+        while chunk := await stream.read(OUTPUT_CHARS):
+            self._keep(chunk)
+
+    def _keep(self, printed: bytes) -> None:
+        self.said = (self.said + printed.decode(errors="replace"))[-OUTPUT_CHARS:]
 
 
 def _check_hello(line: bytes) -> None:
     """Raise JudgeDied if `Hello` comes from another version of STARK."""
-    fault = "the judge's first message cannot be parsed"
-    with contextlib.suppress(ValidationError):
+    try:
         protocol = Greeting.model_validate_json(line).protocol
         if protocol == PROTOCOL:
             Hello.model_validate_json(line)
             return
         fault = f"the judge uses protocol version {protocol}, not {PROTOCOL}"
+    except ValidationError:
+        fault = "the judge's first message cannot be parsed"
     raise JudgeDied(f"{fault}: install the same version of STARK here and where the judge runs")
 
 
@@ -182,34 +177,8 @@ async def start_judge(
 
     Raises JudgeUnavailable with the judge's own output if the judge does not start.
     """
-    judge = JudgeProcess(await _spawned(command), on_notice)
     try:
-        await asyncio.wait_for(judge.wait_for_hello(), START_S)
-    except (JudgeDied, TimeoutError) as error:
-        await judge.kill()
-        reason = str(error) or f"the judge was not ready within {START_S:g} s"
-        said = "\n".join([*judge.said, reason])
-        raise JudgeUnavailable(
-            f"the judge ({shlex.join(command)}) does not start; {_advice(command)}. "
-            f"The judge's output and the error:\n{said}"
-        ) from error
-    except BaseException:
-        await asyncio.shield(judge.kill())
-        raise
-    return judge
-
-
-def _advice(command: Sequence[str]) -> str:
-    """What to do about a judge that does not start. `stark doctor` can check only this machine."""
-    if command[0] == sys.executable:
-        return "run `stark doctor` to see what this machine lacks"
-    return "run that command in a shell; it must start a judge of this version of STARK"
-
-
-async def _spawned(command: Sequence[str]) -> Process:
-    # Shielded: if the start were cancelled halfway, the new process would never be stopped.
-    spawning = asyncio.ensure_future(
-        asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *command,
             stdin=PIPE,
             stdout=PIPE,
@@ -217,11 +186,24 @@ async def _spawned(command: Sequence[str]) -> Process:
             limit=LONGEST_LINE,
             start_new_session=True,
         )
-    )
-    try:
-        return await asyncio.shield(spawning)
-    except asyncio.CancelledError:
-        await JudgeProcess(await spawning).kill()
-        raise
     except OSError as error:
         raise JudgeUnavailable(f"cannot run the judge's command: {error}") from error
+    judge = JudgeProcess(process, on_notice)
+    try:
+        await asyncio.wait_for(judge.wait_for_hello(), START_S)
+    except (JudgeDied, TimeoutError) as error:
+        await judge.kill()
+        reason = str(error) or f"the judge was not ready within {START_S:g} s"
+        said = f"{judge.said.rstrip()}\n{reason}".lstrip()
+        # `stark doctor` can check only this machine.
+        advice = "run `stark doctor` to see what this machine lacks"
+        if command[0] != sys.executable:
+            advice = "run that command in a shell; it must start a judge of this version of STARK"
+        raise JudgeUnavailable(
+            f"the judge ({shlex.join(command)}) does not start; {advice}. "
+            f"The judge's output and the error:\n{said}"
+        ) from error
+    except BaseException:
+        await asyncio.shield(judge.kill())
+        raise
+    return judge

@@ -43,13 +43,8 @@ CLOSED = "the executor is closed; close it only after its last request, or open 
 class Judge:
     """The judge of one command. It is started at the first request and, if it died, again at the next request."""
 
-    def __init__(
-        self, command: Sequence[str], on_notice: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, command: Sequence[str], on_notice: Callable[[str], None]) -> None:
         self.command = list(command)
-        self.notice = ""
-        """The text of the judge's current notice; empty if there is none."""
-
         self.given_up = ""
         """Why this judge takes no more requests, not even those that wait for its start; empty if it does."""
 
@@ -87,11 +82,6 @@ class Judge:
         """The number of open requests, plus `PREPARING` if the judge was never asked about this problem."""
         return self._requests + (0.0 if problem in self._problems else PREPARING)
 
-    def _notified(self, text: str) -> None:
-        if text != self.notice:
-            self.notice = text
-            self._on_notice()
-
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
         async with self._starting:
@@ -101,7 +91,7 @@ class Judge:
                 await self.process.close()
                 self.process = None
             if self.process is None:
-                self.process = await start_judge(self.command, self._notified)
+                self.process = await start_judge(self.command, self._on_notice)
             return self.process
 
     async def close(self) -> None:
@@ -126,7 +116,11 @@ class StdioExecutor(RequestingExecutor):
         tools: Tools | None = None,
     ) -> None:
         super().__init__(limits, tools)
-        self._judges = [Judge(command, self._show_notices) for command in commands]
+        self._notices = [""] * len(commands)
+        self._judges = [
+            Judge(command, partial(self._notified, number))
+            for number, command in enumerate(commands)
+        ]
         self._usable = list(self._judges)
         """Those that could be started, or the last one if none can; the least recently asked first."""
 
@@ -138,15 +132,11 @@ class StdioExecutor(RequestingExecutor):
         Raises JudgeUnavailable if all fail.
         """
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
-        failed = [
-            (j, end)
-            for j, end in zip(self._judges, ends, strict=True)
-            if isinstance(end, BaseException)
-        ]
-        for judge, error in failed:
-            if len(failed) == len(self._judges) or not isinstance(error, JudgeUnavailable):
-                raise error
-            self._give_up(judge)
+        for judge, end in zip(self._judges, ends, strict=True):
+            if isinstance(end, JudgeUnavailable):
+                self._give_up(judge, end)
+            elif isinstance(end, BaseException):
+                raise end
 
     async def answer(self, request: AnyRequest) -> Answer:
         """Answer a request within the limits that it contains. The executor replaces the request's id.
@@ -173,9 +163,10 @@ class StdioExecutor(RequestingExecutor):
         """End all judges."""
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
-    def _show_notices(self) -> None:
-        notices = dict.fromkeys(judge.notice for judge in self._judges if judge.notice)
-        self.on_notice("; ".join(notices))
+    def _notified(self, judge: int, text: str) -> None:
+        if text != self._notices[judge]:
+            self._notices[judge] = text
+            self.on_notice("; ".join(dict.fromkeys(filter(None, self._notices))))
 
     def _next(self) -> str:
         return str(next(self._count))
@@ -200,7 +191,7 @@ class StdioExecutor(RequestingExecutor):
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge that does not refuse it, for its machine is of another kind.
 
-        Give up a judge that cannot be started, unless it is the last.
+        A judge that cannot be started is given up, unless it is the last. Raises JudgeDied and JudgeUnavailable.
         """
         problem, left = request.problem.digest, list(self._usable)
         while True:
@@ -211,13 +202,14 @@ class StdioExecutor(RequestingExecutor):
                 answer = await judge.ask(request, alone)
                 if not isinstance(answer, RequestRefused) or not left:
                     return answer
-            except JudgeUnavailable:
-                if self._usable == [judge]:
-                    raise
-                self._give_up(judge)
+            except JudgeUnavailable as error:
+                self._give_up(judge, error)
             left = left or list(self._usable)
 
-    def _give_up(self, judge: Judge) -> None:
+    def _give_up(self, judge: Judge, error: JudgeUnavailable) -> None:
+        """Stop using a judge that cannot be started. Raises `error` if it is the last one."""
+        if self._usable == [judge]:
+            raise error
         judge.given_up = (
             f"the judge ({shlex.join(judge.command)}) did not start and is no longer used"
         )

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +13,6 @@ from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.judge.processes.watch import children_of
 
 pytest.importorskip("torch")
 
@@ -76,26 +73,6 @@ def test_a_child_that_cannot_be_confined_runs_nothing(
 ) -> None:
     with pytest.raises(SandboxFailed, match="No such file or directory"):
         forkserver.fork(allowed(tmp_path / "none"))
-
-
-def command_line(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-@pytest.mark.slow
-def test_a_death_while_waiting_for_a_request_costs_nothing(
-    forkserver: Forkserver, tmp_path: Path
-) -> None:
-    assert "1\n" == says(forkserver, tmp_path, "class Model: pass\nprint(1)")
-    time.sleep(0.3)  # it makes one ready for the next request when nothing is asked
-    servers = [pid for pid in children_of(os.getpid()) if b"forkserver" in command_line(pid)]
-    waiting = [pid for server in servers for pid in children_of(server)]
-    assert waiting
-    for pid in waiting:
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(0.1)
-
-    assert "2\n" == says(forkserver, tmp_path, "class Model: pass\nprint(2)")
 
 
 @pytest.mark.slow

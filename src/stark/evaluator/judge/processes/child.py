@@ -253,14 +253,12 @@ class Child:
     def _ended(self) -> Exception:
         """Why the channel closed: the process exited, a signal killed it, or it closed the channel itself."""
         code = self._code_within(CLOSED_S)
+        if code == -signal.SIGKILL:
+            error = "the process was killed by SIGKILL, probably because memory ran out"
+            return self.failed("out_of_memory", error)
         if code is None:
             return self.failed("crashed", "the process closed its channel to the judge")
         if code >= 0:
             return self.failed("crashed", f"the process exited with code {code}")
-        if -code == signal.SIGKILL:
-            return self.failed(
-                "out_of_memory",
-                "the process was killed by SIGKILL, probably because memory ran out",
-            )
         known = {entry.value: entry.name for entry in signal.Signals}
         return self.failed("crashed", f"the process was killed by signal {known.get(-code, -code)}")
