@@ -67,9 +67,7 @@ class VisitContents(Contents):
         budgets: Sequence[float],
     ) -> None:
         self._prepared, self._budgets = prepared, budgets
-        self._child = child
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
-        self._inputs = prepared.trials.fresh_inputs()
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
 
@@ -95,12 +93,13 @@ class VisitContents(Contents):
         read = self._kept[CANDIDATE].keys()
         self._unused += [trial for number, trial in self._verified.items() if number not in read]
         self._compare()
-        self._drawn = [next(self._inputs) for _ in range(calls + 1)]
+        drawn = self._prepared.trials.drawn
+        self._drawn = [drawn(Trial.fresh()) for _ in range(calls + 1)]
         self._verified.clear()
         trial = self._trial()
         if trial is not None:
             number = self._random.randint(1, calls + 1)
-            self._drawn.insert(number, self._prepared.trials.drawn(trial))
+            self._drawn.insert(number, drawn(trial))
             self._verified[number] = trial
             calls += 1
         size = sum(output.nbytes for output in self._prepared.shared.results(SLOT))
@@ -143,7 +142,7 @@ class VisitContents(Contents):
         for output in itertools.compress(outputs, map(operator.not_, read)):
             _spoil(output)
         changed = [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
-        spoilt = shared.changed_input(self._drawn[number], SLOT)
+        spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
         kept = Kept([*outputs, *changed], spoilt, answer.get("odd"))
         self._kept[place][number] = kept
         if place == CANDIDATE:
@@ -188,7 +187,8 @@ class VisitContents(Contents):
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
-        strange = self._child.strange_memory(spans, self._prepared.shared.mapped_at)
+        child, shared = self._programs[CANDIDATE]
+        strange = child.strange_memory(spans, shared.mapped_at)
         if strange is not None:
             raise Verdict(
                 Incorrect(
