@@ -8,8 +8,6 @@ compared with the reference's results for the same inputs, so a candidate that s
 
 from __future__ import annotations
 
-import itertools
-import operator
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,16 +42,19 @@ So a program is verified in the very calls that are timed."""
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
 
+UNREADABLE = "a result that cannot be read where the program says that it lies"
+
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of one call, in the judge's memory, and what the program said of their form."""
+    """The results of one call, in the judge's memory."""
 
     results: list[torch.Tensor]
     changed: int | None
     """The index of an input that the call changed and must not."""
 
     odd: object
+    """What the program said of their form, or UNREADABLE; None if they are as expected."""
 
 
 class VisitContents(Contents):
@@ -133,18 +134,20 @@ class VisitContents(Contents):
             torch.empty_like(output, memory_format=torch.contiguous_format)
             for output in shared.outputs[SLOT]
         ]
-        addresses = [*_addresses(answer.get("at")), *[0] * len(outputs)]
-        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=False)]
+        addresses = _addresses(answer.get("at"), len(outputs))
+        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=True)]
         read = [
             child.copy_out(address, output.data_ptr(), size)
             for output, (address, size) in zip(outputs, spans, strict=True)
         ]
-        for output in itertools.compress(outputs, map(operator.not_, read)):
-            _spoil(output)
-        changed = [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
+        odd = answer.get("odd")
+        if odd is None and not all(read):
+            odd = [UNREADABLE]
+        if odd is not None and place == REFERENCE:
+            return
+        outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
         spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
-        kept = Kept([*outputs, *changed], spoilt, answer.get("odd"))
-        self._kept[place][number] = kept
+        kept = self._kept[place][number] = Kept(outputs, spoilt, odd)
         if place == CANDIDATE:
             if spoilt is not None:
                 self._ask_oracle(number, kept)
@@ -170,6 +173,7 @@ class VisitContents(Contents):
         for number, kept in ours.items():
             if (
                 number in self._verified
+                or kept.odd is not None
                 or number not in theirs
                 or not agree(kept.results, theirs[number].results, self._budgets)
             ):
@@ -198,15 +202,7 @@ class VisitContents(Contents):
             )
 
 
-def _spoil(output: torch.Tensor) -> None:
-    """Fill results that could not be read with values that are wrong."""
-    if output.is_floating_point() or output.is_complex():
-        output.fill_(float("nan"))
-    else:
-        output.view(torch.uint8).fill_(0x55)
-
-
-def _addresses(at: object) -> list[int]:
-    """The addresses that a program reports for its results, with 0 for each invalid one."""
-    claims = at if isinstance(at, list) else []
+def _addresses(at: object, count: int) -> list[int]:
+    """The first `count` addresses that a program reports for its results, with 0 for each invalid or missing one."""
+    claims = [*(at if isinstance(at, list) else []), *[0] * count][:count]
     return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]
