@@ -45,12 +45,14 @@ class Child:
 
 def start(child: Child, name: str, folder: Path) -> Any:
     arena = SimpleNamespace(descriptor=None)
-    shared: Any = SimpleNamespace(folder=folder, arena=arena, attach=lambda *_: None, files=())
     program: Any = SimpleNamespace(
         problem=PROBLEM, device=torch.device("cpu"), path=folder / "problem.py"
     )
+    shared: Any = SimpleNamespace(
+        program=program, folder=folder, arena=arena, attach=lambda *_: None, files=()
+    )
     forkserver: Any = SimpleNamespace(fork=lambda *_: child)
-    return start_reference(name, forkserver, program, shared, 0, Limits())
+    return start_reference(name, forkserver, shared, 0, Limits())
 
 
 def test_a_compiled_reference_is_called_until_its_graphs_are_replayed(tmp_path: Path) -> None:
@@ -114,7 +116,8 @@ def test_a_compiled_reference_leaves_room_to_judge_beside_it(
     free_gb: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = 6_440_000_000
-    room = Room(DEVICE, large, large, results=1, trials=6, draw_s=0.1, peak_bytes=3 * large)
+    signature: Any = SimpleNamespace(bytes_in=large, bytes_out=large)
+    room = Room(DEVICE, signature, draw_s=0.1, peak_bytes=3 * large)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free_gb * 10**9, 141 * 10**9))
     prepared: Any = object.__new__(PreparedReference)
     prepared.problem, prepared.device, prepared.room = PROBLEM, torch.device("cuda"), room

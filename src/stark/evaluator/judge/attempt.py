@@ -50,6 +50,9 @@ class Attempt:
         self.seconds: dict[Phase, float] = {}
         self.warnings: list[str] = []
         self.sandbox: tuple[str, ...] = ()
+        self.output = ""
+        """What the candidate's latest process printed."""
+
         self.phase: Phase = "static"
         self.limit_s = math.inf
         self.patience = Patience()

@@ -326,7 +326,11 @@ class DeviceVisits:
             raise program.child.failed("timed_out", str(stuck)) from stuck
         finally:
             places.close()
-        changed = list(map(shared.changed_bytes, staged, seen))
+        views = shared.inputs_in
+        changed = [
+            shared.changed_input(views(before), views(after))
+            for before, after in zip(staged, seen, strict=True)
+        ]
         del works, staged, seen  # a comparison may need the memory
         if compare is not None:
             for calls in zip(trials, drawn, results, changed, strict=True):

@@ -60,25 +60,23 @@ def build(attempt: Attempt, builds: Builds) -> Built:
 def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluation:
     """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
     running = start_references(attempt, prepared)
-    output = ""
     try:
         clock = clock_for(attempt, running, prepared)
-        child = _start_child(attempt, built, prepared)
+        child = _started(attempt, built, prepared)
         try:
-            _load(attempt, child, built.source, prepared)
             verified = verify(attempt, child, prepared)
             latency_ms = clock.time(child, verified)
             profile = _profile(attempt, child, built, prepared.sheet.kind, latency_ms)
         finally:
-            output = child.close()
-        measured = clock.end(lambda: _started_again(attempt, built, prepared))
+            attempt.output = child.close()
+        measured = clock.end(lambda: _started(attempt, built, prepared))
         evaluation: Evaluation = correct(attempt, measured, prepared, verified, profile)
     except Verdict as verdict:
         evaluation = verdict.evaluation
     if isinstance(evaluation, BuildFailed):  # a JIT compiler failed at the first call
-        error = complaint(built, evaluation.error, output, attempt.candidate.source)
+        error = complaint(built, evaluation.error, attempt.output, attempt.candidate.source)
         evaluation = BuildFailed(error=error)
-    return finished(attempt, evaluation, output)
+    return finished(attempt, evaluation)
 
 
 def generalizes(
@@ -92,25 +90,25 @@ def generalizes(
     tried, failures = 0, []
     for change, prepared in variants:
         attempt = Attempt(request.model_copy(update={"effort": "search"}))
-        child = _start_child(attempt, built, prepared)
         try:
-            _load(attempt, child, built.source, prepared)
-            verify(attempt, child, prepared)
+            child = _started(attempt, built, prepared)
+            try:
+                verify(attempt, child, prepared)
+            finally:
+                child.close()
         except Verdict as verdict:
             if isinstance(verdict.evaluation, OutOfMemory):
                 continue  # the original problem, which is loaded too, may take the memory
             failures.append(f"shape-specialized: {verdict.evaluation.status} with {change}")
-        finally:
-            child.close()
         tried += 1
     return (not failures if tried else None), tuple(failures)
 
 
-def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Evaluation:
+def finished(attempt: Attempt, evaluation: Evaluation) -> Evaluation:
     """Add the fields that every status has, and make text from the candidate safe to print."""
     update: dict[str, object] = {
         "seconds": attempt.seconds,
-        "output": printable(output or evaluation.output),
+        "output": printable(attempt.output or evaluation.output),
         "sandbox": attempt.sandbox,
         "warnings": tuple(map(printable, dict.fromkeys((*attempt.warnings, *evaluation.warnings)))),
     }
@@ -119,7 +117,8 @@ def finished(attempt: Attempt, evaluation: Evaluation, output: str = "") -> Eval
     return evaluation.model_copy(update=update)
 
 
-def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
+def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
+    """Start and load a candidate. The caller must close its process. Raises Verdict."""
     limits = attempt.limits
     extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
     on_cpu = prepared.device.type == "cpu"
@@ -141,16 +140,10 @@ def _start_child(attempt: Attempt, built: Built, prepared: PreparedReference) ->
         arena.descriptor,
     )
     child.patience = attempt.patience
-    return child
-
-
-def _started_again(attempt: Attempt, built: Built, prepared: PreparedReference) -> Child:
-    """Another process of a candidate that has been verified. The caller must close it."""
-    child = _start_child(attempt, built, prepared)
     try:
         _load(attempt, child, built.source, prepared)
     except BaseException:
-        child.close()
+        attempt.output = child.close()
         raise
     return child
 

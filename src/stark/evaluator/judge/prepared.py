@@ -22,7 +22,6 @@ from stark.core.reference import Reference
 from stark.evaluator.judge.device_visits import Visited, time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import REGIMES
 from stark.evaluator.judge.problem.roofline import (
     bandwidth_now,
     caches_bytes,
@@ -33,18 +32,12 @@ from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.profiling import reference_profile
-from stark.evaluator.judge.room import CONTEXT_BYTES, Room
+from stark.evaluator.judge.room import CONTEXT_BYTES, NOMINAL_TRIALS, Room
 from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, start_reference
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trials import Trial, Trials
 from stark.evaluator.judge.verify.oracle import expect
-
-NOMINAL_TRIALS = 2
-"""Every candidate is verified on this many draws of the problem's own inputs.
-
-Candidates are also verified on regimes, which are transformed inputs.
-"""
 
 RANDOM_LIMIT = 1e-2
 """Largest relative RMS difference between the results of two reference calls on the same inputs.
@@ -118,15 +111,8 @@ class PreparedReference:
         begin = time.monotonic()  # the first draw's time includes one-time costs
         self.signature.check(self.program.draw(nominal[1].seed), self.program)
         synchronize(self.device)
-        self.room = Room(
-            device=self.sheet,
-            bytes_in=self.signature.bytes_in,
-            bytes_out=self.signature.bytes_out,
-            results=len(self.signature.outputs),
-            trials=NOMINAL_TRIALS + len(REGIMES),
-            draw_s=time.monotonic() - begin,
-            peak_bytes=peak_bytes,
-        )
+        draw_s = time.monotonic() - begin
+        self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
         self.trials.find_oracle(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
@@ -208,9 +194,7 @@ class PreparedReference:
         del drawn
         self.settle()
         try:
-            return start_reference(
-                name, self.forkserver, self.program, shared, self.flush_bytes, limits
-            )
+            return start_reference(name, self.forkserver, shared, self.flush_bytes, limits)
         except ProblemError:
             shared.close()
             raise

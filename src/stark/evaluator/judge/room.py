@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stark.core.device import Device
+from stark.evaluator.judge.problem.regimes import REGIMES
+from stark.evaluator.judge.problem.signature import Signature
+
+NOMINAL_TRIALS = 2
+"""Every candidate is verified on this many draws of the problem's own inputs."""
+
+TRIALS = NOMINAL_TRIALS + len(REGIMES)
+"""The trials whose expected values are kept, if all of them fit."""
 
 GPU_SHARES = {"expected": 0.06, "slots": 0.015}
 CPU_BYTES = {"expected": 1 << 30, "slots": 256 << 20}
@@ -37,14 +45,7 @@ class Room:
     """Memory plan for one problem on one device. Sizes are bytes per call."""
 
     device: Device
-    bytes_in: int
-    bytes_out: int
-    results: int
-    """Number of tensors that one call returns."""
-
-    trials: int
-    """Number of trials. Expected values are kept only if the expected values of all trials fit."""
-
+    signature: Signature
     draw_s: float
     """Seconds to draw one set of inputs."""
 
@@ -68,19 +69,19 @@ class Room:
     @property
     def expected_bytes(self) -> int:
         """Bytes of one trial: inputs, and outputs both in float64 and in their own precision."""
-        return self.bytes_in + 3 * self.bytes_out
+        return self.signature.bytes_in + 3 * self.signature.bytes_out
 
     @property
     def beside_bytes(self) -> float:
         """Bytes needed to start one more reference and to compute expected values while it runs."""
-        intermediate = max(self.peak_bytes - self.bytes_in - self.bytes_out, 0)
+        intermediate = max(self.peak_bytes - self.signature.bytes_in - self.signature.bytes_out, 0)
         context = CONTEXT_BYTES[self.device.kind]
         return self.peak_bytes + context + self.expected_bytes + intermediate
 
     @property
     def keeps_all(self) -> bool:
         """Whether the expected values of all trials fit into their limit."""
-        return self.expected_bytes * self.trials <= self.limit_bytes("expected")
+        return TRIALS * self.expected_bytes <= self.limit_bytes("expected")
 
     @property
     def slots(self) -> int:
@@ -96,7 +97,7 @@ class Room:
 
     def _sets(self, fewest: int) -> int:
         """How many sets of inputs and outputs may be drawn and kept at a time; `fewest` if drawing is slow."""
-        one = max(self.bytes_in + self.bytes_out, 1)
-        wanted = min(MOST_RESULTS / max(self.results, 1), DRAWING_S / self.draw_s)
+        one = max(self.signature.bytes_in + self.signature.bytes_out, 1)
+        wanted = min(MOST_RESULTS / len(self.signature.outputs), DRAWING_S / self.draw_s)
         most = max(min(MOST_SLOTS, int(wanted)), fewest)
         return max(1, min(most, int(self.limit_bytes("slots") / one)))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
 from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Program
+from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
@@ -50,7 +49,6 @@ class RunningReference:
 def start_reference(
     name: str,
     forkserver: Forkserver,
-    program: Program,
     shared: SharedSet,
     flush_bytes: int,
     limits: Limits,
@@ -61,10 +59,16 @@ def start_reference(
 
     Raises ProblemError.
     """
-    folder = shared.folder
+    program, folder = shared.program, shared.folder
+    variables = {
+        "CUDA_VISIBLE_DEVICES": visible(program.device),
+        # Inductor's pool of compile processes would outlive the call.
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+    }
     allowed = Allowance(
         folder,
-        child_environment(folder, _environment(folder, program.device)),
+        child_environment(folder, variables),
         memory_gb=1e6,
         output_kb=limits.output_kb,
         readable=(program.path, *shared.files),
@@ -89,15 +93,6 @@ def start_reference(
         ) from failure
     child.is_reference = True
     return RunningReference(child, shared)
-
-
-def _environment(folder: Path, device: torch.device) -> dict[str, str]:
-    return {
-        "CUDA_VISIBLE_DEVICES": visible(device),
-        # Inductor's pool of compile processes would outlive the call.
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
-    }
 
 
 def load_request(name: str) -> Message:

@@ -228,9 +228,9 @@ class Judge:
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
         """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""
         found = 0
-        for variant in variants(prepared.problem):
+        for changed, change in variants(prepared.problem):
             try:
-                other = self._new_prepared(variant.problem, only_nominal=True)
+                other = self._new_prepared(changed, only_nominal=True)
             except (ProblemError, torch.OutOfMemoryError):
                 # The variant is invalid, or does not fit into memory beside the problem.
                 if not machine.works(self.device):
@@ -239,7 +239,7 @@ class Judge:
             try:
                 if other.forms_differ(prepared):
                     found += 1
-                    yield variant.change, other
+                    yield change, other
             finally:
                 other.close()
             if found == SHAPES_TRIED:

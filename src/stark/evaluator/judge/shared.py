@@ -8,6 +8,7 @@ trusts nothing else that comes from the child.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,38 +51,40 @@ class SharedSet:
     ) -> None:
         self.program, self.folder = program, folder
         state = program.model.state_dict()
-        weights, end = lay_out(list(state.values()), WORDS_BYTES)
-        inputs, inputs_end = _lay_out_slots(signature.drawn.tensors, slots, begin := end)
-        end = inputs_end
+        weights, begin = lay_out(list(state.values()), WORDS_BYTES)
+        self._input_places, size = lay_out(signature.drawn.tensors)
+        inputs_end = begin + slots * size
         plain = [
             torch.empty_like(o, memory_format=torch.contiguous_format, device="meta")
             for o in signature.returned
         ]
-        results, end = _lay_out_slots(plain, slots, end)
+        output_places, output_size = lay_out(plain)
+        inputs = _repeated(self._input_places, slots, begin, size)
+        results = _repeated(output_places, slots, inputs_end, output_size)
         self._owns_arena = arena is None
-        self.arena = arena or Arena(end, program.device)
+        self.arena = arena or Arena(inputs_end + slots * output_size, program.device)
         block = self.arena.block
-        self.inputs = [[place.view(block) for place in places] for places in inputs]
-        self.outputs = [[place.view(block) for place in places] for places in results]
         self.input_bytes = block[begin:inputs_end].view(slots, -1)
         """Per slot, the bytes of its inputs."""
 
+        self.inputs = [self.inputs_in(slot_bytes) for slot_bytes in self.input_bytes]
+        self.outputs = [[place.view(block) for place in places] for places in results]
         self.orders = [output.stride() for output in signature.returned]
         """The strides of the reference's outputs."""
 
-        self._input_places = inputs[0]
-        self._inputs_begin = begin
         named: dict[str, Slot] = dict(zip(state, weights, strict=True))
         self._weights = {name: place.view(block) for name, place in named.items()}
         self.mapped_at = 0
         """Where the child that was attached last has mapped the arena. It says so before any program runs in it."""
 
+        self.files = [folder / "setup.pt"]
+        """The files that a child reads when it is attached."""
+
         self._module: dict[str, str] | None = None
         if program.arguments_need_module:
-            copy = folder / "problem.py"
-            copy.write_text(program.problem.source)
-            self._module = {"name": program.name, "path": str(copy)}
-        self.setup = folder / "setup.pt"
+            self.files.append(folder / "problem.py")
+            self.files[-1].write_text(program.problem.source)
+            self._module = {"name": program.name, "path": str(self.files[-1])}
         torch.save(
             {
                 "init_arguments": program.init_arguments,
@@ -92,14 +95,8 @@ class SharedSet:
                 "orders": self.orders,
                 "flags": program.flags,
             },
-            self.setup,
+            self.files[0],
         )
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that a child reads when it is attached."""
-        module = () if self._module is None else (Path(self._module["path"]),)
-        return (self.setup, *module)
 
     def close(self) -> None:
         """Free the arena, unless it is another set's."""
@@ -118,20 +115,23 @@ class SharedSet:
             place.copy_(value)
         self.poison(slot)
 
+    def inputs_in(self, slot_bytes: torch.Tensor) -> list[torch.Tensor]:
+        """View the bytes of a slot's inputs as tensors."""
+        return [place.view(slot_bytes) for place in self._input_places]
+
     def staged(self, drawn: Drawn) -> torch.Tensor:
         """These inputs as the bytes of a slot, in memory that only the judge maps."""
         staged = torch.zeros_like(self.input_bytes[0])
-        for place, value in zip(self._input_places, drawn.tensors, strict=True):
-            replace(place, offset=place.offset - self._inputs_begin).view(staged).copy_(value)
+        for place, value in zip(self.inputs_in(staged), drawn.tensors, strict=True):
+            place.copy_(value)
         return staged
 
-    def changed_bytes(self, before: torch.Tensor, after: torch.Tensor) -> int | None:
-        """Like `changed_input`, for the bytes of a slot before a call and after it."""
-        for index, place in enumerate(self._input_places):
-            moved = replace(place, offset=place.offset - self._inputs_begin)
-            if index not in self.program.changes and not same_values(
-                moved.view(before), moved.view(after)
-            ):
+    def changed_input(
+        self, before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]
+    ) -> int | None:
+        """Return the index of an input that a call changed and the reference leaves unchanged, or None."""
+        for index, (given, found) in enumerate(zip(before, after, strict=True)):
+            if index not in self.program.changes and not same_values(given, found):
                 return index
         return None
 
@@ -150,19 +150,12 @@ class SharedSet:
             else:
                 output.fill_(torch.iinfo(output.dtype).max)
 
-    def changed_input(self, drawn: Drawn, slot: int) -> int | None:
-        """Return the index of an input that the call changed and the reference leaves unchanged, or None."""
-        for index, (place, value) in enumerate(zip(self.inputs[slot], drawn.tensors, strict=True)):
-            if index not in self.program.changes and not same_values(place, value):
-                return index
-        return None
-
     def attach(self, child: Child, flush_bytes: int, limit_s: float) -> None:
         """Make a child map this memory before its program runs. Raises AttachFailed."""
         request = {
             "do": "attach",
             "device": in_child(self.program.device),
-            "setup": str(self.setup),
+            "setup": str(self.files[0]),
             "module": self._module,
             "arena_size": self.arena.size,
             "arena_handle": self.arena.handle,
@@ -179,12 +172,7 @@ class SharedSet:
             ) from failure
 
 
-def _lay_out_slots(
-    forms: list[torch.Tensor], times: int, start: int
-) -> tuple[list[list[Slot]], int]:
-    """Lay out these tensors `times` times from byte `start`; return the places and the end."""
-    places = []
-    for _ in range(times):
-        once, start = lay_out(forms, start)
-        places.append(once)
-    return places, start
+def _repeated(places: list[Slot], times: int, begin: int, size: int) -> list[list[Slot]]:
+    """Repeat places from byte `begin` on, every `size` bytes."""
+    starts = (begin + number * size for number in range(times))
+    return [[replace(place, offset=start + place.offset) for place in places] for start in starts]

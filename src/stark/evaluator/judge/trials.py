@@ -123,11 +123,6 @@ class Trials:
             tried = {trial.regime for trial in self.always}
             yield from self._usable([regime for regime in REGIMES if regime not in tried])
 
-    def fresh_inputs(self) -> Iterator[Drawn]:
-        """Yield inputs for timing. All are new, so no candidate sees inputs that a later one will get."""
-        while True:
-            yield self.drawn(Trial.fresh())
-
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
         if trial in self._kept:

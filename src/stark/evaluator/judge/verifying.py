@@ -75,7 +75,7 @@ def _verify_on(
         prepared.settle()
         odd = child.ask({"do": "call", "slot": slot, "seed": 0}).get("odd")
         results = prepared.shared.results(slot)
-        changed = prepared.shared.changed_input(drawn, slot)
+        changed = prepared.shared.changed_input(drawn.tensors, prepared.shared.inputs[slot])
         comparisons += check_results(prepared, results, changed, odd, drawn, expected, str(trial))
     return comparisons
 

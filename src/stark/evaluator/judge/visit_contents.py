@@ -8,8 +8,6 @@ compared with the reference's results for the same inputs, so a candidate that s
 
 from __future__ import annotations
 
-import itertools
-import operator
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,16 +42,19 @@ So a program is verified in the very calls that are timed."""
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""
 
+UNREADABLE = "a result that cannot be read where the program says that it lies"
+
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of one call, in the judge's memory, and what the program said of their form."""
+    """The results of one call, in the judge's memory."""
 
     results: list[torch.Tensor]
     changed: int | None
     """The index of an input that the call changed and must not."""
 
     odd: object
+    """What the program said of their form, or UNREADABLE; None if they are as expected."""
 
 
 class VisitContents(Contents):
@@ -67,9 +68,7 @@ class VisitContents(Contents):
         budgets: Sequence[float],
     ) -> None:
         self._prepared, self._budgets = prepared, budgets
-        self._child = child
         self._programs: list[tuple[Child, SharedSet]] = [(child, prepared.shared), *references]
-        self._inputs = prepared.trials.fresh_inputs()
         self._drawn: list[Drawn] = []
         """The inputs of this round's calls, by number."""
 
@@ -95,12 +94,13 @@ class VisitContents(Contents):
         read = self._kept[CANDIDATE].keys()
         self._unused += [trial for number, trial in self._verified.items() if number not in read]
         self._compare()
-        self._drawn = [next(self._inputs) for _ in range(calls + 1)]
+        drawn = self._prepared.trials.drawn
+        self._drawn = [drawn(Trial.fresh()) for _ in range(calls + 1)]
         self._verified.clear()
         trial = self._trial()
         if trial is not None:
             number = self._random.randint(1, calls + 1)
-            self._drawn.insert(number, self._prepared.trials.drawn(trial))
+            self._drawn.insert(number, drawn(trial))
             self._verified[number] = trial
             calls += 1
         size = sum(output.nbytes for output in self._prepared.shared.results(SLOT))
@@ -134,18 +134,20 @@ class VisitContents(Contents):
             torch.empty_like(output, memory_format=torch.contiguous_format)
             for output in shared.outputs[SLOT]
         ]
-        addresses = [*_addresses(answer.get("at")), *[0] * len(outputs)]
-        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=False)]
+        addresses = _addresses(answer.get("at"), len(outputs))
+        spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=True)]
         read = [
             child.copy_out(address, output.data_ptr(), size)
             for output, (address, size) in zip(outputs, spans, strict=True)
         ]
-        for output in itertools.compress(outputs, map(operator.not_, read)):
-            _spoil(output)
-        changed = [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
-        spoilt = shared.changed_input(self._drawn[number], SLOT)
-        kept = Kept([*outputs, *changed], spoilt, answer.get("odd"))
-        self._kept[place][number] = kept
+        odd = answer.get("odd")
+        if odd is None and not all(read):
+            odd = [UNREADABLE]
+        if odd is not None and place == REFERENCE:
+            return
+        outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
+        spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
+        kept = self._kept[place][number] = Kept(outputs, spoilt, odd)
         if place == CANDIDATE:
             if spoilt is not None:
                 self._ask_oracle(number, kept)
@@ -171,6 +173,7 @@ class VisitContents(Contents):
         for number, kept in ours.items():
             if (
                 number in self._verified
+                or kept.odd is not None
                 or number not in theirs
                 or not agree(kept.results, theirs[number].results, self._budgets)
             ):
@@ -188,7 +191,8 @@ class VisitContents(Contents):
 
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
-        strange = self._child.strange_memory(spans, self._prepared.shared.mapped_at)
+        child, shared = self._programs[CANDIDATE]
+        strange = child.strange_memory(spans, shared.mapped_at)
         if strange is not None:
             raise Verdict(
                 Incorrect(
@@ -198,15 +202,7 @@ class VisitContents(Contents):
             )
 
 
-def _spoil(output: torch.Tensor) -> None:
-    """Fill results that could not be read with values that are wrong."""
-    if output.is_floating_point() or output.is_complex():
-        output.fill_(float("nan"))
-    else:
-        output.view(torch.uint8).fill_(0x55)
-
-
-def _addresses(at: object) -> list[int]:
-    """The addresses that a program reports for its results, with 0 for each invalid one."""
-    claims = at if isinstance(at, list) else []
+def _addresses(at: object, count: int) -> list[int]:
+    """The first `count` addresses that a program reports for its results, with 0 for each invalid or missing one."""
+    claims = [*(at if isinstance(at, list) else []), *[0] * count][:count]
     return [claim if isinstance(claim, int) and 0 <= claim < 1 << 64 else 0 for claim in claims]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,12 +35,12 @@ class Signature:
     @property
     def bytes_in(self) -> int:
         """Bytes of one set of inputs."""
-        return sum(map(_bytes, self.inputs))
+        return sum(tensor.nbytes for tensor in self.drawn.tensors)
 
     @property
     def bytes_out(self) -> int:
         """Bytes of one set of outputs."""
-        return sum(map(_bytes, self.outputs))
+        return sum(tensor.nbytes for tensor in self.returned)
 
     def check(self, drawn: Drawn, program: Program) -> None:
         """Raise ProblemError if a draw's shapes, types or non-tensor arguments differ from the signature's."""
@@ -62,8 +61,3 @@ def _specs(tensors: Iterable[torch.Tensor]) -> tuple[TensorSpec, ...]:
     return tuple(
         TensorSpec(shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch.")) for t in tensors
     )
-
-
-def _bytes(spec: TensorSpec) -> int:
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    return math.prod(spec.shape) * dtype.itemsize

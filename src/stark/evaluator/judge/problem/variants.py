@@ -8,21 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from stark.core.problem import Problem
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A problem with one constant changed, and the change as text, such as `N = 33`."""
-
-    problem: Problem
-    change: str
-
-
-def variants(problem: Problem) -> Iterator[Variant]:
-    """Yield a variant per top-level integer constant, in file order.
+def variants(problem: Problem) -> Iterator[tuple[Problem, str]]:
+    """Yield a variant per top-level integer constant, in file order, and the change as text, such as `N = 33`.
 
     Constants above 2 become about half as large; 1 and 2 become 2 and 3. Few tile sizes divide the
     new value.
@@ -33,7 +24,7 @@ def variants(problem: Problem) -> Iterator[Variant]:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value) as node):
                 if type(value) is int and value > 0:
                     other = value // 2 + 1 if value > 2 else value + 1
-                    yield Variant(_with_constant(problem, node, other), f"{name} = {other}")
+                    yield _with_constant(problem, node, other), f"{name} = {other}"
 
 
 def _with_constant(problem: Problem, node: ast.Constant, value: int) -> Problem:
