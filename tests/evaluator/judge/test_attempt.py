@@ -65,7 +65,7 @@ def test_a_candidate_beside_which_the_judge_has_no_memory_is_out_of_memory() -> 
     with pytest.raises(ProblemError, match="line 3"), attempt.charging_memory():
         raise ProblemError("line 3: it raises")
     with pytest.raises(ReferenceDied, match="killed"), attempt.charging_memory():
-        raise ReferenceDied("killed") from ChildFailed("crashed", "killed")
+        raise ReferenceDied("killed", ChildFailed("crashed", "killed"))
 
     assert isinstance(ended.value.evaluation, OutOfMemory)
     assert "verify" == ended.value.evaluation.phase
@@ -75,7 +75,7 @@ def test_a_reference_that_has_no_memory_beside_a_candidate_blames_the_candidate(
     attempt = asked(Limits())
 
     with pytest.raises(Verdict) as ended, attempt.during("time"), attempt.charging_memory():
-        raise ReferenceDied("failed") from ChildFailed("out_of_memory", "tried to allocate 40 GB")
+        raise ReferenceDied("failed", ChildFailed("out_of_memory", "tried to allocate 40 GB"))
 
     assert isinstance(ended.value.evaluation, OutOfMemory)
     assert "leaves the judge and the reference too little memory" in ended.value.evaluation.error

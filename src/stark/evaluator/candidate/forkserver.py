@@ -90,6 +90,7 @@ class Forkserver:
                 os._exit(1)
         os.close(descriptor)
         self.branches.add(pid)
+        self._collect()  # branches that have ended
 
     def _fork(self, request: Message, descriptors: list[int]) -> int:
         """Fork a child that confines itself and runs a program. `descriptors` are its own, see `_become_child`."""
@@ -165,6 +166,7 @@ def _become_child(
             cpu_s=request["cpu_s"],
         )
         confinement.enter(place, output)
+        kernel.allow_tracing()
         if not request["command"]:
             confinement.close()
             if not request["attaches"]:

@@ -154,7 +154,7 @@ class PreparedReference:
         return (
             self.trials.kept * self.room.expected_bytes
             + arenas * self.shared.arena.size
-            + running * CONTEXT_BYTES[self.sheet.kind]
+            + (1 + running) * CONTEXT_BYTES[self.sheet.kind]  # one is this process's own
         )
 
     def running(self, name: str, limits: Limits) -> RunningReference:

@@ -13,6 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -38,6 +39,9 @@ ANOTHER_CLASS = "times of both are not comparable, so start another run here"
 FAULT_EXIT = 3
 """Exit code of a process after a fault of the judge."""
 
+ALONE, LEAVE = "alone", "leave"
+"""What a process gets beside requests: no other problem has a process, or it is to end when the device is free."""
+
 READ_BYTES = 1 << 20
 
 
@@ -45,8 +49,8 @@ class Said(NamedTuple):
     """What a problem's process sends."""
 
     line: bytes
-    """A message for the executor; empty if the process lacks memory. It then starts again with nothing beside it, or gets
-    None in place of a request if nothing is beside it."""
+    """A message for the executor; empty if the process lacks memory. It is then started again as the only one, or gets
+    `ALONE` if it is the only one."""
 
     answers: str | None = None
     """The id of the request that this answers, if any."""
@@ -95,11 +99,15 @@ class Relay:
         self._waiting: list[AnyRequest] = []
         """Requests that wait for that answer."""
 
+        self._leaving: list[int] = []
+        """Processes that end as soon as the device is free."""
+
     def run(self, requests: int) -> None:
         """Relay until the executor closes its end of the descriptor `requests`."""
         partial = b""
         while True:
             pipes = {process.pipe: process for process in self._processes.values()}
+            self._leaving = [pid for pid in self._leaving if _code(pid) is None]
             for ready in wait([requests, *pipes]):
                 if isinstance(ready, Connection):
                     if pipes[ready] in self._processes.values():
@@ -154,7 +162,8 @@ class Relay:
         if not said.line and len(self._processes) > 1:
             self._start_alone(process)
         elif not said.line:
-            process.pipe.send(None)
+            with suppress(OSError):  # it has died, which is heard next
+                process.pipe.send(ALONE)
         else:
             self._write(said.line)
             process.open.pop(said.answers or "", None)
@@ -179,6 +188,8 @@ class Relay:
         """Start a process again with nothing beside it. The others' requests wait for its first answer."""
         requests = [request for each in self._processes.values() for request in each.open.values()]
         for each in self._processes.values():
+            each.pipe.close()
+        for each in self._processes.values():
             self._end(each)
         self._processes.clear()
         self._alone = self._processes[process.problem] = self._started(process.problem)
@@ -200,7 +211,10 @@ class Relay:
             if len(kept) <= MOST_KEPT and sum(p.held_bytes for p in kept) <= room_bytes:
                 return
             del self._processes[process.problem]
-            self._end(process)
+            with suppress(OSError):
+                process.pipe.send(LEAVE)
+            process.pipe.close()
+            self._leaving.append(process.pid)
 
     def _started(self, problem: str) -> Process:
         ours, theirs = Pipe()
@@ -229,11 +243,18 @@ class Relay:
     def _end(self, process: Process) -> int:
         """End a process and all that it has started. Returns its exit code, negative for a signal."""
         process.pipe.close()
-        deadline = time.monotonic() + ENDING_S
-        while True:
-            ended, status = os.waitpid(process.pid, os.WNOHANG)
-            if ended:
-                return os.waitstatus_to_exitcode(status)
-            if time.monotonic() > deadline:
+        begin = time.monotonic()
+        while (code := _code(process.pid)) is None:
+            waited_s = time.monotonic() - begin
+            if waited_s > 2 * ENDING_S:
+                return -signal.SIGKILL  # it is stuck in a driver
+            if waited_s > ENDING_S:
                 os.kill(process.pid, signal.SIGKILL)
             time.sleep(0.002)
+        return code
+
+
+def _code(pid: int) -> int | None:
+    """The exit code of a child that has ended; None while it runs."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -36,7 +36,7 @@ from stark.evaluator.judge.problem.roofline import synchronize
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
-from stark.evaluator.judge.relay import Said
+from stark.evaluator.judge.relay import ALONE, LEAVE, Said
 from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
@@ -106,16 +106,16 @@ class Judge:
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""
         threading.Thread(target=self._watch_problem, daemon=True).start()
-        while True:
-            try:
-                request: AnyRequest | None = self._pipe.recv()
-            except (EOFError, OSError):
+        with suppress(EOFError, OSError):
+            while (request := self._pipe.recv()) != LEAVE:
+                if request == ALONE:
+                    self._alone.set()
+                else:
+                    self._pool.submit(self._work, request)
+            with self._device_lock.turn():  # to end disturbs whoever is timed
                 self.forkserver.close()
                 return
-            if request is None:
-                self._alone.set()
-            else:
-                self._pool.submit(self._work, request)
+        self.forkserver.close()
 
     @contextmanager
     def _working_on(self, request: AnyRequest) -> Iterator[None]:
@@ -181,7 +181,7 @@ class Judge:
 
     def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
         """Build and run a candidate. Raises Verdict if the build fails."""
-        if request.tools.counters:
+        if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.limits)
         with self._building():
             built = build(attempt, self._builds)
@@ -207,7 +207,11 @@ class Judge:
         """Hold the device. Nothing of this process uses a GPU before its first turn: that would disturb the others."""
         with self._device_lock.turn():
             machine.use(self.device)
-            yield
+            try:
+                yield
+            finally:
+                if self.device.type == "cuda":
+                    torch.cuda.empty_cache()  # other problems have processes of their own
 
     def _building(self) -> AbstractContextManager[object]:
         """Return what a build must hold: one of the build slots on a GPU, the device on a CPU.
@@ -271,8 +275,9 @@ class Judge:
                     raise
             if self._prepared is None or self._prepared.trials.short_of_memory:
                 self._wait_to_be_alone()
-                if self._prepared is None:
-                    self._prepared = self._new_prepared(problem)
+                if self._prepared is not None:
+                    self._prepared.close()
+                self._prepared = self._new_prepared(problem)
         return self._prepared
 
     def _new_prepared(self, problem: Problem, only_nominal: bool = False) -> PreparedReference:
@@ -281,7 +286,7 @@ class Judge:
         )
 
     def _wait_to_be_alone(self) -> None:
-        """Return if no other problem has a process. Otherwise this process is ended and started again as the only one."""
+        """Return once no other problem has a process. If one has, this process is ended and started again as the only one."""
         with self._pipe_lock:
             self._pipe.send(Said(b""))
         self._alone.wait()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -9,10 +11,12 @@ import pytest
 
 from stark.evaluator.candidate import forkserver as candidate_forkserver
 from stark.evaluator.candidate.wire import Channel
+from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied, SandboxFailed
 from stark.evaluator.judge.processes.forkserver import Forkserver
+from stark.evaluator.judge.processes.memory import innermost_process
 
 pytest.importorskip("torch")
 
@@ -138,3 +142,19 @@ def test_the_forkserver_kills_its_own_children_only() -> None:
         assert {} == server._answer({"do": "kill", "pid": stranger.pid}, [])
         assert stranger.poll() is None
         stranger.kill()
+
+
+@pytest.mark.slow
+def test_a_reference_that_was_killed_for_memory_is_told_from_one_that_crashed(
+    forkserver: Forkserver, tmp_path: Path
+) -> None:
+    for number, lacked in ((signal.SIGKILL, True), (signal.SIGSEGV, False)):
+        child = forkserver.fork(allowed(tmp_path))
+        child.is_reference = True
+        os.kill(innermost_process(child.pid), number)
+
+        with pytest.raises(ReferenceDied) as died:
+            child.ask({"do": "finish"}, 10.0)
+
+        assert lacked == is_out_of_memory(died.value)
+        child.close()

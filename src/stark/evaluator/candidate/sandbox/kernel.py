@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 NEW_MOUNTS = 0x00020000
@@ -30,6 +31,7 @@ _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT = 47
+_PR_SET_PTRACER, _PR_SET_PTRACER_ANY = 0x59616D61, (1 << 64) - 1
 _PR_CAP_AMBIENT_RAISE, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
 
 _CAPABILITIES_VERSION_3 = struct.pack("<II", 0x20080522, 0)
@@ -95,6 +97,15 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """From now on, become the parent of every descendant whose own parent ends. Raises OSError."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def allow_tracing() -> None:
+    """Let other processes of this user read this process's memory, where Yama allows that only to its ancestors.
+
+    Programs in a sandbox cannot trace others. Does nothing on a machine without Yama.
+    """
+    with suppress(OSError):
+        _prctl(_PR_SET_PTRACER, _PR_SET_PTRACER_ANY)
 
 
 def forbid_new_privileges() -> None:

@@ -106,7 +106,9 @@ def _alike(found: list[torch.Tensor], wanted: list[torch.Tensor]) -> bool:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or the cause of a ProblemError or ReferenceDied, is a lack of memory."""
-    if isinstance(error, ProblemError | ReferenceDied) and error.__cause__ is not None:
+    if isinstance(error, ReferenceDied) and error.failure is not None:
+        return is_out_of_memory(error.failure)
+    if isinstance(error, ProblemError) and error.__cause__ is not None:
         return is_out_of_memory(error.__cause__)
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"

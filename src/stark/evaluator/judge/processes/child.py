@@ -109,9 +109,8 @@ class Child:
         failure = ChildFailed(kind, error, types)
         if not self.is_reference:
             return failure
-        died = ReferenceDied(f"the running reference failed ({kind.replace('_', ' ')}): {error}")
-        died.__cause__ = failure
-        return died
+        said = f"the running reference failed ({kind.replace('_', ' ')}): {error}"
+        return ReferenceDied(said, failure)
 
     def ask(self, request: Message, limit_s: float = math.inf) -> Message:
         """Send a request and wait up to `limit_s` seconds for its answer. Fails like `answer`."""

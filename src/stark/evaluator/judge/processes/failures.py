@@ -22,6 +22,11 @@ class ChildFailed(Exception):
 class ReferenceDied(Exception):
     """A running reference failed while in use: a fault of the judge, unless the candidate took the memory."""
 
+    def __init__(self, error: str, failure: ChildFailed | None = None) -> None:
+        super().__init__(error)
+        self.failure = failure
+        """How its process failed, if it did."""
+
 
 class ForkserverDied(Exception):
     """The forkserver has died. This is a failure of the judge."""

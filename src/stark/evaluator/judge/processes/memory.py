@@ -1,7 +1,7 @@
 """Reads the memory of a stopped process directly, so the process cannot misreport what the memory holds.
 
 Also finds deleted files that still use disk space, because processes keep them open or mapped. Linux only. Needs the
-right to trace the process. The judge has this right for its own children.
+right to trace the process, which children of the forkserver give.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class Window:
 
     def narrow(self) -> bool:
         """Whether more rounds would hardly make the intervals narrower."""
-        return all(
+        return bool(self.references) and all(
             self._half_width(name, reference) < TARGET_HALF_WIDTH
             for name, reference in self.references.items()
         )

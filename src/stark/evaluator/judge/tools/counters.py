@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -56,16 +57,19 @@ class Counters:
     def __init__(self, server: Forkserver, device: torch.device) -> None:
         self._server, self._device = server, device
         self._desk: Desk | None = None
+        self._lock = threading.Lock()
 
     def start(self, limits: Limits) -> None:
         """Start the next process, unless it has been started. Does nothing on a machine without the tool."""
-        if self._desk is None and self._device.type == "cuda" and of_cuda("ncu") is not None:
-            self._desk = Desk(_command, self._server, self._device, limits)
+        with self._lock:
+            if self._desk is None and self._device.type == "cuda" and of_cuda("ncu") is not None:
+                self._desk = Desk(_command, self._server, self._device, limits)
 
     def of(self, target: Target) -> tuple[KernelCounters, ...]:
         """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
-        desk = self._desk or Desk(_command, self._server, self._device, target.limits)
-        self._desk = None
+        with self._lock:
+            desk, self._desk = self._desk, None
+        desk = desk or Desk(_command, self._server, self._device, target.limits)
         self.start(target.limits)
         with closing(desk):
             return counters_in(desk.run(target, WARM, LIMIT_S))
