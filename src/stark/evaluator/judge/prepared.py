@@ -152,7 +152,7 @@ class PreparedReference:
         running = len(self._running)
         arenas = 1 if self.device.type == "cuda" else 1 + running
         return (
-            self.trials.kept * self.room.expected_bytes
+            len(self.trials.kept) * self.room.expected_bytes
             + arenas * self.shared.arena.size
             + (1 + running) * CONTEXT_BYTES[self.sheet.kind]  # one is this process's own
         )
@@ -268,7 +268,7 @@ class PreparedReference:
 
     def close(self) -> None:
         """End the running references and free all memory."""
-        self.trials.close()
+        self.trials.kept.clear()
         self._resources.close()
         if self.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -84,7 +84,8 @@ class Trials:
         """Whether a trial or the oracle was omitted for lack of memory."""
 
         self.warnings: tuple[str, ...] = ()
-        self._kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
+        self.kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
+        """Inputs and expected outputs that are kept between candidates."""
 
     def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Try to compute a float64 oracle. If that fails, the reference's own outputs replace it."""
@@ -125,8 +126,8 @@ class Trials:
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
-        if trial in self._kept:
-            return self._kept[trial][0]
+        if trial in self.kept:
+            return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
         self._signature.check(drawn, self._program)
         return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
@@ -139,12 +140,12 @@ class Trials:
         `drawn` is the trial's inputs, if the caller has drawn them already. With `keep`, both are kept for later
         candidates if they fit. Raises torch.OutOfMemoryError.
         """
-        if trial in self._kept:
-            return self._kept[trial][1]
+        if trial in self.kept:
+            return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
         outputs = self.expected_of(drawn, trial.regime)
         if keep and self._keeps_all:
-            self._kept[trial] = drawn, outputs
+            self.kept[trial] = drawn, outputs
         return outputs
 
     def expected_of(self, drawn: Drawn, regime: str | None = None) -> list[ExpectedTensor]:
@@ -153,19 +154,10 @@ class Trials:
         oracle = self._twin.outputs(drawn, eager, regime) if self.oracle_is_float64 else None
         return list(map(expect, oracle or eager, eager))
 
-    @property
-    def kept(self) -> int:
-        """Number of trials whose expected outputs are kept between candidates."""
-        return len(self._kept)
-
-    def close(self) -> None:
-        """Free the kept outputs."""
-        self._kept.clear()
-
     def _without_oracle(self, warning: str) -> None:
         self.oracle_is_float64, self.warnings = False, (warning,)
         self.short_of_memory |= warning == NO_ROOM
-        self._kept.clear()
+        self.kept.clear()
 
     def _budgets(self, trial: Trial) -> list[float]:
         """The error budgets of a nominal trial's outputs."""
@@ -186,7 +178,7 @@ class Trials:
             self.short_of_memory |= is_out_of_memory(error)
             return False
         if not accurate:
-            self._kept.pop(trial, None)
+            self.kept.pop(trial, None)
         return accurate
 
     def _degenerate(self) -> tuple[str, ...]:

@@ -163,15 +163,15 @@ class Program:
                 twin = copy.deepcopy(self.model)
             twin = twin.double()
         for state in (*twin.parameters(), *twin.buffers()):
-            state.data = _upcast(state.data)
+            state.data = upcast(state.data)
         return twin
 
     def run_float64(self, drawn: Drawn, twin: torch.nn.Module) -> list[torch.Tensor]:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
-        upcast = [_upcast(tensor) for tensor in self._given(drawn)]
+        given = [upcast(tensor) for tensor in self._given(drawn)]
         with self._settings(), torch.no_grad():
-            returned = tensors_of(twin(*drawn.filled(upcast)))
-        return [*returned, *(upcast[index] for index in self.changes)]
+            returned = tensors_of(twin(*drawn.filled(given)))
+        return [*returned, *(given[index] for index in self.changes)]
 
     def refusal(self, function: str, reason: str) -> ProblemError:
         """Build an error that names one of the problem's functions and the function's line."""
@@ -320,7 +320,8 @@ def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
-def _upcast(tensor: torch.Tensor) -> torch.Tensor:
+def upcast(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor in double precision if it is floating-point or complex."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.double() if tensor.is_floating_point() else tensor

@@ -12,7 +12,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.evaluator.candidate.program import says_out_of_memory
-from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.problem.inputs import Drawn, Program, upcast
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 from stark.evaluator.judge.verify.oracle import floor, near
 
@@ -80,7 +80,7 @@ class Twin:
         if any(t.dim() == 0 or len(t) != length for t in eager):
             return None
         twin = program.in_float64(constructed)
-        oracle = [torch.empty(t.shape, dtype=_oracle_dtype(t), device=t.device) for t in eager]
+        oracle = [torch.empty(t.shape, dtype=upcast(t[:0]).dtype, device=t.device) for t in eager]
         step = -(-length // slices)
         for span in (slice(begin, begin + step) for begin in range(0, length, step)):
             tensors = [t[span] if cut else t for t, cut in zip(drawn.tensors, batched, strict=True)]
@@ -113,12 +113,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, ChildFailed):
         return error.kind == "out_of_memory"
     return says_out_of_memory(error)
-
-
-def _oracle_dtype(tensor: torch.Tensor) -> torch.dtype:
-    if tensor.is_complex():
-        return torch.complex128
-    return torch.float64 if tensor.is_floating_point() else tensor.dtype
 
 
 def _shapes(tensors: list[torch.Tensor]) -> list[tuple[torch.Size, bool]]:
