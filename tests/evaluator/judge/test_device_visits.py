@@ -11,8 +11,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.evaluator.judge import device_results, device_visits
+from stark.evaluator.judge.device_calls import DeviceCalls, NotQueued
 from stark.evaluator.judge.device_results import Places
-from stark.evaluator.judge.device_visits import DeviceVisits, NotQueued, _calls_for
+from stark.evaluator.judge.device_visits import DeviceVisits, _calls_for
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.failures import ChildFailed, ReferenceDied
 
@@ -67,9 +68,19 @@ def program(answer: dict[str, Any] | None = None, is_reference: bool = False, **
 
 
 @pytest.fixture
-def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
+def visits() -> Any:
     found: Any = object.__new__(DeviceVisits)
     found._empty_ms, found._effort = [EMPTY_MS], "search"
+    found._prepared = SimpleNamespace(
+        signature=SimpleNamespace(bytes_out=4_000_000_000),
+        sheet=SimpleNamespace(bandwidth_gb_s=4000.0),
+    )
+    return found
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found: Any = object.__new__(DeviceCalls)
     theirs = torch.zeros(4096, dtype=torch.uint8)
     found.theirs = theirs
     driver = SimpleNamespace(
@@ -78,20 +89,14 @@ def visits(monkeypatch: pytest.MonkeyPatch) -> Any:
     )
     monkeypatch.setattr(device_results, "Driver", lambda: driver)
     monkeypatch.setattr(device_results, "bytes_at", lambda *_: theirs)
-    found._prepared = SimpleNamespace(
-        program=SimpleNamespace(changes=()),
-        signature=SimpleNamespace(bytes_out=4_000_000_000),
-        sheet=SimpleNamespace(bandwidth_gb_s=4000.0),
-        device=torch.device("cpu"),
-    )
     monkeypatch.setattr(
         device_results, "_bytes_of", lambda tensor: tensor.view(-1).view(torch.uint8)
     )
     return found
 
 
-def found_at(visits: Any, ours: Any, at: object) -> Any:
-    return visits._found(ours, {"at": at}, [0], Places(ours.shared))
+def found_at(calls: Any, ours: Any, at: object) -> Any:
+    return calls._found(ours, {"at": at}, [0], Places(ours.shared))
 
 
 @pytest.mark.parametrize(
@@ -125,11 +130,11 @@ def test_a_copy_that_both_programs_make_is_left_to_both(visits: Any) -> None:
         assert latency_ms == pytest.approx(found.latency_ms)
 
 
-def test_a_result_without_elements_lies_nowhere(visits: Any) -> None:
+def test_a_result_without_elements_lies_nowhere(calls: Any) -> None:
     ours = program()
     ours.shared.outputs, ours.shared.orders = [[torch.zeros(0, 4)]], [(4, 1)]
 
-    (found,) = found_at(visits, ours, [[["", 0, True]]])
+    (found,) = found_at(calls, ours, [[["", 0, True]]])
 
     assert (0, 4) == found.tensors()[0].shape
 
@@ -142,36 +147,36 @@ def test_a_reference_without_kernels_is_as_fast_as_can_be(visits: Any) -> None:
 
 
 def test_a_program_that_cannot_queue_ahead_is_asked_for_fewer_calls_and_then_one(
-    visits: Any,
+    calls: Any,
 ) -> None:
     waiting = program(answer=None)
     depths = []
     while waiting.depth:
         with pytest.raises(NotQueued):
-            visits._queued(waiting, "nonce", waiting.depth, False)
+            calls._queued(waiting, "nonce", waiting.depth, False)
         depths.append(waiting.depth)
 
     assert [16, 4, 4, 1, 1, 0] == depths, "once may be the host's fault"
     assert [16, 16, 4, 4, 1, 1] == waiting.gate.opened, "what it has queued must go on"
 
 
-def test_a_program_that_is_late_only_with_many_calls_queues_fewer(visits: Any) -> None:
+def test_a_program_that_is_late_only_with_many_calls_queues_fewer(calls: Any) -> None:
     busy = program(answer={})
     for _ in range(2):
-        visits._queued(busy, "nonce", 1, False)
+        calls._queued(busy, "nonce", 1, False)
         busy.child = Scripted(None)
         with pytest.raises(NotQueued):
-            visits._queued(busy, "nonce", 16, False)
+            calls._queued(busy, "nonce", 16, False)
         busy.child = Scripted({})
 
     assert busy.depth == 4
 
 
-def test_what_queueing_takes_is_the_hosts_time(visits: Any) -> None:
+def test_what_queueing_takes_is_the_hosts_time(calls: Any) -> None:
     ready = program(answer={"at": []})
 
-    visits._queued(ready, "nonce", 4, False)
-    visits._queued(ready, "nonce", 4, True)
+    calls._queued(ready, "nonce", 4, False)
+    calls._queued(ready, "nonce", 4, True)
 
     (host_ms,) = ready.host_ms
     assert 0 <= host_ms < 100
@@ -179,12 +184,12 @@ def test_what_queueing_takes_is_the_hosts_time(visits: Any) -> None:
 
 @pytest.mark.parametrize(("alike", "stride"), [(True, (1, 4)), (False, (4, 1)), ("yes", (4, 1))])
 def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
-    visits: Any, alike: object, stride: tuple[int, ...]
+    calls: Any, alike: object, stride: tuple[int, ...]
 ) -> None:
     ours = program()
-    visits.theirs[2048 : 2048 + 64] = 7
+    calls.theirs[2048 : 2048 + 64] = 7
 
-    (found,) = found_at(visits, ours, [[["cd", 2048, alike]]])
+    (found,) = found_at(calls, ours, [[["cd", 2048, alike]]])
     assert not ours.copied
     found.read[0].copy_(found.lying[0])
 
@@ -219,16 +224,16 @@ def test_a_result_is_read_where_it_lies_in_one_of_two_layouts(
         "too many",
     ],
 )
-def test_results_that_cannot_be_read_are_copied_by_the_program(visits: Any, at: object) -> None:
+def test_results_that_cannot_be_read_are_copied_by_the_program(calls: Any, at: object) -> None:
     ours = program()
 
     with pytest.raises(NotQueued):
-        found_at(visits, ours, at)
+        found_at(calls, ours, at)
     assert ours.copies
     assert ["finish"] == ours.child.asked
 
     with pytest.raises(ChildFailed, match="cannot read its results"):
-        found_at(visits, ours, at)
+        found_at(calls, ours, at)
 
 
 @pytest.mark.parametrize(("call_ms", "calls"), [(0.36, 64), (3.0, 20), (60.0, 8), (5000.0, 4)])
@@ -236,15 +241,15 @@ def test_a_visit_has_as_many_calls_as_fit(call_ms: float, calls: int) -> None:
     assert calls == _calls_for(call_ms)
 
 
-def test_results_without_a_place_are_in_their_slot(visits: Any) -> None:
+def test_results_without_a_place_are_in_their_slot(calls: Any) -> None:
     ours = program()
 
-    (found,) = found_at(visits, ours, [[]])
+    (found,) = found_at(calls, ours, [[]])
 
     assert ours.copied
     assert found.lying[0].data_ptr() == ours.shared.outputs[0][0].data_ptr()
 
 
-def test_a_references_failure_is_not_the_candidates(visits: Any) -> None:
+def test_a_references_failure_is_not_the_candidates(calls: Any) -> None:
     with pytest.raises(ReferenceDied, match="cannot read its results"):
-        found_at(visits, program(is_reference=True, copies=True), None)
+        found_at(calls, program(is_reference=True, copies=True), None)

@@ -27,7 +27,10 @@ class Queue:
     def __init__(self, block: torch.Tensor, outputs: Sequence[torch.Tensor]) -> None:
         self._driver = Driver()
         self._begin, self._end = block.data_ptr(), block.data_ptr() + block.numel()
-        self._filled = [_written(output) for output in outputs]
+        self._outputs = outputs
+        self._filled: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Memory that empty calls write to. Only a reference needs it, and not for long: it may be gigabytes."""
+
         self._marks: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
@@ -37,6 +40,14 @@ class Queue:
         self._driver.wait_until(stream, self._begin + GATE, number)
         yield
         self._driver.write(stream, self._begin + DONE, number)
+
+    def make_room(self) -> None:
+        """Allocate what `fill` writes to, unless it is allocated."""
+        self._filled = self._filled or [_written(output) for output in self._outputs]
+
+    def give_room(self) -> None:
+        """Free it."""
+        self._filled = []
 
     def fill(self) -> Leaves:
         """Write to as much memory as a call's results take, which is the least that a call can do. Timed by events."""

@@ -214,6 +214,7 @@ class Runner:
     def _give_back(self, _: Message) -> Message:
         """On a GPU, free torch's cache if it exceeds a gigabyte: other processes may need the memory."""
         if self.device.type == "cuda":
+            self.queue.give_room()
             reserved, used = torch.cuda.memory_reserved, torch.cuda.memory_allocated
             if reserved(self.device) - used(self.device) > MAX_CACHED_BYTES:
                 torch.cuda.empty_cache()
@@ -235,6 +236,8 @@ class Runner:
         With `copies`, or where results cannot be shared, they are copied to the slot's outputs as a part of the call.
         """
         at = []
+        if request["empty"]:
+            self.queue.make_room()
         for number, slot in enumerate(request["slots"], request["first"]):
             with self.queue.gate(number):
                 if request["empty"]:

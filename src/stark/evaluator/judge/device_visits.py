@@ -14,12 +14,8 @@ take, and the time of this writing is not counted. It is measured in a reference
 from __future__ import annotations
 
 import random
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -27,19 +23,7 @@ import torch
 
 from stark.core.evaluation import Effort
 from stark.core.measurement import Measurement
-from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.device_results import (
-    INVALID,
-    Places,
-    Results,
-    copy_by_kernel,
-    load_kernels,
-    retried,
-)
-from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.timing.gate import Gate, GateStuck, Work, stream_beside
+from stark.evaluator.judge.device_calls import Compare, DeviceCalls, NotQueued, Visited
 from stark.evaluator.judge.trials import Trial
 
 if TYPE_CHECKING:
@@ -50,20 +34,6 @@ VISIT_MS = 60.0
 
 MIN_CALLS, MAX_CALLS, LONG_MS = 8, 64, 100.0
 """Calls of a visit, and the milliseconds of a call from which on half of the fewest are enough."""
-
-DEPTH = 16
-"""Calls that a program queues ahead at most."""
-
-HELD_LAUNCHES, FEW_LAUNCHES = 512, 10
-"""What may wait in the judge's held stream, far below the number at which CUDA would have the host wait; and what a call
-adds to it, beside a copy of each result."""
-
-QUEUE_S = 0.3
-"""Seconds in which a program must have queued its calls. One that needs longer waits for the device, or its calls have
-too many kernels for the device's queue."""
-
-LONE_S = 5e-4
-"""Seconds that a program may use the host before the gate of a call that is requested alone opens."""
 
 EMPTY_CALLS = 24
 """Calls that only write to memory, of which the median is taken off."""
@@ -89,47 +59,8 @@ ALONE_SAMPLES = 8
 WARMUPS = 3
 """Calls of a visit that are not counted."""
 
-Compare = Callable[[Trial, Drawn, list[torch.Tensor], int | None, object], None]
-"""Checks one call's results. The arguments are the trial and its inputs, the results, the index of an input that the call
-changed and must not, and the form that the program reports if it is not as expected."""
-
 ATTEMPTS = 12
 """How often a visit begins anew at most."""
-
-
-@dataclass
-class Visited:
-    """One program and what the judge knows of it."""
-
-    child: Child
-    shared: SharedSet
-    limit_s: float
-    depth: int = DEPTH
-    """How many calls it queues ahead; 0 if its calls are requested one at a time."""
-
-    copies: bool = False
-    """Whether its results are copied to the arena because the judge cannot read them in place."""
-
-    copied: bool = False
-    """Whether the results of its latest calls were copied to the arena."""
-
-    late: Counter[int] = field(default_factory=Counter)
-    """By number of calls, how often it did not queue so many in time."""
-
-    calls: int = 1
-    """The number of calls in its latest visit."""
-
-    host_ms: list[float] = field(default_factory=list)
-    """Milliseconds that it took to queue a call."""
-
-    gate: Gate = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.gate = Gate(self.shared.arena.block)
-
-
-class NotQueued(Exception):
-    """A program did not queue its calls in time, or its results cannot be read. It is asked otherwise next time."""
 
 
 class DeviceVisits:
@@ -138,37 +69,25 @@ class DeviceVisits:
     def __init__(self, prepared: PreparedReference, effort: Effort = "search") -> None:
         self._prepared, self._effort = prepared, effort
         self._random = random.SystemRandom()
-        self._flush = torch.empty(
-            max(prepared.flush_bytes // 4, 1), dtype=torch.int32, device=prepared.device
-        )
+        self._made = DeviceCalls(prepared)
         self._empty_ms: list[float] = []
         """Of calls that only write to memory, without the time of the writing."""
-
-        launches = FEW_LAUNCHES + len(prepared.signature.outputs) + len(prepared.program.changes)
-        self._together = max(1, min(DEPTH, prepared.room.slots, HELD_LAUNCHES // launches))
-        """Most calls that are queued together."""
 
         self._calls: int | None = None
         """Calls of every visit that are counted, from the first program that was visited."""
 
-        load_kernels(prepared.device)
-        stream_beside(prepared.device.index or 0)
-
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is taken off. Call it while no candidate exists."""
-        self._load()
-        count = self._together
+        self._made.load_device(LOAD_MS)
+        count = self._made.together
         self._empty(reference, min(2, count))
         for _ in range(-(-EMPTY_CALLS // count)):
             self._empty_ms += self._empty(reference, count)
 
     def _empty(self, reference: Visited, count: int) -> list[float]:
-        """Milliseconds of calls without the time of their writing."""
-        trials = [Trial.fresh()] * count
         for _ in range(ATTEMPTS):
             with suppress(NotQueued):
-                pairs = zip(*self._group(reference, trials, None, empty=True), strict=True)
-                return [call_ms - fill_ms for call_ms, fill_ms in pairs]
+                return self._made.empty(reference, count)
         raise reference.child.failed("timed_out", "it did not queue its calls in time")
 
     @property
@@ -189,7 +108,7 @@ class DeviceVisits:
         that a program is verified in the very calls that are timed. If the way changes in which the program queues its
         calls, the visit begins again.
         """
-        self._load()
+        self._made.load_device(LOAD_MS)
         for _ in range(ATTEMPTS):
             with suppress(NotQueued):
                 taken = self._visit(program, samples, compare, among)
@@ -257,7 +176,7 @@ class DeviceVisits:
 
         Whenever such a program waits, its gate gives the device to the judge and back, which would count as its time.
         """
-        drawn = self._drawn(Trial.fresh())
+        drawn = self._made.drawn(Trial.fresh())
         reference.shared.fill_inputs(drawn, 0)
         torch.cuda.synchronize()
         answer = reference.child.ask({"do": "time freely"}, reference.limit_s)
@@ -269,132 +188,9 @@ class DeviceVisits:
         """The milliseconds of calls on these trials, with nothing taken off. Raises NotQueued."""
         taken: list[float] = []
         while len(taken) < len(trials):
-            count = max(1, min(program.depth, self._together))
-            taken += self._group(program, trials[len(taken) : len(taken) + count], compare)[0]
+            count = max(1, min(program.depth, self._made.together))
+            taken += self._made.time(program, trials[len(taken) : len(taken) + count], compare)
         return taken
-
-    def _group(
-        self,
-        program: Visited,
-        trials: Sequence[Trial],
-        compare: Compare | None,
-        empty: bool = False,
-    ) -> tuple[list[float], list[float]]:
-        """Time calls that the program queues together. Returns their times, and those of the fills with `empty`."""
-        shared = program.shared
-        drawn = [self._drawn(trial) for trial in trials]
-        staged = [retried(partial(shared.staged, each)) for each in drawn]
-        seen = [retried(partial(torch.zeros_like, each)) for each in staged]
-        slots = self._random.sample(range(self._prepared.room.slots), len(trials))
-        alone = program.depth == 0 and not empty
-        self._prepared.settle()  # the program may need what torch keeps here
-        program.gate.reset()
-        request = {
-            "do": "queue",
-            "slots": slots,
-            "first": program.gate.calls + 1,
-            "empty": empty,
-            "copies": alone or program.copies,
-        }
-        nonce = program.child.send(request)
-        places = Places(shared)
-        answer: Message = {}
-        finished: Message = {}
-
-        def finish() -> None:
-            if alone:
-                answer.update(program.child.answer(nonce, program.limit_s))
-            finished.update(program.child.ask({"do": "finish"}, program.limit_s))
-
-        try:
-            if alone:
-                results = list(map(places.in_slot, slots))
-                time.sleep(LONE_S)
-            else:
-                answer = self._queued(program, nonce, len(trials), empty)
-                results = self._found(program, answer, slots, places)
-            works = [
-                Work(
-                    write=partial(self._write, inputs, shared.input_bytes[slot]),
-                    read=partial(self._read, result),
-                    look=partial(copy_by_kernel, shared.input_bytes[slot], after),
-                )
-                for slot, inputs, result, after in zip(slots, staged, results, seen, strict=True)
-            ]
-            taken = program.gate.time(works, finish, program.limit_s)
-        except GateStuck as stuck:
-            raise program.child.failed("timed_out", str(stuck)) from stuck
-        finally:
-            places.close()
-        views = shared.inputs_in
-        changed = [
-            shared.changed_input(views(before), views(after))
-            for before, after in zip(staged, seen, strict=True)
-        ]
-        del works, staged, seen  # a comparison may need the memory
-        if compare is not None:
-            for calls in zip(trials, drawn, results, changed, strict=True):
-                trial, inputs, result, spoilt = calls
-                compare(trial, inputs, result.tensors(), spoilt, answer.get("odd"))
-        return taken, finished.get("marked_ms", [])
-
-    def _queued(self, program: Visited, nonce: str, count: int, empty: bool) -> Message:
-        """The answer of a program that has queued its calls. Raises NotQueued if it has not.
-
-        Whoever is late twice is asked for fewer calls at once: once may be the host's fault.
-        """
-        begin = time.perf_counter()
-        answer = program.child.answered(nonce, QUEUE_S)
-        if answer is not None:
-            if not empty:
-                program.host_ms.append((time.perf_counter() - begin) * 1e3 / count)
-            return answer
-        program.gate.open(count)
-        program.child.answer(nonce, program.limit_s)
-        program.child.ask({"do": "finish"}, program.limit_s)
-        program.late[count] += 1
-        if program.late[count] > 1:
-            program.depth = min(program.depth, count) // 4
-        raise NotQueued
-
-    def _write(self, staged: torch.Tensor, slot: torch.Tensor) -> None:
-        copy_by_kernel(staged, slot)
-        self._flush.fill_(1)
-
-    def _read(self, result: Results) -> None:
-        """Read the results from cold memory: results that a program leaves in the cache would be read sooner."""
-        self._flush.fill_(2)
-        for source, target in zip(result.lying, result.read, strict=True):
-            copy_by_kernel(source, target)
-
-    def _found(
-        self, program: Visited, answer: Message, slots: Sequence[int], places: Places
-    ) -> list[Results]:
-        """Where each call's results lie, as the program reports it. Raises NotQueued if the judge cannot read them there."""
-        at = answer.get("at")
-        try:
-            if not isinstance(at, list):
-                raise ValueError("it reports no results")
-            program.copied = [] in at
-            return [places.reported(*each) for each in zip(slots, at, strict=True)]
-        except INVALID:
-            program.gate.open(len(slots))
-            program.child.ask({"do": "finish"}, program.limit_s)
-        if program.copies:
-            error = "the judge cannot read its results where it says that they lie"
-            raise program.child.failed("crashed", error)
-        program.copies = True
-        raise NotQueued
-
-    def _load(self) -> None:
-        begin = time.perf_counter()
-        while (time.perf_counter() - begin) * 1e3 < LOAD_MS:
-            for _ in range(8):
-                self._flush.fill_(0)
-            torch.cuda.synchronize()
-
-    def _drawn(self, trial: Trial) -> Drawn:
-        return retried(partial(self._prepared.trials.drawn, trial))
 
 
 def time_alone(prepared: PreparedReference, reference: Visited) -> Measurement:

@@ -15,7 +15,8 @@ from stark.core.evaluation import Correct, Rejected
 from stark.core.measurement import Measurement
 from stark.core.profile import Profile
 from stark.evaluator.judge.attempt import Attempt, Verdict
-from stark.evaluator.judge.device_visits import DeviceVisits, Visited
+from stark.evaluator.judge.device_calls import Visited
+from stark.evaluator.judge.device_visits import DeviceVisits
 from stark.evaluator.judge.prepared import PreparedReference, differ
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import implausible
@@ -254,6 +255,7 @@ class DeviceClock:
         if same and self._asked_oracle:
             return
         self._asked_oracle = True
+        del theirs  # the oracle may need the memory
         expected = self._retried(lambda: prepared.trials.expected_of(drawn))
         check_results(prepared, ours, changed, odd, drawn, expected)
 

@@ -19,7 +19,8 @@ from stark.core.judging import Limits
 from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference
-from stark.evaluator.judge.device_visits import Visited, time_alone
+from stark.evaluator.judge.device_calls import Visited
+from stark.evaluator.judge.device_visits import time_alone
 from stark.evaluator.judge.problem.impossible import fresh_bytes, least_ms
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.roofline import (
