@@ -7,6 +7,7 @@ import pytest
 from cli_samples import Stark
 
 from stark.cli import doctor
+from stark.core.errors import MachineError
 from stark.evaluator.candidate.sandbox.layers import LAYERS
 from stark.languages import Language
 from stark.models import Way
@@ -20,6 +21,7 @@ COMMAND = Way(name="exec", form="exec:COMMAND", ready=True, detail="any command"
 @pytest.fixture(autouse=True)
 def torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_torch", lambda: TORCH)
+    monkeypatch.setattr(doctor.proving, "breaches", lambda _: {"its own thread": []})
 
 
 def test_keys_are_told_and_never_printed(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +119,52 @@ def test_every_layer_of_the_sandbox_is_tried(stark: Stark, monkeypatch: pytest.M
 
     found = [f for f in stark("doctor", "--json").document["findings"] if f["group"] == "sandbox"]
 
-    assert [*LAYERS, "gaps"] == [finding["name"] for finding in found]
+    assert [*LAYERS, "gaps", "proof"] == [finding["name"] for finding in found]
     by_name = {finding["name"]: finding for finding in found}
     assert "ok" == by_name["limits"]["mark"]
     assert "missing" == by_name["landlock"]["mark"]
     assert by_name["landlock"]["detail"].startswith("left out by STARK_SANDBOX_WITHOUT; boot Linux")
     assert "read your files and those that other candidates left" in by_name["gaps"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("breaches", "mark", "said"),
+    [
+        ({"its own thread": [], "the driver's thread": []}, "ok", "its own thread and on the"),
+        ({"its own thread": ["seccomp"]}, "ok", "on its own thread"),
+        ({"its own thread": [], "the driver's thread": ["mounts"]}, "broken", "past mounts on the"),
+    ],
+    ids=["all hold", "one that is left out", "one does not hold"],
+)
+def test_what_a_candidate_got_past_is_named(
+    stark: Stark,
+    monkeypatch: pytest.MonkeyPatch,
+    breaches: dict[str, list[str]],
+    mark: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv("STARK_SANDBOX_WITHOUT", "seccomp")
+    monkeypatch.setattr(doctor.proving, "breaches", lambda _: breaches)
+
+    ended = stark("doctor", "--json")
+
+    (proof,) = [f for f in ended.document["findings"] if f["name"] == "proof"]
+    assert (mark, True) == (proof["mark"], said in proof["detail"]), proof
+    assert ended.document["ready"] is (mark == "ok")
+
+
+def test_a_proof_that_fails_does_not_stand_in_the_way(
+    stark: Stark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: str) -> None:
+        raise MachineError("the judge did not start")
+
+    monkeypatch.setattr(doctor.proving, "breaches", fails)
+
+    (proof,) = [f for f in stark("doctor", "--json").document["findings"] if f["name"] == "proof"]
+
+    assert "missing" == proof["mark"]
+    assert "not tried on cpu: the judge did not start" == proof["detail"]
 
 
 def test_a_name_that_is_no_layer_is_told(stark: Stark, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stark import __version__
-from stark.cli import consoles
+from stark.cli import consoles, proving
 from stark.cli.places import check_beside
 from stark.cli.settings import Settings
 from stark.core.errors import MachineError, StarkError
@@ -95,6 +95,10 @@ LAYERS: dict[str, tuple[str, str]] = {
 """What each layer of the sandbox does, and how to enable it."""
 
 
+PROOF = "proof"
+"""Name of the finding about a candidate that tries to leave its sandbox."""
+
+
 class Finding(NamedTuple):
     """The result of one check."""
 
@@ -125,7 +129,7 @@ def examine(settings: Settings, as_json: bool) -> int:
         *_tools(torch),
         *_models(settings, available),
         *_places(settings.store),
-        *_sandbox(),
+        *_sandbox(torch),
     ]
     usable = [each.name for each in findings if each.group == "languages" and each.mark == "ok"]
     broken = [each for each in findings if each.mark == "broken"]
@@ -266,8 +270,8 @@ def _build_cache() -> str:
     )
 
 
-def _sandbox() -> Iterator[Finding]:
-    """The layers around model-written code; a separate process tries each of them."""
+def _sandbox(torch: Torch | str) -> Iterator[Finding]:
+    """The layers around model-written code. A separate process tries each of them, then a candidate tries to get out."""
     try:
         offered: dict[str, str | None] = _ask("-m", "stark.evaluator.candidate.sandbox")
     except (MachineError, subprocess.TimeoutExpired) as error:
@@ -283,6 +287,24 @@ def _sandbox() -> Iterator[Finding]:
         able = f"model-written code can {', '.join(left)}"
         fix = "fix the missing layers, or use a container"
         yield Finding("sandbox", "gaps", "missing", f"{able}; {fix}")
+    if not isinstance(torch, str):
+        yield _proof("cuda" if torch.devices else "cpu", offered)
+
+
+def _proof(device: Literal["cpu", "cuda"], offered: Mapping[str, str | None]) -> Finding:
+    """Whether the layers that this machine offers hold for a candidate on the device, on each of its threads."""
+    try:
+        breaches = proving.breaches(device)
+    except (StarkError, OSError) as error:
+        return Finding("sandbox", PROOF, "missing", f"not tried on {device}: {error}")
+    for thread, layers in breaches.items():
+        if wrong := [layer for layer in layers if offered.get(layer, layer) is None]:
+            said = f"a candidate on {device} got past {', '.join(wrong)} on {thread}"
+            return Finding("sandbox", PROOF, "broken", f"{said}; please report this")
+    threads = " and on ".join(breaches)
+    return Finding(
+        "sandbox", PROOF, "ok", f"a candidate on {device} tried to get out, on {threads}"
+    )
 
 
 def _table(findings: list[Finding]) -> RenderableType:
