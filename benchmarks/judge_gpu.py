@@ -56,7 +56,7 @@ class Table:
                 "low": round(ratio.low, 4),
                 "high": round(ratio.high, 4),
                 "pairs": len(found.candidate.samples_ms),
-                "roofline": round(found.roofline_fraction, 3),
+                "roofline": found.roofline_fraction,
                 "clock": found.candidate.clock,
             }
         else:

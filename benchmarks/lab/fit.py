@@ -101,5 +101,6 @@ def _ceilings(nodes: Sequence[Node]) -> Iterator[float]:
     """The gain at the roofline according to each correct attempt's evaluation."""
     for node in nodes:
         evaluation = node.evaluation
-        if evaluation.status == "correct":
-            yield math.log(evaluation.speedup_vs().ratio / evaluation.roofline_fraction)
+        share = evaluation.roofline_fraction if evaluation.status == "correct" else None
+        if evaluation.status == "correct" and share is not None:
+            yield math.log(evaluation.speedup_vs().ratio / share)

@@ -102,7 +102,10 @@ def test_an_occupancy_of_zero_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("roof", "doubt"),
     [
-        (roofline(0.1, 1.5), "150% of the measured fp32 peak; it uses lower-precision arithmetic"),
+        (
+            roofline(0.1, 1.5),
+            "over 100% of the measured fp32 peak; it uses lower-precision arithmetic",
+        ),
         (roofline(1.5), "every byte counted once; its data stays in a cache"),
     ],
 )

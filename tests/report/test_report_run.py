@@ -64,7 +64,8 @@ def test_the_best_of_the_search_is_no_winner_before_a_final_check() -> None:
 def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:
     said = text_of(run_text(view(working(1, latency_ms=0.005), working(2)), 200))
 
-    assert "1: faster than the memory roofline: data stays in a cache, or the measurement" in said
+    assert "1: roofline unknown: the kernel is faster than the memory estimate of 0.01 ms" in said
+    assert 2 == said.count("unknown  Strategy")
 
 
 def test_a_noisy_interval_is_not_printed() -> None:
@@ -87,7 +88,7 @@ def test_a_narrow_screen_cuts_no_number(columns: int) -> None:
     lines = capture.get().splitlines()
     assert all(len(line.rstrip()) <= columns for line in lines)
     table = lines[lines.index(next(line for line in lines if "vs eager" in line)) + 1]
-    assert ["123.45x", "[123.45,", "123.45]", "123%"] == table.split()[4:8]
+    assert ["123.45x", "[123.45,", "123.45]", "unknown"] == table.split()[4:8]
 
 
 def test_a_chain_of_repairs_is_one_failure_debugged() -> None:

@@ -83,7 +83,7 @@ class Summary(Frozen):
     """By reference: eager, and every other reference that a kernel was measured against."""
 
     roofline: float | None
-    """The roofline's time divided by the kernel's: median over the best kernels. None without a correct kernel."""
+    """The roofline's time divided by the kernel's: median over the best kernels whose roofline is known."""
 
     attempts: int
     correct_share: float | None
@@ -125,6 +125,8 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         for outcome in outcomes
         if outcome.best_attempt is not None
     ]
+    fractions = [kernel.roofline_fraction for kernel in kernels]
+    shares = [fraction for fraction in fractions if fraction is not None]
     return Summary(
         level=level,
         strategy=strategy,
@@ -132,7 +134,7 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         runs=len(results),
         success=len(kernels) / len(results),
         against={name: against(results, name) for name in REFERENCES if name in measured},
-        roofline=median(kernel.roofline_fraction for kernel in kernels) if kernels else None,
+        roofline=median(shares) if shares else None,
         attempts=len(attempts),
         correct_share=fmean(attempt.works for attempt in attempts) if attempts else None,
         failures_taken_up=sum(taken for taken, _ in repairs),

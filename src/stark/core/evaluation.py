@@ -155,9 +155,15 @@ class Correct(EvaluationBase):
         return speedup(reference, self.references[reference], self.candidate)
 
     @property
-    def roofline_fraction(self) -> float:
-        """The roofline's time divided by the candidate's; 1 is the roofline."""
-        return self.roofline.floor_ms / self.latency_ms
+    def roofline_is_known(self) -> bool:
+        """False if the candidate or eager mode is faster than the roofline, which is then no bound."""
+        times_ms = [self.latency_ms, *(each.latency_ms for each in self.references.values())]
+        return not beats_roofline(self.roofline, min(times_ms))
+
+    @property
+    def roofline_fraction(self) -> float | None:
+        """The roofline's time divided by the candidate's, where 1 is the roofline; None if the roofline is unknown."""
+        return self.roofline.floor_ms / self.latency_ms if self.roofline_is_known else None
 
     @property
     def headroom(self) -> float:
@@ -175,11 +181,8 @@ class Correct(EvaluationBase):
 
     @property
     def near_roofline(self) -> bool:
-        """Whether little is left to gain.
-
-        False also if the time is well below the roofline, because the roofline is then no bound.
-        """
-        return self.headroom <= NEAR and not beats_roofline(self.roofline, self.latency_ms)
+        """Whether little is left to gain. False if the roofline is unknown."""
+        return self.headroom <= NEAR and self.roofline_is_known
 
     @property
     def bound(self) -> Literal["memory", "compute", "launch"]:

@@ -58,13 +58,13 @@ def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
     if not roofline.floor_ms:
         yield "no roofline is known"
         return
-    found = (
-        f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
-    )
     if beats_roofline(roofline, eager_ms):
-        yield found + faster_than(roofline)
-    else:
-        yield f"{found}{eager_ms / roofline.floor_ms:.1f} times that"
+        yield f"the roofline is unknown: eager mode is {faster_than(roofline)}"
+        return
+    yield (
+        f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
+        f"{eager_ms / roofline.floor_ms:.1f} times that"
+    )
 
 
 def _error_facts(reference: Reference) -> Iterator[str]:

@@ -104,22 +104,35 @@ def measured(measurement: Measurement) -> str:
 
 
 def roofline_text(correct: Correct) -> str:
-    """How close the kernel is to the roofline, or that it is faster than the roofline."""
-    roof = correct.roofline
-    if beats_roofline(roof, correct.latency_ms):
-        return f"{faster_than(roof)} ({roof.floor_ms:.4g} ms)"
+    """How close the kernel is to the roofline, or why the roofline is unknown."""
+    roof, share = correct.roofline, correct.roofline_fraction
+    if share is None:
+        own = beats_roofline(roof, correct.latency_ms)
+        return f"roofline unknown: {'the kernel' if own else 'a reference'} is {faster_than(roof)}"
     limit = f"estimate {roof.floor_ms:.4g} ms"
     if correct.bound == "launch":
         limit += f", and launching one kernel costs {correct.device.launch_ms:.4g} ms"
-    return f"{correct.roofline_fraction:.0%} of the roofline ({correct.bound}-bound: {limit})"
+    return f"{share:.0%} of the roofline ({correct.bound}-bound: {limit})"
+
+
+def roofline_share(correct: Correct) -> str:
+    """The share of the roofline, for a table."""
+    share = correct.roofline_fraction
+    return "unknown" if share is None else f"{share:.0%}"
 
 
 def faster_than(roofline: Roofline) -> str:
-    """The likely reasons for a measured time below the roofline."""
+    """That a time is below the estimate of the roofline, and the likely reasons. Follows `is`."""
     memory = roofline.bound == "memory"
-    cause = "data stays in a cache" if memory else "it uses lower-precision arithmetic"
-    name = "memory" if memory else roofline.arithmetic
-    return f"faster than the {name} roofline: {cause}, or the measurement is off"
+    cause = (
+        "data stays in a cache or less is read"
+        if memory
+        else "it does less arithmetic, or in lower precision"
+    )
+    estimate = (
+        f"the {'memory' if memory else roofline.arithmetic} estimate of {roofline.floor_ms:.4g} ms"
+    )
+    return f"faster than {estimate} ({cause}, or a measurement is off)"
 
 
 def _decimals(speedup: Speedup) -> int:

@@ -14,6 +14,7 @@ MATTERS = 0.05
 """A step is shown if it takes at least this share of the time. The longest step is shown in any case."""
 
 LOW_OCCUPANCY = 0.25
+OVER = "over 100%"
 SHOWN, SHOWN_COUNTED = 5, 3
 """Maximum number of steps, and of kernels with counters, that are shown."""
 
@@ -81,11 +82,11 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
     kernel, roof = found.counters, profiled.roofline
     memory = found.kind == "memory"
     if kernel is None:
-        share = found.share or 0.0
         of = "bandwidth, every byte counted once" if memory else f"{roof.arithmetic} peak"
         cause = "its data stays in a cache" if memory else "it uses lower-precision arithmetic"
-        doubt = f"; {cause}, or a measurement is off" if share > 1 + NEAR else ""
-        return f"{share:.0%} of the measured {of}{doubt}"
+        share = _share(found.share or 0.0)
+        doubt = f"; {cause}, or a measurement is off" if share == OVER else ""
+        return f"{share} of the measured {of}{doubt}"
     text = f"{limiter(kernel)} in {kernel_name(kernel.name)}"
     # Caches are emptied before each kernel with counters, so a sum over several says nothing about the call.
     moved = kernel.dram_bytes if len(profiled.profile.counters) == 1 else None
@@ -94,11 +95,16 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
     return text
 
 
+def _share(share: float) -> str:
+    """A share of a measured peak. One far above 1 says only that the peak does not bound this program."""
+    return OVER if share > 1 + NEAR else f"{share:.0%}"
+
+
 def _use(profiled: Profiled) -> str:
     """How much of the bandwidth and of the arithmetic the whole call uses."""
-    text = f"{profiled.memory_share:.0%} of the measured bandwidth"
+    text = f"{_share(profiled.memory_share)} of the measured bandwidth"
     if profiled.roofline.flops:
-        text += f" and {profiled.compute_share:.0%} of the {profiled.roofline.arithmetic} peak"
+        text += f" and {_share(profiled.compute_share)} of the {profiled.roofline.arithmetic} peak"
     return text
 
 
@@ -106,10 +112,10 @@ def _achieved(profiled: Profiled) -> str:
     """Achieved bandwidth and arithmetic rate, and how busy the GPU or the cores are during the call."""
     roof, profile = profiled.roofline, profiled.profile
     bandwidth = roof.least_bytes / profiled.latency_ms / 1e6
-    parts = [f"{bandwidth:.3g} GB/s ({profiled.memory_share:.0%})"]
+    parts = [f"{bandwidth:.3g} GB/s ({_share(profiled.memory_share)})"]
     if roof.flops:
         rate = roof.flops / profiled.latency_ms / 1e9
-        parts.append(f"{rate:.3g} TFLOP/s {roof.arithmetic} ({profiled.compute_share:.0%})")
+        parts.append(f"{rate:.3g} TFLOP/s {roof.arithmetic} ({_share(profiled.compute_share)})")
     if profiled.idle_share is not None:
         parts.append(f"no kernel in {profiled.idle_share:.0%} of the call")
         parts.append(f"{profile.own_share:.0%} of kernel time in custom kernels")

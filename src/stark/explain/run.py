@@ -60,7 +60,7 @@ def reference_line(reference: Reference) -> str:
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
     eager = f"{milliseconds(latency_ms)} in eager mode"
     if beats_roofline(roof, latency_ms):
-        return f"{eager}, {faster_than(roof)} ({milliseconds(roof.floor_ms)})"
+        return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
     return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
 
 

@@ -12,7 +12,7 @@ from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import Judged
-from stark.explain.evaluation import evidence, speedup_text, status
+from stark.explain.evaluation import evidence, roofline_share, speedup_text, status
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import reference_line
@@ -52,7 +52,7 @@ def _table(judged: Sequence[Judged]) -> Table:
                     else "not measured"
                     for name in names
                 ),
-                f"{evaluation.roofline_fraction:.0%}",
+                roofline_share(evaluation),
             ]
         table.add_row(
             each.file,

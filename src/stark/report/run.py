@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stark.core.evaluation import Correct, beats_roofline
+from stark.core.evaluation import Correct
 from stark.core.standing import standing_of
 from stark.core.usage import Spent
-from stark.explain.evaluation import checked, faster_than, speedup_text
+from stark.explain.evaluation import checked, roofline_share, roofline_text, speedup_text
 from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
@@ -128,24 +128,24 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
     table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline"))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
-    beating: dict[int, str] = {}
-    for id in list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]:
+    leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
+    correct = {
+        id: found
+        for id in leaders
+        if isinstance(found := view.tree.node(id).evaluation, Correct)  # as all of them are
+    }
+    beating = [id for id, found in correct.items() if not found.roofline_is_known]
+    for id, found in correct.items():
         node = view.tree.node(id)
-        found = node.evaluation
-        assert isinstance(found, Correct)
         mark = "★" if id == view.standing.best else "=" if id in view.standing.group else ""
-        speedup, share = (
-            speedup_text(found.speedup_vs("eager"), named=False),
-            f"{found.roofline_fraction:.0%}",
-        )
+        speedup = speedup_text(found.speedup_vs("eager"), named=False)
+        share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
         table.add_row(f"{mark} {id}", latency, speedup, share, note)
-        if beats_roofline(found.roofline, found.latency_ms):
-            beating[id] = faster_than(found.roofline)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:
-        yield Text(f"{listed(beating)}: {next(iter(beating.values()))}", "yellow")
+        yield Text(f"{listed(beating)}: {roofline_text(correct[beating[0]])}", "yellow")
 
 
 def _counts(view: RunView) -> Text:
