@@ -16,6 +16,8 @@ def roofline(memory_ms: float, compute_ms: float = 0.0) -> Roofline:
         arithmetic="fp32",
         memory_ms=memory_ms,
         compute_ms=compute_ms,
+        own_arithmetic="fp32",
+        own_compute_ms=compute_ms,
     )
 
 

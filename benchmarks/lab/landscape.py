@@ -252,4 +252,12 @@ _DEVICE = Device(
     bandwidth_gb_s=1.0,
     peak_tflop_s={"fp32": 1.0},
 )
-_ROOFLINE = Roofline(least_bytes=1, flops=0, arithmetic="fp32", memory_ms=1e-3, compute_ms=0.0)
+_ROOFLINE = Roofline(
+    least_bytes=1,
+    flops=0,
+    arithmetic="fp32",
+    memory_ms=1e-3,
+    compute_ms=0.0,
+    own_arithmetic="fp32",
+    own_compute_ms=0.0,
+)

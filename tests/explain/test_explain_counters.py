@@ -35,6 +35,8 @@ def profiled(*kernels: KernelCounters, memory_ms: float = 0.2) -> Profiled:
         arithmetic="fp32",
         memory_ms=memory_ms,
         compute_ms=0.0,
+        own_arithmetic="fp32",
+        own_compute_ms=0.0,
     )
     return Profiled(profile=profile, latency_ms=1.0, roofline=roof, device=DEVICE)
 

@@ -36,7 +36,13 @@ DEVICE = Device(
 RESERVED = Cost(tokens=4_000, dollars=0.0625)
 
 ROOFLINE = Roofline(
-    least_bytes=8_388_608, flops=2_097_152, arithmetic="fp32", memory_ms=0.002, compute_ms=0.00004
+    least_bytes=8_388_608,
+    flops=2_097_152,
+    arithmetic="fp32",
+    memory_ms=0.002,
+    compute_ms=0.00004,
+    own_arithmetic="fp32",
+    own_compute_ms=0.00004,
 )
 
 

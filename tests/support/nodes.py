@@ -58,7 +58,13 @@ CPU = Device(
 )
 
 ROOFLINE = Roofline(
-    least_bytes=30_000_000, flops=0, arithmetic="fp32", memory_ms=0.01, compute_ms=0.0
+    least_bytes=30_000_000,
+    flops=0,
+    arithmetic="fp32",
+    memory_ms=0.01,
+    compute_ms=0.0,
+    own_arithmetic="fp32",
+    own_compute_ms=0.0,
 )
 
 PROFILE = Profile(

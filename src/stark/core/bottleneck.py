@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stark.core.base import Frozen
-from stark.core.device import Device, Roofline
+from stark.core.device import NEAR, Device, Roofline
 from stark.core.profile import BUSY, KernelCounters, Profile
 
 BINDING = 0.5
@@ -57,8 +57,20 @@ class Profiled:
 
     @property
     def compute_share(self) -> float:
-        """Achieved arithmetic rate relative to the device's measured peak."""
-        return self.roofline.compute_ms / self.latency_ms
+        """Achieved arithmetic rate relative to the device's measured peak in `arithmetic`."""
+        roof = self.roofline
+        least_ms = roof.own_compute_ms if self._as_the_reference else roof.compute_ms
+        return least_ms / self.latency_ms
+
+    @property
+    def arithmetic(self) -> str:
+        """What the program probably computes in: as the reference, unless it is faster than that allows."""
+        roof = self.roofline
+        return roof.own_arithmetic if self._as_the_reference else roof.arithmetic
+
+    @property
+    def _as_the_reference(self) -> bool:
+        return self.roofline.own_compute_ms <= (1 + NEAR) * self.latency_ms
 
     @property
     def idle_share(self) -> float | None:

@@ -64,6 +64,11 @@ def device_class(device: Device, versions: Mapping[str, str]) -> str:
     return "; ".join([f"{device.name}, {size}", *software])
 
 
+NEAR = 0.05
+"""Relative uncertainty of a measured peak. A time reaches the roofline if it is longer by at most this fraction. A time
+contradicts the roofline if it is shorter by more than this fraction."""
+
+
 class Roofline(Frozen):
     """The least work that a problem requires, and the time that one device needs for this work."""
 
@@ -73,11 +78,19 @@ class Roofline(Frozen):
     flops: int
     """Floating-point operations of matrix products, convolutions and attention in the reference."""
 
-    arithmetic: str
-    """The arithmetic, such as `fp32`, of the operations that make up most of `compute_ms`."""
-
     memory_ms: float
+    arithmetic: str
+    """The fastest arithmetic that is accurate enough, such as `bf16x3`, for the operations that make up most of
+    `compute_ms`."""
+
     compute_ms: float
+    """All operations at the measured peaks of the fastest arithmetic that is accurate enough."""
+
+    own_arithmetic: str
+    """The arithmetic of the reference for the operations that make up most of `own_compute_ms`."""
+
+    own_compute_ms: float
+    """All operations at the measured peaks of the reference's arithmetic."""
 
     @property
     def bound(self) -> Literal["memory", "compute"]:
@@ -86,5 +99,5 @@ class Roofline(Frozen):
 
     @property
     def floor_ms(self) -> float:
-        """The roofline's time. A kernel can be faster if its data stays in a cache or if it uses faster arithmetic."""
+        """The roofline's time. A kernel can be faster if its data stays in a cache or if it does less arithmetic."""
         return max(self.memory_ms, self.compute_ms)

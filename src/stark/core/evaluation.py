@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
-from stark.core.device import Device, Roofline
+from stark.core.device import NEAR, Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
 from stark.core.profile import Profile
 
@@ -108,11 +108,6 @@ class Accuracy(Frozen):
 
     oracle: Literal["float64", "float32"]
     """`float64`: the reference computed in float64. `float32`: the reference's own outputs, if float64 fails."""
-
-
-NEAR = 0.05
-"""Relative uncertainty of a roofline. A time reaches the roofline if it is longer by at most this fraction. A time
-contradicts the roofline if it is shorter by more than this fraction."""
 
 
 class Correct(EvaluationBase):

@@ -53,7 +53,7 @@ def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
     )
     yield (
         f"{roofline.flops / 1e9:.4g} GFLOP in matrix products and convolutions: {roofline.compute_ms:.4g} ms "
-        f"at the measured {roofline.arithmetic} peak"
+        f"at the measured {roofline.arithmetic} peak{_split(roofline.arithmetic)}"
     )
     if not roofline.floor_ms:
         yield "no roofline is known"
@@ -65,6 +65,12 @@ def _roofline_facts(roofline: Roofline, eager_ms: float) -> Iterator[str]:
         f"so the roofline is about {roofline.floor_ms:.4g} ms, {roofline.bound}-bound; eager is "
         f"{eager_ms / roofline.floor_ms:.1f} times that"
     )
+
+
+def _split(arithmetic: str) -> str:
+    """What a name such as `bf16x3` means; nothing for others."""
+    narrow, _, parts = arithmetic.partition("x")
+    return f" (float32 products made of {parts} in {narrow})" if parts else ""
 
 
 def _error_facts(reference: Reference) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stark.core.bottleneck import Bottleneck, Profiled, kernel_name
-from stark.core.evaluation import NEAR
+from stark.core.device import NEAR
 from stark.core.profile import OUTSIDE, Profile, Step
 from stark.explain.counters import facts, limiter
 from stark.explain.numbers import counted
@@ -82,7 +82,7 @@ def _limit(profiled: Profiled, found: Bottleneck) -> str:
     kernel, roof = found.counters, profiled.roofline
     memory = found.kind == "memory"
     if kernel is None:
-        of = "bandwidth, every byte counted once" if memory else f"{roof.arithmetic} peak"
+        of = "bandwidth, every byte counted once" if memory else f"{profiled.arithmetic} peak"
         cause = "its data stays in a cache" if memory else "it uses lower-precision arithmetic"
         share = _share(found.share or 0.0)
         doubt = f"; {cause}, or a measurement is off" if share == OVER else ""
@@ -104,7 +104,7 @@ def _use(profiled: Profiled) -> str:
     """How much of the bandwidth and of the arithmetic the whole call uses."""
     text = f"{_share(profiled.memory_share)} of the measured bandwidth"
     if profiled.roofline.flops:
-        text += f" and {_share(profiled.compute_share)} of the {profiled.roofline.arithmetic} peak"
+        text += f" and {_share(profiled.compute_share)} of the {profiled.arithmetic} peak"
     return text
 
 
@@ -115,7 +115,7 @@ def _achieved(profiled: Profiled) -> str:
     parts = [f"{bandwidth:.3g} GB/s ({_share(profiled.memory_share)})"]
     if roof.flops:
         rate = roof.flops / profiled.latency_ms / 1e9
-        parts.append(f"{rate:.3g} TFLOP/s {roof.arithmetic} ({_share(profiled.compute_share)})")
+        parts.append(f"{rate:.3g} TFLOP/s {profiled.arithmetic} ({_share(profiled.compute_share)})")
     if profiled.idle_share is not None:
         parts.append(f"no kernel in {profiled.idle_share:.0%} of the call")
         parts.append(f"{profile.own_share:.0%} of kernel time in custom kernels")

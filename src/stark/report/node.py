@@ -80,7 +80,7 @@ def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
         speedup = verdict(correct) if name == "eager" else speedup_text(correct.speedup_vs(name))
         yield name, f"{milliseconds(reference.latency_ms)}, so {speedup}"
     roof, accuracy = correct.roofline, correct.accuracy
-    work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.arithmetic}"
+    work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.own_arithmetic}"
     yield "roofline", f"{roofline_text(correct)}; at least {work}"
     error = f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed"
     eager = f"the reference in {accuracy.oracle} (eager: {accuracy.reference_relative_rms:.2g})"

@@ -55,7 +55,7 @@ def main() -> None:
     from stark.evaluator.judge.relay import Relay
     from stark.evaluator.judge.server import Judge, Setting
 
-    found, name = _measured(options.device, locks_below(options.cache), answers)
+    found, name = _measured(options.device, options.cache, answers)
     setting = Setting(
         machine=found,
         device_name=name,
@@ -77,7 +77,7 @@ def main() -> None:
     os._exit(0)
 
 
-def _measured(device: str, locks: Path, answers: BinaryIO) -> tuple[Machine, str]:
+def _measured(device: str, cache: Path, answers: BinaryIO) -> tuple[Machine, str]:
     """Measure the device in another process: this one must not use it, because a CUDA context does not survive a fork.
 
     Exits if there is no such device.
@@ -94,8 +94,8 @@ def _measured(device: str, locks: Path, answers: BinaryIO) -> tuple[Machine, str
 
     def measure() -> None:
         found, name = machine.find(device)
-        with DeviceLock(locks, name, os.getppid(), announce).turn():
-            theirs.send((machine.measure(found), name))
+        with DeviceLock(locks_below(cache), name, os.getppid(), announce).turn():
+            theirs.send((machine.measure(found, cache), name))
 
     process = get_context("fork").Process(target=measure)
     process.start()

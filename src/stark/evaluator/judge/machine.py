@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from stark.core.base import digest
 from stark.core.device import Device, device_class
 from stark.evaluator.judge.problem.roofline import measure_device, synchronize
 from stark.languages import LANGUAGES
@@ -49,8 +52,8 @@ def find(name: str) -> tuple[torch.device, str]:
     return device, str(torch.cuda.get_device_properties(device).uuid)
 
 
-def measure(device: torch.device) -> Machine:
-    """Measure the device. The caller must hold the device lock."""
+def measure(device: torch.device, cache: Path) -> Machine:
+    """Measure the device. The caller must hold the device lock. `cache` is the folder of caches."""
     use(device)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     if device.type == "cuda":
@@ -58,7 +61,32 @@ def measure(device: torch.device) -> Machine:
         versions["driver"] = _driver_version()
     tools = dict.fromkeys(tool for language in LANGUAGES.values() for tool in language.tools)
     versions["compilers"] = ", ".join(filter(None, (tool.found() for tool in tools)))
-    return Machine(device, measure_device(device), versions)
+    return Machine(device, best_known(measure_device(device), cache), versions)
+
+
+def best_known(found: Device, cache: Path) -> Device:
+    """The device with the highest rates that any judge of this user has measured: other programs may slow one down."""
+    name = digest(found.name, str(found.processors), torch.__version__)
+    path = cache / "devices" / f"{name}.json"
+    try:
+        before = Device.model_validate_json(path.read_text())
+    except (OSError, ValueError):  # the first judge, or a file of another version
+        before = found
+    best = found.model_copy(
+        update={
+            "bandwidth_gb_s": max(found.bandwidth_gb_s, before.bandwidth_gb_s),
+            "peak_tflop_s": {
+                kind: max(rate, before.peak_tflop_s.get(kind, 0.0))
+                for kind, rate in found.peak_tflop_s.items()
+            },
+        }
+    )
+    with suppress(OSError):  # then later judges do not know
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(best.model_dump_json())
+        part.replace(path)
+    return best
 
 
 def use(device: torch.device) -> None:

@@ -1,22 +1,32 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.utils.flop_counter import FlopCounterMode
-
 from stark.core.device import Roofline
+from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     _allows_tf32,
-    _sparing_the_compiler,
+    _Operations,
+    _rate,
     implausible,
+    roofline,
 )
+from support.nodes import CPU
 
 MEMORY_BOUND = Roofline(
-    least_bytes=1_000_000, flops=0, arithmetic="fp32", memory_ms=1.0, compute_ms=0.0
+    least_bytes=1_000_000,
+    flops=0,
+    arithmetic="fp32",
+    memory_ms=1.0,
+    compute_ms=0.0,
+    own_arithmetic="fp32",
+    own_compute_ms=0.0,
 )
 
 
@@ -53,12 +63,40 @@ def test_either_way_to_allow_tf32_is_seen() -> None:
     assert [True, False, True, False] == seen
 
 
-def test_operations_are_counted_without_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_are_counted_by_type_without_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # another test's
-    product = torch.rand(8, 8)
+    product, image = torch.rand(8, 8), torch.rand(1, 2, 6, 6, dtype=torch.bfloat16)
 
-    with _sparing_the_compiler(), FlopCounterMode(display=False) as counter:
-        product @ product
+    with torch.no_grad(), _Operations("cpu") as operations:
+        (torch.nn.functional.linear(product, product) + torch.matmul(product, product))
+        torch.nn.functional.conv2d(image, torch.rand(3, 2, 3, 3, dtype=torch.bfloat16))
+        product.double() @ product.double()
 
-    assert 2 * 8**3 == counter.get_total_flops()
+    assert {
+        "fp32": 2 * 2 * 8**3,
+        "bf16": 2 * 3 * 16 * 2 * 9,
+        "fp64": 2 * 8**3,
+    } == operations.counted
     assert "torch._dynamo" not in sys.modules
+
+
+def test_a_product_in_parts_is_as_slow_as_its_parts_together() -> None:
+    peaks = {"fp32": 50.0, "bf16": 750.0}
+
+    assert (50.0, 250.0, 0.0) == tuple(_rate(kind, peaks) for kind in ("fp32", "bf16x3", "tf32x3"))
+
+
+def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
+    program: Any = SimpleNamespace(
+        run=lambda drawn: drawn.tensors[0] @ drawn.tensors[0], model=torch.nn.Identity()
+    )
+    product = torch.rand(64, 64)
+    fast = CPU.model_copy(update={"peak_tflop_s": {"fp32": 1e-6, "bf16": 6e-6}})
+
+    found = roofline(program, Drawn([product], []), [product], fast)
+
+    assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)
+    assert pytest.approx(2 * found.compute_ms) == found.own_compute_ms
+    assert 2 * 64**3 == found.flops

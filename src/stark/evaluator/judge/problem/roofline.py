@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import torch
-from torch.utils import flop_counter
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
 
 from stark.core.device import Device, Roofline
 from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
-MATRIX = {"cuda": 8192, "cpu": 1024}
+MATRIX = {"cuda": (1024, 8192), "cpu": (128, 1024)}
+"""Sizes of the matrices whose product is measured."""
+
+MOST_S = 0.5
+"""A product that would take longer is not measured: the device has no instructions for its type."""
+
 REPEATS = 4
+"""A measurement is repeated so often. The shortest time counts."""
+
+ACCURATE_ENOUGH = {
+    "fp64": (),
+    "fp32": ("tf32x3", "bf16x3"),
+    "tf32": ("bf16x3",),
+    "bf16": ("fp32",),
+}
+"""By the reference's arithmetic, others in which a candidate's error is usually accepted. `bf16x3` splits each float32
+number into two parts in bfloat16 and adds three of their products, with an error of about 2^-16."""
 
 PLAUSIBLE_SHARE = 0.8
 """A time below this share of the roofline is implausible. Measurement errors are too small to explain such a time."""
@@ -31,7 +47,8 @@ def measure_device(device: torch.device) -> Device:
     """Measure the device, in well under a second for a GPU and about a second for a CPU."""
     kind = "cuda" if device.type == "cuda" else "cpu"
     bandwidth = bandwidth_now(device)
-    peaks = {"fp32": _matrix_rate(device, torch.float32, tf32=False)}
+    kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
+    peaks = {name: _matrix_rate(device, dtype) for name, dtype in kinds.items()}
     if device.type == "cpu":
         return Device(
             kind=kind,
@@ -50,7 +67,6 @@ def measure_device(device: torch.device) -> Device:
         )
     found = torch.cuda.get_device_properties(device)
     peaks["tf32"] = _matrix_rate(device, torch.float32, tf32=True)
-    peaks["bf16"] = _matrix_rate(device, torch.bfloat16, tf32=False)
     return Device(
         kind=kind,
         index=device.index or 0,
@@ -75,48 +91,69 @@ def roofline(
     caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
     is cold, so the device's measured bandwidth applies.
     """
-    counter = FlopCounterMode(display=False)
-    with _sparing_the_compiler(), counter:
+    with _Operations(device.kind) as operations:
         program.run(drawn)
-    per_operator = {
-        str(operator): int(count)
-        for operator, count in counter.get_flop_counts().get("Global", {}).items()
-    }
+    counted = operations.counted
     state = [*program.model.parameters(), *program.model.buffers()]
     written = {t.data_ptr(): t for t in outputs}.values()  # a changed input may also be returned
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
         bandwidth = bandwidth_now(torch.device("cpu"), least_bytes // 2)
-    times_ms: dict[str, float] = {}
-    for operator, count in per_operator.items():
-        kind = _arithmetic(operator, outputs[0].dtype, device)
-        times_ms[kind] = times_ms.get(kind, 0.0) + count / device.peak_tflop_s[kind] / 1e9
+    own_ms: Counter[str] = Counter()
+    least_ms: Counter[str] = Counter()
+    for own, flops in counted.items():
+        rates = {kind: _rate(kind, device.peak_tflop_s) for kind in (own, *ACCURATE_ENOUGH[own])}
+        fastest = max(rates, key=lambda kind: rates[kind])
+        own_ms[own] += flops / rates[own] / 1e9
+        least_ms[fastest] += flops / rates[fastest] / 1e9
     return Roofline(
         least_bytes=least_bytes,
-        flops=sum(per_operator.values()),
-        arithmetic=max(times_ms, key=lambda kind: times_ms[kind], default="fp32"),
+        flops=sum(counted.values()),
         memory_ms=least_bytes / bandwidth / 1e6,
-        compute_ms=sum(times_ms.values()),
+        arithmetic=max(least_ms, key=lambda kind: least_ms[kind], default="fp32"),
+        compute_ms=sum(least_ms.values()),
+        own_arithmetic=max(own_ms, key=lambda kind: own_ms[kind], default="fp32"),
+        own_compute_ms=sum(own_ms.values()),
     )
 
 
-@contextmanager
-def _sparing_the_compiler() -> Iterator[None]:
-    """Keep PyTorch from importing its compiler, which takes three seconds, only to exempt the counter from it.
+def _rate(arithmetic: str, peaks: Mapping[str, float]) -> float:
+    """TFLOP/s at the measured peak. `bf16x3` needs three products in bf16; 0 if the device has no such peak."""
+    narrow, _, products = arithmetic.partition("x")
+    return peaks.get(narrow, 0.0) / int(products or 1)
 
-    Does nothing where the compiler is imported already: then the program may use it.
+
+class _Operations(TorchDispatchMode):
+    """Counts the operations of matrix products, convolutions and attention, by the reference's arithmetic.
+
+    As torch's FlopCounterMode, which does not tell types apart and imports the compiler.
     """
-    mode = getattr(flop_counter, "_FlopCounterMode", None)
-    plain = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
-    if plain is None or "torch._dynamo" in sys.modules:
-        yield
-        return
-    plain.__dynamo_disable = plain  # where PyTorch keeps what it has exempted
-    try:
-        yield
-    finally:
-        del plain.__dynamo_disable
+
+    def __init__(self, kind: Literal["cuda", "cpu"]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._kind = kind
+        self.counted: Counter[str] = Counter()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Else torch imports its compiler, for three seconds, to exempt this class from it."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> object:
+        operator, kwargs = getattr(func, "_overloadpacket", func), kwargs or {}
+        count = flop_registry.get(operator)
+        if count is None:
+            with self:
+                found = func.decompose(*args, **kwargs)
+            return func(*args, **kwargs) if found is NotImplemented else found
+        result = func(*args, **kwargs)
+        given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
+        arithmetic = _arithmetic("conv" in str(operator), given.dtype, self._kind)
+        self.counted[arithmetic] += int(count(*args, **kwargs, out_val=result))
+        return result
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
@@ -135,13 +172,13 @@ def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[st
     )
 
 
-def _arithmetic(operator: str, dtype: torch.dtype, device: Device) -> str:
-    """Choose an operator's arithmetic by the output type and PyTorch's precision flags."""
-    if device.kind == "cpu":
-        return "fp32"
-    if dtype in (torch.bfloat16, torch.float16):
+def _arithmetic(convolving: bool, dtype: torch.dtype, kind: Literal["cuda", "cpu"]) -> str:
+    """PyTorch's arithmetic for operands of this type, by its precision flags."""
+    if dtype in (torch.float64, torch.complex128):
+        return "fp64"
+    if dtype.itemsize < 4:
         return "bf16"
-    return "tf32" if _allows_tf32("conv" in operator) else "fp32"
+    return "tf32" if kind == "cuda" and _allows_tf32(convolving) else "fp32"
 
 
 def _allows_tf32(convolving: bool) -> bool:
@@ -171,7 +208,7 @@ def bandwidth_now(device: torch.device, most_bytes: int | None = None) -> float:
         lambda: target.copy_(source),
         lambda: torch.clamp(source, min=0, out=target),
     ]
-    best = min(_seconds(kernel, device) for kernel in kernels for _ in range(REPEATS))
+    best = min(_best_s(kernel, device) for kernel in kernels)
     return 2 * source.numel() * 4 / best / 1e9
 
 
@@ -182,17 +219,23 @@ def caches_bytes(device: Device) -> float:
     return sum(processor.caches_kb().values()) * 1024
 
 
-def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool) -> float:
-    """Measure TFLOP/s of a large square matrix product of random numbers."""
-    size = MATRIX[device.type]
-    left = torch.randn(size, size, device=device).to(dtype)
+def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool = False) -> float:
+    """Measure TFLOP/s of a square matrix product of random numbers: a small one first, in case this type is emulated."""
+    small, size = MATRIX[device.type]
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
-        best = min(_seconds(lambda: left @ left, device) for _ in range(REPEATS))
+        rate = _product_rate(device, dtype, small)
+        if 2 * size**3 / rate / 1e12 > MOST_S:
+            return rate
+        return max(rate, _product_rate(device, dtype, size))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return 2 * size**3 / best / 1e12
+
+
+def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
+    left = torch.randn(size, size, device=device).to(dtype)
+    return 2 * size**3 / _best_s(lambda: left @ left, device) / 1e12
 
 
 def _launch_us(device: torch.device) -> float:
@@ -203,7 +246,11 @@ def _launch_us(device: torch.device) -> float:
             small.zero_()
 
     launch_many()
-    return min(_seconds(launch_many, device) for _ in range(REPEATS)) / LAUNCHES * 1e6
+    return _best_s(launch_many, device) / LAUNCHES * 1e6
+
+
+def _best_s(work: Callable[[], object], device: torch.device) -> float:
+    return min(_seconds(work, device) for _ in range(REPEATS))
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
