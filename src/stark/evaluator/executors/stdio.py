@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
+from stark.core.errors import JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
@@ -26,7 +26,6 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
-    ProblemRefused,
     RequestRefused,
 )
 
@@ -139,10 +138,10 @@ class StdioExecutor(RequestingExecutor):
                 raise end
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """Answer a request within the limits that it contains. The executor replaces the request's id.
+        """See `RequestingExecutor.answer`.
 
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
-        kill a judge by themselves. Raises JudgeUnavailable.
+        kill a judge by themselves.
         """
         numbered = request.model_copy(update={"id": self._next()})
         reason = ""
@@ -170,15 +169,6 @@ class StdioExecutor(RequestingExecutor):
 
     def _next(self) -> str:
         return str(next(self._count))
-
-    async def _ask(self, request: AnyRequest) -> Answer:
-        """As `answer`, but raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refusal."""
-        answer = await self.answer(request)
-        if isinstance(answer, ProblemRefused):
-            raise ProblemError(answer.error)
-        if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
-        return answer
 
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
