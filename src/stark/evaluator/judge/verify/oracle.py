@@ -16,12 +16,10 @@ single wrong element.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-
-from stark.evaluator.judge.verify.mismatch import Rule, describe
 
 REFERENCE_FACTOR = 3.0
 """k: the allowed error as a multiple of the reference's own error."""
@@ -98,6 +96,8 @@ class ExpectedTensor:
     @property
     def cap(self) -> float:
         """Largest error of a single element that passes."""
+        if self.exact:
+            return 0.0
         return max(REFERENCE_FACTOR * self.eager_errors.largest, LARGEST_FACTOR * self.budget)
 
 
@@ -211,30 +211,6 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     return Comparison(errors, allowed, expected.budget, passes, close)
 
 
-def fault(
-    name: str, result: torch.Tensor, expected: ExpectedTensor, others: Mapping[str, torch.Tensor]
-) -> str:
-    """Describe in a few lines where and how an output that failed is wrong.
-
-    `others` maps names to tensors that may have been returned by mistake, such as the inputs.
-    """
-    result = as_real(result)
-    if expected.exact:
-        return f"{name}: " + "\n".join(
-            describe(result, expected.eager, Rule(expected.scale), others)
-        )
-    budget, cap = expected.budget, expected.cap
-    lines = describe(result, expected.oracle, Rule(expected.scale, cap), others)
-    errors = measure(result, expected.oracle, expected.scale)
-    # NaN and infinity have no meaningful error to report.
-    if errors.relative_rms > budget or errors.largest > cap:
-        lines.append(
-            f"relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
-            f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
-        )
-    return f"{name}: " + "\n".join(lines)
-
-
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
     """Like `torch.allclose` with `equal_nan`, but several times faster for most tensors that are close."""
     if theirs.dtype in (torch.float16, torch.bfloat16):
@@ -250,9 +226,9 @@ def _largest(values: torch.Tensor) -> float:
     return max(float(most), -float(least))
 
 
-def pieces(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+def pieces(*tensors: torch.Tensor, size: int | None = None) -> Iterator[tuple[torch.Tensor, ...]]:
     """Yield matching pieces of tensors of equal size, in row-major order."""
     flat = [tensor.reshape(-1) for tensor in tensors]
-    size = CHUNKS[flat[0].device.type]
+    size = size or CHUNKS[flat[0].device.type]
     for begin in range(0, flat[0].numel(), size):
         yield tuple(piece[begin : begin + size] for piece in flat)
