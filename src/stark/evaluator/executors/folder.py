@@ -16,7 +16,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -156,7 +156,7 @@ async def serve_folder(
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
-            for name in _claim_waiting(folder, IN_FLIGHT - len(working), working):
+            for name in _claim_waiting(folder, IN_FLIGHT - len(working)):
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -215,11 +215,11 @@ def _summary(name: str, answer: Answer | None) -> str:
     return f"{name} {answer.kind.replace('_', ' ')}"
 
 
-def _claim_waiting(folder: Path, most: int, ours: Collection[str]) -> list[str]:
+def _claim_waiting(folder: Path, most: int) -> list[str]:
     """Claim up to `most` requests that have neither a result nor a live claim, oldest first."""
     waiting = sorted((folder / "requests").glob("*.json"), key=_written_at)
     names = (path.stem for path in waiting if not _paths(folder, path.stem)[1].exists())
-    claimed = (name for name in names if name not in ours and _claim(folder / "claims" / name))
+    claimed = (name for name in names if _claim(folder / "claims" / name))
     return list(islice(claimed, most))
 
 
