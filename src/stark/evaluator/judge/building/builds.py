@@ -94,23 +94,22 @@ class Builds:
         Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
         errors are in the result.
         """
-        tools = language(candidate.language)
         key = self._key(candidate)
         built = Built(self._root / key)
-        if self._cache.complete(key) and built.kept.exists() and built.printed.exists():
+        if self._cache.complete(key):
             return replace(built, output=built.printed.read_text())
         # Remains of an interrupted build, such as lock files, would block this one.
         self._cache.forget(key)
         built.work.mkdir(parents=True)
         built.source.write_text(candidate.source)
-        built = self._import_without_device(
-            built, candidate.source, tools.environment(built.work, self._architecture), limits
-        )
-        if built.error is None:
-            built.work.rename(built.kept)
-            built.printed.write_text(built.output)
-            self._cache.note(key)
-        return built
+        error, output = self._import_without_device(built, candidate, limits)
+        if error is not None:
+            error = complaint(built, error, output, candidate.source)
+            return replace(built, error=error, output=output)
+        built.work.rename(built.kept)
+        built.printed.write_text(output)
+        self._cache.note(key)
+        return replace(built, output=output)
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
@@ -132,8 +131,10 @@ class Builds:
         return digest(candidate.source, toolchain, self._target, sys.prefix)
 
     def _import_without_device(
-        self, built: Built, source: str, environment: dict[str, str], limits: Limits
-    ) -> Built:
+        self, built: Built, candidate: Candidate, limits: Limits
+    ) -> tuple[str | None, str]:
+        """Returns the error, if any, and what was printed."""
+        environment = language(candidate.language).environment(built.work, self._architecture)
         child = self._forkserver.fork(
             Allowance(
                 built.work,
@@ -155,12 +156,9 @@ class Builds:
             error = failure.error
         finally:
             output = child.close()
-        if error is None:
-            too_much = folders.excess(built.work, most=KEPT_BYTES)
-            if too_much is None:
-                return replace(built, output=output)
+        if error is None and (too_much := folders.excess(built.work, most=KEPT_BYTES)) is not None:
             error = f"its build wrote {too_much}"
-        return replace(built, error=complaint(built, error, output, source), output=output)
+        return error, output
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
