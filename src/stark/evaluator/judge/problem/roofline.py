@@ -6,8 +6,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch.utils import flop_counter
@@ -76,7 +75,8 @@ def roofline(
     is cold, so the device's measured bandwidth applies.
     """
     counter = FlopCounterMode(display=False)
-    with _sparing_the_compiler(), counter:
+    _spare_the_compiler()
+    with counter:
         program.run(drawn)
     per_operator = {
         str(operator): int(count)
@@ -101,22 +101,15 @@ def roofline(
     )
 
 
-@contextmanager
-def _sparing_the_compiler() -> Iterator[None]:
+def _spare_the_compiler() -> None:
     """Keep PyTorch from importing its compiler, which takes three seconds, only to exempt the counter from it.
 
     Does nothing where the compiler is imported already: then the program may use it.
     """
     mode = getattr(flop_counter, "_FlopCounterMode", None)
     plain = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
-    if plain is None or "torch._dynamo" in sys.modules:
-        yield
-        return
-    plain.__dynamo_disable = plain  # where PyTorch keeps what it has exempted
-    try:
-        yield
-    finally:
-        del plain.__dynamo_disable
+    if plain is not None and "torch._dynamo" not in sys.modules:
+        plain.__dynamo_disable = plain  # where PyTorch keeps what it has exempted
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:
