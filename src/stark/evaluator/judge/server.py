@@ -127,14 +127,12 @@ class Judge:
         """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
-            for thread, part in list(RUNNING.items()):
+            for thread, (function, since) in list(RUNNING.items()):
                 request = self._requests.get(thread)
-                if request is None or time.monotonic() - part.since < request.limits.problem_s:
+                if request is None or time.monotonic() - since < request.limits.problem_s:
                     continue
-                error = (
-                    f"{part.problem}: {part.function} did not return within "
-                    f"{request.limits.problem_s:g} s; make it faster"
-                )
+                limit_s = request.limits.problem_s
+                error = f"{function} did not return within {limit_s:g} s; make it faster"
                 self._send(ProblemRefused(id=request.id, error=error), last=True)
                 return
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -48,17 +48,9 @@ NO_GRADIENTS = (
 )
 
 
-class Part(NamedTuple):
-    """A part of a problem that runs: the problem's name, the function, and since when by `time.monotonic`."""
-
-    problem: str
-    function: str
-    since: float
-
-
-RUNNING: dict[int, Part] = {}
-"""By thread, the part of a problem that runs there now. A thread cannot be ended, so whoever finds that a part takes too
-long must end the process."""
+RUNNING: dict[int, tuple[str, float]] = {}
+"""By thread, the problem and its function that runs there now, and since when by `time.monotonic`. A thread cannot be
+ended, so whoever finds that a function takes too long must end the process."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +232,7 @@ class Program:
         thread = threading.get_ident()
         with self._settings():
             try:
-                RUNNING[thread] = Part(self.problem.name, part, time.monotonic())
+                RUNNING[thread] = f"{self.problem.name}: {part}", time.monotonic()
                 yield
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)
