@@ -11,14 +11,14 @@ from collections.abc import Callable
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
-from stark.evaluator.executors.folder import in_folder, require_requests, serve_folder
+from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
 from stark.evaluator.executors.starting import command, local
 from stark.evaluator.executors.stdio import StdioExecutor
 
 EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     "local": local,
     "command": command,
-    "folder": in_folder,
+    "folder": FolderExecutor,
 }
 """Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
 limits that apply to candidates, and the NVIDIA tools under which candidates run."""

@@ -60,20 +60,19 @@ OTHER_VERSION = "was written by another version of STARK; install the same versi
 class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results without a deadline."""
 
-    def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
+    def __init__(self, folder: Path | str, limits: Limits, tools: Tools | None = None) -> None:
         """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
-        self._folder = folder
         self._notice_given = False
         """Whether the lack of a worker has been reported since the last answer."""
 
         try:
+            self._folder = Path(folder).expanduser().absolute()
             for name in PARTS:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+                (self._folder / name).mkdir(parents=True, exist_ok=True)
+        except (OSError, RuntimeError) as error:  # a RuntimeError: there is no such user
             raise UsageError(
-                f"cannot create the request folders in {folder}: {error.strerror}; "
-                "choose another folder"
+                f"cannot create the request folders in {folder}: {error}; choose another folder"
             ) from error
 
     async def close(self) -> None:
@@ -118,15 +117,6 @@ class FolderExecutor(RequestingExecutor):
             f"waiting for a worker; run `stark worker {self._folder}` "
             "on the machine that should judge candidates\n"
         )
-
-
-def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
-    """The executor behind `folder:PATH`. Raises UsageError."""
-    try:
-        place = Path(path).expanduser().absolute()
-    except RuntimeError as error:  # no such user
-        raise UsageError(f"cannot expand {path}: {error}; write an absolute path") from error
-    return FolderExecutor(place, limits, tools)
 
 
 def require_requests(folder: Path) -> None:
