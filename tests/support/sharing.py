@@ -22,8 +22,8 @@ class SharingExecutor(RequestingExecutor):
     async def close(self) -> None:
         """The owner of the judges closes them."""
 
-    async def _ask(self, request: AnyRequest) -> Answer:
-        return await self._judges._ask(request)
+    async def answer(self, request: AnyRequest) -> Answer:
+        return await self._judges.answer(request)
 
 
 JudgeWithin = Callable[[Limits], Executor]

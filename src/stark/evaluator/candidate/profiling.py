@@ -12,8 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,8 @@ def profiled(
     on_device = device.type == "cuda"
     wait: Callable[[], None] = torch.cuda.synchronize if on_device else lambda: None
     clocked = []
-    with _discarded_output(), tempfile.TemporaryDirectory() as folder:
+    os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler would print beside the program
+    with tempfile.TemporaryDirectory() as folder:
         with profiler.profile(use_device="cuda" if on_device else None, use_kineto=True) as profile:
             with profiler.record_function(WARM):
                 if calls > 1:
@@ -91,23 +91,6 @@ def _waited_s() -> float:
         return int(SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return 0.0
-
-
-@contextmanager
-def _discarded_output() -> Iterator[None]:
-    """Discard output while the profiler runs: the profiler prints to stdout, which belongs to the program."""
-    sys.stdout.flush()
-    kept = os.dup(1), os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for target in (1, 2):
-        os.dup2(nowhere, target)
-    try:
-        yield
-    finally:
-        for source, target in zip(kept, (1, 2), strict=True):
-            os.dup2(source, target)
-        for descriptor in (nowhere, *kept):
-            os.close(descriptor)
 
 
 def _triton_spills() -> dict[str, int]:

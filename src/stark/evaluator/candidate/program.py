@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from stark.evaluator.candidate.arena import TensorAt
 from stark.evaluator.candidate.wire import Message
 
 _OUT_OF_MEMORY = (
@@ -58,6 +60,12 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
         "unexpected": list(found.unexpected_keys)[:20],
         "by_order": by_order,
     }
+
+
+def filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
+    """The argument list with tensors in place of their placeholders."""
+    found: list[Any] = pytree.tree_map_only(TensorAt, lambda place: tensors[place.index], arguments)
+    return found
 
 
 def leaves_of(value: object) -> list[object]:

@@ -18,12 +18,12 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import flags
-from stark.evaluator.candidate.arena import TensorAt, open_arena
+from stark.evaluator.candidate.arena import open_arena
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import (
+    filled,
     give_weights,
     import_file,
     leaves_of,
@@ -165,7 +165,7 @@ class Runner:
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
         self.inputs = [
-            _filled(given["arguments"], [place.view(block) for place in places])
+            filled(given["arguments"], [place.view(block) for place in places])
             for places in given["inputs"]
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
@@ -357,14 +357,6 @@ def _dense(leaf: object, order: tuple[int, ...] | None) -> object:
         return leaf
     leaf = leaf.resolve_conj().resolve_neg()
     return leaf if leaf.stride() == order else leaf.contiguous()
-
-
-def _filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
-    """The argument list with tensors in place of their placeholders."""
-    filled: list[Any] = pytree.tree_map_only(
-        TensorAt, lambda place: tensors[place.index], arguments
-    )
-    return filled
 
 
 def _form(leaf: object) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 MARK = "stark.call"
 """The annotation around each profiled call. Events outside of these calls are ignored."""
@@ -25,24 +25,15 @@ ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 LAUNCHING = ("cuda_runtime", "cuda_driver")
 """Categories of events that launch work on the GPU."""
 
+Event = dict[str, Any]
+"""An event of the trace: `cat` (its category), `name`, `ts` (when it began), `dur`, `tid` (the thread) and `args`."""
+
 Entry = dict[str, Any]
 """All executions of one kernel or operator: `name`, `count`, `us` (microseconds of all together), `operator` (the
 PyTorch operator that launched a kernel) and `launch` (of the longest execution)."""
 
 
-class Event(NamedTuple):
-    """Something that took time."""
-
-    begin: float
-    end: float
-    category: str
-    name: str
-    thread: object
-    given: dict[str, Any]
-    """Further arguments."""
-
-
-def device_summary(trace: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def device_summary(trace: Iterable[Event]) -> dict[str, Any]:
     """Summarize what ran on the GPU during the marked calls. `entries` is sorted by time, longest first.
 
     A call ends only when the device has finished, so everything that the call launched also ends within the call.
@@ -51,52 +42,53 @@ def device_summary(trace: Iterable[dict[str, Any]]) -> dict[str, Any]:
     calls = [event for event in events if _is_call(event)]
     # A launch is an event of the CUDA runtime or driver. Its `correlation` equals that of the work on the device, and
     # its `External id` that of the operator. Launches outside any operator have an id that belongs to no operator.
-    operators = {e.given.get("External id"): e.name for e in events if e.category == "cpu_op"}
+    operators = {e["args"].get("External id"): e["name"] for e in events if e["cat"] == "cpu_op"}
     launches = {
-        e.given.get("correlation"): e.given.get("External id")
+        e["args"].get("correlation"): e["args"].get("External id")
         for e in events
-        if e.category in LAUNCHING
+        if e["cat"] in LAUNCHING
     }
     ran = [
         event
         for event in events
-        if event.category in ON_DEVICE
-        and any(call.begin <= event.begin < call.end for call in calls)
+        if event["cat"] in ON_DEVICE
+        and any(call["ts"] <= event["ts"] < _end(call) for call in calls)
     ]
     taken: dict[tuple[str, str | None], Entry] = {}
-    for event in sorted(ran, key=lambda event: event.begin - event.end):  # longest first
-        operator_id = event.given.get("External id", launches.get(event.given.get("correlation")))
+    for event in sorted(ran, key=lambda event: -event["dur"]):
+        given = event["args"]
+        operator_id = given.get("External id", launches.get(given.get("correlation")))
         operator = operators.get(operator_id) if operator_id is not None else None
-        entry = taken.setdefault((event.name, operator), _entry(event, operator))
+        entry = taken.setdefault((event["name"], operator), _entry(event, operator))
         entry["count"] += 1
-        entry["us"] += event.end - event.begin
+        entry["us"] += event["dur"]
     return _summary(len(calls), taken.values(), _covered(ran))
 
 
-def host_summary(trace: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def host_summary(trace: Iterable[Event]) -> dict[str, Any]:
     """Summarize the operators' self time on a CPU during the marked calls.
 
     The entry `MARK` is the time outside all operators.
     """
     events = _events(trace)
-    threads = {event.thread for event in events if _is_call(event)}
+    threads = {event.get("tid") for event in events if _is_call(event)}
     nested = [
         event
         for event in events
-        if event.thread in threads and (event.category == "cpu_op" or _is_call(event))
+        if event.get("tid") in threads and (event["cat"] == "cpu_op" or _is_call(event))
     ]
     taken: dict[str, Entry] = {}
     around: list[tuple[float, Entry]] = []  # what contains the event, with its end
-    for event in sorted(nested, key=lambda event: (event.begin, -event.end)):
-        while around and around[-1][0] <= event.begin:
+    for event in sorted(nested, key=lambda event: (event["ts"], -event["dur"])):
+        while around and around[-1][0] <= event["ts"]:
             around.pop()
         if around or _is_call(event):
-            entry = taken.setdefault(event.name, _entry(event))
+            entry = taken.setdefault(event["name"], _entry(event))
             entry["count"] += 1
-            entry["us"] += event.end - event.begin
+            entry["us"] += event["dur"]
             if around:
-                around[-1][1]["us"] -= event.end - event.begin
-            around.append((event.end, entry))
+                around[-1][1]["us"] -= event["dur"]
+            around.append((_end(event), entry))
     entries = [{**entry, "us": max(entry["us"], 0.0)} for entry in taken.values()]
     calls = sum(map(_is_call, nested))
     return _summary(calls, entries, busy_us=sum(entry["us"] for entry in entries))
@@ -113,28 +105,26 @@ def _summary(calls: int, entries: Iterable[Entry], busy_us: float) -> dict[str, 
     }
 
 
-def _events(trace: Iterable[dict[str, Any]]) -> list[Event]:
+def _events(trace: Iterable[Event]) -> list[Event]:
+    """The events that took time."""
     return [
-        Event(
-            e["ts"],
-            e["ts"] + max(e["dur"], 0),
-            e.get("cat", ""),
-            str(e.get("name"))[:MAX_NAME_CHARS],
-            e.get("tid"),
-            e.get("args", {}),
-        )
-        for e in trace
-        if e.get("ph") == "X" and "dur" in e
+        {"cat": "", "args": {}, **event, "name": str(event.get("name"))[:MAX_NAME_CHARS]}
+        for event in trace
+        if event.get("ph") == "X" and event.get("dur", -1) >= 0
     ]
 
 
+def _end(event: Event) -> float:
+    return float(event["ts"] + event["dur"])
+
+
 def _is_call(event: Event) -> bool:
-    return event.category == "user_annotation" and event.name == MARK
+    return (event["cat"], event["name"]) == ("user_annotation", MARK)
 
 
 def _entry(event: Event, operator: str | None = None) -> Entry:
-    launch = _launch(event.given)
-    return {"name": event.name, "operator": operator, "count": 0, "us": 0.0, "launch": launch}
+    launch = _launch(event["args"])
+    return {"name": event["name"], "operator": operator, "count": 0, "us": 0.0, "launch": launch}
 
 
 def _launch(given: dict[str, Any]) -> dict[str, float | None] | None:
@@ -154,7 +144,7 @@ def _launch(given: dict[str, Any]) -> dict[str, float | None] | None:
 def _covered(events: Iterable[Event]) -> float:
     """Microseconds in which at least one event was active. Kernels on several streams may overlap."""
     covered, reached = 0.0, -math.inf
-    for event in sorted(events, key=lambda event: event.begin):
-        covered += max(event.end - max(event.begin, reached), 0.0)
-        reached = max(reached, event.end)
+    for event in sorted(events, key=lambda event: event["ts"]):
+        covered += max(_end(event) - max(event["ts"], reached), 0.0)
+        reached = max(reached, _end(event))
     return covered

@@ -10,7 +10,6 @@ Triton, each child does that step itself.
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sysconfig
 import tempfile
 from collections.abc import Callable
@@ -22,17 +21,6 @@ from triton import knobs
 from triton.backends.nvidia import driver
 from triton.runtime import build
 
-UNAVAILABLE = (
-    AttributeError,
-    AssertionError,
-    ImportError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    subprocess.SubprocessError,
-)
-"""Exceptions raised if the installed Triton lacks or has changed a function used here, or if there is no driver."""
-
 
 def hash_compiler() -> None:
     """Make Triton cache the hash of its own code and the versions of its tools."""
@@ -43,7 +31,7 @@ def hash_compiler() -> None:
         ("triton.backends.nvidia.driver", "library_dirs"),
         ("triton.backends.nvidia.compiler", "get_ptxas"),
     ):
-        with suppress(*UNAVAILABLE):
+        with suppress(Exception):  # the installed Triton has no such function, or no driver
             getattr(importlib.import_module(module), function)()
 
 
@@ -88,5 +76,5 @@ def compile_module(name: str, src: str, srcdir: str, *how: Any) -> str:
 
 
 hash_compiler()
-with suppress(*UNAVAILABLE):
+with suppress(Exception):
     build_driver_ahead()

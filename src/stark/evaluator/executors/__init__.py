@@ -1,7 +1,7 @@
 """Registry of executors: the ways to reach a judge, by name.
 
 Executors reach judges through commands or files and never import the judge's code. To add an
-executor, write a file in this package and add a line to `JUDGES` or `EXECUTORS`.
+executor, write a file in this package and add a line to `EXECUTORS`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ from collections.abc import Callable
 from stark.core.errors import UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
-from stark.evaluator.executors.folder import in_folder, require_requests, serve_folder
+from stark.evaluator.executors.folder import FolderExecutor, require_requests, serve_folder
 from stark.evaluator.executors.starting import command, local
 from stark.evaluator.executors.stdio import StdioExecutor
 
-JUDGES: dict[str, Callable[[str, Limits, Tools], StdioExecutor]] = {
+EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
     "local": local,
     "command": command,
-}
-"""Factories of the executors that start judges themselves. A worker (`stark worker`) can use only these executors."""
-
-EXECUTORS: dict[str, Callable[[str, Limits, Tools], RequestingExecutor]] = {
-    **JUDGES,
-    "folder": in_folder,
+    "folder": FolderExecutor,
 }
 """Maps an executor's name to its factory. A factory takes the text after the colon in `name:text`, the
 limits that apply to candidates, and the NVIDIA tools under which candidates run."""
@@ -71,12 +66,12 @@ def open_judges(notation: str) -> StdioExecutor:
     Each request contains its own limits and tools. Raises UsageError for any other notation.
     """
     name, rest = _parts(notation)
-    if name not in JUDGES:
+    if name == "folder":
         raise UsageError(
             f"a worker cannot forward requests to {name!r}; "
             "use local, local:DEVICES or command:LINE as its executor"
         )
-    return JUDGES[name](rest, Limits(), Tools())
+    return (local if name == "local" else command)(rest, Limits(), Tools())
 
 
 def _parts(notation: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
+from stark.core.errors import JudgeUnavailable, ProblemError
 from stark.core.evaluation import Effort, Evaluation
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
@@ -18,6 +19,8 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
+    ProblemRefused,
+    RequestRefused,
 )
 
 
@@ -59,7 +62,7 @@ class RequestingExecutor(ABC):
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
-        answer = await self._bound(Describe(id="", problem=problem, limits=self._limits))
+        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
         assert isinstance(answer, Described)
         return answer.reference
 
@@ -75,15 +78,22 @@ class RequestingExecutor(ABC):
             effort=effort,
             tools=self._tools,
         )
-        answer = await self._bound(request)
+        answer = await self._ask(request)
         assert isinstance(answer, Evaluated)
         return answer.evaluation
 
-    async def _bound(self, request: AnyRequest) -> Answer:
-        """Ask only machines of the kind that answered first: times of different kinds are not comparable."""
-        answer = await self._ask(request.model_copy(update={"device_class": self._device_class}))
-        if isinstance(answer, Described | Evaluated):
-            self._device_class = self._device_class or answer.device_class or None
+    async def _ask(self, request: AnyRequest) -> Described | Evaluated:
+        """Ask only machines of the kind that answered first: times of different kinds are not comparable.
+
+        Raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refused request.
+        """
+        answer = await self.answer(request.model_copy(update={"device_class": self._device_class}))
+        if isinstance(answer, ProblemRefused):
+            raise ProblemError(answer.error)
+        if isinstance(answer, RequestRefused):
+            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
+        assert isinstance(answer, Described | Evaluated)
+        self._device_class = self._device_class or answer.device_class or None
         return answer
 
     @abstractmethod
@@ -91,8 +101,5 @@ class RequestingExecutor(ABC):
         """See `Executor.close`."""
 
     @abstractmethod
-    async def _ask(self, request: AnyRequest) -> Answer:
-        """Set the request's id, send the request and return its answer.
-
-        Raises ProblemError or JudgeUnavailable.
-        """
+    async def answer(self, request: AnyRequest) -> Answer:
+        """Answer a request within the limits that it contains. Replaces the request's id. Raises JudgeUnavailable."""

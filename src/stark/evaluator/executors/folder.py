@@ -5,8 +5,8 @@ runs the search, writes `requests/ID.json`. A worker (`stark worker FOLDER`) has
 and writes the answer to `results/ID.json`. Meanwhile `claims/ID` names the worker. The id is a digest
 of the request's content, so an existing answer is reused. Requests and results are written under
 a temporary name and then renamed, so that a reader never sees an incomplete file. A claim is deleted
-after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. A
-worker renames a request that it cannot parse. All other files stay.
+after the answer. If the answer is a refusal, the orchestrator deletes the answer and the request. All
+other files stay.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 
 from pydantic import BaseModel, ValidationError
 
-from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
+from stark.core.errors import JudgeUnavailable, UsageError
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
 from stark.evaluator.protocol import (
@@ -62,30 +60,28 @@ OTHER_VERSION = "was written by another version of STARK; install the same versi
 class FolderExecutor(RequestingExecutor):
     """The orchestrator's side: writes requests and waits for results without a deadline."""
 
-    def __init__(self, folder: Path, limits: Limits, tools: Tools | None = None) -> None:
+    def __init__(self, folder: Path | str, limits: Limits, tools: Tools | None = None) -> None:
         """Create the subfolders (`PARTS`). Raises UsageError if that fails."""
         super().__init__(limits, tools)
-        self._folder = folder
         self._notice_given = False
         """Whether the lack of a worker has been reported since the last answer."""
 
         try:
+            self._folder = Path(folder).expanduser().absolute()
             for name in PARTS:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+                (self._folder / name).mkdir(parents=True, exist_ok=True)
+        except (OSError, RuntimeError) as error:  # a RuntimeError: there is no such user
             raise UsageError(
-                f"cannot create the request folders in {folder}: {error.strerror}; "
-                "choose another folder"
+                f"cannot create the request folders in {folder}: {error}; choose another folder"
             ) from error
 
     async def close(self) -> None:
         """Do nothing: the orchestrator's side starts no process."""
 
-    async def _ask(self, request: AnyRequest) -> Answer:
+    async def answer(self, request: AnyRequest) -> Answer:
         """Write the request and wait for its answer, however long the queue takes.
 
-        Raises ProblemError if the problem was refused, and JudgeUnavailable if this process and the worker run
-        different versions of STARK.
+        Raises JudgeUnavailable if this process and the worker run different versions of STARK.
         """
         name = request_id(request)
         asked, result = _paths(self._folder, name)
@@ -110,12 +106,6 @@ class FolderExecutor(RequestingExecutor):
             # Do not keep a refusal: the problem or the machine may be repaired before the next run.
             asked.unlink(missing_ok=True)
             result.unlink(missing_ok=True)
-        if isinstance(answer, ProblemRefused):
-            raise ProblemError(answer.error)
-        if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(
-                f"the worker that serves {self._folder} refused the request: {answer.error}"
-            )
         return answer
 
     def _note_missing_worker(self) -> None:
@@ -127,23 +117,6 @@ class FolderExecutor(RequestingExecutor):
             f"waiting for a worker; run `stark worker {self._folder}` "
             "on the machine that should judge candidates\n"
         )
-
-
-def in_folder(path: str, limits: Limits, tools: Tools) -> FolderExecutor:
-    """The executor behind `folder:PATH`. Raises UsageError."""
-    try:
-        place = Path(path).expanduser().absolute()
-    except RuntimeError as error:  # no such user
-        raise UsageError(f"cannot expand {path}: {error}; write an absolute path") from error
-    return FolderExecutor(place, limits, tools)
-
-
-class Judges(Protocol):
-    """The part of an executor that answers a worker's requests."""
-
-    async def answer(self, request: AnyRequest) -> Answer:
-        """Answer a request within the request's own limits. Raises JudgeUnavailable."""
-        ...
 
 
 def require_requests(folder: Path) -> None:
@@ -160,7 +133,7 @@ def require_requests(folder: Path) -> None:
 
 
 async def serve_folder(
-    folder: Path, judges: Judges, once: bool, report: Callable[[str], None]
+    folder: Path, judges: RequestingExecutor, once: bool, report: Callable[[str], None]
 ) -> int:
     """The worker's side: have the requests in `folder` judged, and return how many were answered.
 
@@ -173,7 +146,7 @@ async def serve_folder(
     answered, ends_at = 0, time.monotonic()
     try:
         while True:
-            for name in _claim_waiting(folder, IN_FLIGHT - len(working), working):
+            for name in _claim_waiting(folder, IN_FLIGHT - len(working)):
                 working[name] = asyncio.create_task(_serve_one(folder, name, judges))
             if not working:
                 if once and time.monotonic() >= ends_at:
@@ -197,27 +170,24 @@ async def serve_folder(
             (folder / "claims" / name).unlink(missing_ok=True)
 
 
-async def _serve_one(folder: Path, name: str, judges: Judges) -> Answer | None:
+async def _serve_one(folder: Path, name: str, judges: RequestingExecutor) -> Answer | None:
     """Answer one request and release its claim. Returns None if the request's file no longer exists.
 
-    Refuses a request that cannot be parsed, and renames its file to `ID.unreadable`.
+    Refuses a request that cannot be parsed.
     """
     asked, result = _paths(folder, name)
     try:
         try:
-            request = request_adapter.validate_json(asked.read_bytes())
+            text = asked.read_bytes()
         except FileNotFoundError:
             return None
+        try:
+            request = request_adapter.validate_json(text)
         except ValidationError:
-            request = None
-        if request is not None:
-            answer = (await judges.answer(request)).model_copy(update={"id": name})
+            answer: Answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
         else:
-            answer = RequestRefused(id=name, error=f"request {name} {OTHER_VERSION}")
+            answer = (await judges.answer(request)).model_copy(update={"id": name})
         _write_atomically(result, answer)
-        if request is None:
-            with suppress(FileNotFoundError):  # the orchestrator has already deleted the request
-                asked.rename(asked.with_suffix(".unreadable"))
         return answer
     finally:
         (folder / "claims" / name).unlink(missing_ok=True)
@@ -235,11 +205,11 @@ def _summary(name: str, answer: Answer | None) -> str:
     return f"{name} {answer.kind.replace('_', ' ')}"
 
 
-def _claim_waiting(folder: Path, most: int, ours: Collection[str]) -> list[str]:
+def _claim_waiting(folder: Path, most: int) -> list[str]:
     """Claim up to `most` requests that have neither a result nor a live claim, oldest first."""
     waiting = sorted((folder / "requests").glob("*.json"), key=_written_at)
     names = (path.stem for path in waiting if not _paths(folder, path.stem)[1].exists())
-    claimed = (name for name in names if name not in ours and _claim(folder / "claims" / name))
+    claimed = (name for name in names if _claim(folder / "claims" / name))
     return list(islice(claimed, most))
 
 

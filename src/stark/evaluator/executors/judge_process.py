@@ -137,17 +137,15 @@ class JudgeProcess:
                 answer = answer_adapter.validate_json(line)
                 if isinstance(answer, Notice):
                     self._on_notice(answer.text)
-                elif not isinstance(answer, Hello) and answer.id in self._waiting:
-                    self._answered(self._waiting[answer.id], answer)
+                    continue
+                waiting = None if isinstance(answer, Hello) else self._waiting.get(answer.id)
+                if waiting is None or waiting.done():  # it was cancelled
+                    continue
+                if isinstance(answer, JudgeFailed):
+                    waiting.set_exception(JudgeDied(answer.error))
+                else:
+                    waiting.set_result(answer)
         await self.kill()
-
-    def _answered(self, waiting: asyncio.Future[Answer], answer: Answer) -> None:
-        if waiting.done():  # it was cancelled
-            return
-        if isinstance(answer, JudgeFailed):
-            waiting.set_exception(JudgeDied(answer.error))
-        else:
-            waiting.set_result(answer)
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
         while chunk := await stream.read(OUTPUT_CHARS):

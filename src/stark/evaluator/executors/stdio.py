@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import operator
-import shlex
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from stark.core.errors import JudgeDied, JudgeUnavailable, ProblemError
+from stark.core.errors import JudgeDied, JudgeUnavailable
 from stark.core.evaluation import Crashed
 from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import RequestingExecutor
@@ -26,7 +24,6 @@ from stark.evaluator.protocol import (
     Described,
     Evaluate,
     Evaluated,
-    ProblemRefused,
     RequestRefused,
 )
 
@@ -45,8 +42,8 @@ class Judge:
 
     def __init__(self, command: Sequence[str], on_notice: Callable[[str], None]) -> None:
         self.command = list(command)
-        self.given_up = ""
-        """Why this judge takes no more requests, not even those that wait for its start; empty if it does."""
+        self.failure: JudgeUnavailable | None = None
+        """Why this judge takes no more requests, not even those that wait for its start; None if it does."""
 
         self.process: JudgeProcess | None = None
         self._on_notice = on_notice
@@ -78,25 +75,30 @@ class Judge:
         finally:
             self._requests -= 1
 
-    def busy(self, problem: str) -> float:
-        """The number of open requests, plus `PREPARING` if the judge was never asked about this problem."""
-        return self._requests + (0.0 if problem in self._problems else PREPARING)
+    def load(self, problem: str) -> tuple[float, int]:
+        """The number of open requests, plus `PREPARING` if it was never asked about this problem; then its problems."""
+        preparing = 0.0 if problem in self._problems else PREPARING
+        return self._requests + preparing, len(self._problems)
 
     async def start(self) -> JudgeProcess:
         """The running judge, which is started if need be. Raises JudgeUnavailable."""
         async with self._starting:
-            if self.given_up:
-                raise JudgeUnavailable(self.given_up)
+            if self.failure is not None:
+                raise self.failure
             if self.process is not None and not self.process.alive:
                 await self.process.close()
                 self.process = None
             if self.process is None:
-                self.process = await start_judge(self.command, self._on_notice)
+                try:
+                    self.process = await start_judge(self.command, self._on_notice)
+                except JudgeUnavailable as error:
+                    self.failure = self.failure or error
+                    raise
             return self.process
 
     async def close(self) -> None:
         """Stop the judge. Later requests raise JudgeUnavailable."""
-        self.given_up = CLOSED
+        self.failure = JudgeUnavailable(CLOSED)
         async with self._starting:
             if self.process is not None:
                 await self.process.close()
@@ -106,7 +108,7 @@ class StdioExecutor(RequestingExecutor):
     """Judges that are each started by their own command.
 
     A request goes to the judge with the least load, where preparing a new problem counts as load.
-    Ties go to the least recently asked judge.
+    A judge that cannot be started is not used again, unless none can be.
     """
 
     def __init__(
@@ -121,28 +123,21 @@ class StdioExecutor(RequestingExecutor):
             Judge(command, partial(self._notified, number))
             for number, command in enumerate(commands)
         ]
-        self._usable = list(self._judges)
-        """Those that could be started, or the last one if none can; the least recently asked first."""
-
+        self._closed = False
         self._count = itertools.count(1)
 
     async def start(self) -> None:
-        """Start all judges ahead of the first request. Judges that fail to start are not used.
-
-        Raises JudgeUnavailable if all fail.
-        """
+        """Start all judges ahead of the first request. Raises JudgeUnavailable if all fail."""
         ends = await asyncio.gather(*(j.start() for j in self._judges), return_exceptions=True)
-        for judge, end in zip(self._judges, ends, strict=True):
-            if isinstance(end, JudgeUnavailable):
-                self._give_up(judge, end)
-            elif isinstance(end, BaseException):
-                raise end
+        failures = [end for end in ends if isinstance(end, BaseException)]
+        if len(failures) == len(ends):
+            raise failures[-1]
 
     async def answer(self, request: AnyRequest) -> Answer:
-        """Answer a request within the limits that it contains. The executor replaces the request's id.
+        """See `RequestingExecutor.answer`.
 
         When a judge dies, all its open requests fail. Each is then sent again, alone, to find the requests that
-        kill a judge by themselves. Raises JudgeUnavailable.
+        kill a judge by themselves.
         """
         numbered = request.model_copy(update={"id": self._next()})
         reason = ""
@@ -161,6 +156,7 @@ class StdioExecutor(RequestingExecutor):
 
     async def close(self) -> None:
         """End all judges."""
+        self._closed = True
         await asyncio.gather(*(judge.close() for judge in self._judges))
 
     def _notified(self, judge: int, text: str) -> None:
@@ -170,15 +166,6 @@ class StdioExecutor(RequestingExecutor):
 
     def _next(self) -> str:
         return str(next(self._count))
-
-    async def _ask(self, request: AnyRequest) -> Answer:
-        """As `answer`, but raises ProblemError for a problem that cannot be used, and JudgeUnavailable for a refusal."""
-        answer = await self.answer(request)
-        if isinstance(answer, ProblemRefused):
-            raise ProblemError(answer.error)
-        if isinstance(answer, RequestRefused):
-            raise JudgeUnavailable(f"every judge refused the request: {answer.error}")
-        return answer
 
     async def _works_without(self, request: Evaluate) -> bool:
         """Whether a judge can measure the problem's reference. If so, the candidate is at fault."""
@@ -191,27 +178,23 @@ class StdioExecutor(RequestingExecutor):
     async def _ask_once(self, request: AnyRequest, alone: bool) -> Answer:
         """Send the request to the least busy judge that does not refuse it, for its machine is of another kind.
 
-        A judge that cannot be started is given up, unless it is the last. Raises JudgeDied and JudgeUnavailable.
+        Raises JudgeDied and JudgeUnavailable.
         """
-        problem, left = request.problem.digest, list(self._usable)
-        while True:
-            judge = min(left, key=lambda judge: judge.busy(problem))
-            left.remove(judge)
-            self._usable.sort(key=partial(operator.is_, judge))  # it was asked most recently
+        usable = [judge for judge in self._judges if judge.failure is None]
+        if not usable and not self._closed:
+            usable = self._judges
+            for judge in usable:
+                judge.failure = None
+        refusal, failure = None, JudgeUnavailable(CLOSED)
+        for judge in sorted(usable, key=lambda judge: judge.load(request.problem.digest)):
             try:
                 answer = await judge.ask(request, alone)
-                if not isinstance(answer, RequestRefused) or not left:
-                    return answer
             except JudgeUnavailable as error:
-                self._give_up(judge, error)
-            left = left or list(self._usable)
-
-    def _give_up(self, judge: Judge, error: JudgeUnavailable) -> None:
-        """Stop using a judge that cannot be started. Raises `error` if it is the last one."""
-        if self._usable == [judge]:
-            raise error
-        judge.given_up = (
-            f"the judge ({shlex.join(judge.command)}) did not start and is no longer used"
-        )
-        if judge in self._usable:
-            self._usable.remove(judge)
+                failure = error
+                continue
+            if not isinstance(answer, RequestRefused):
+                return answer
+            refusal = answer
+        if refusal is None:
+            raise failure
+        return refusal

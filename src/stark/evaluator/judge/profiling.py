@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from typing import Annotated, Literal
 
 import torch
@@ -93,15 +94,10 @@ def reference_profile(
     Returns None on failure.
     """
     try:
-        running = start()
-    except (ProblemError, torch.OutOfMemoryError):
+        with closing(start()) as running:
+            return take_profile(running.child, kind, latency_ms)
+    except (ProblemError, torch.OutOfMemoryError, ProfileRefused, ReferenceDied):
         return None
-    try:
-        return take_profile(running.child, kind, latency_ms)
-    except (ProfileRefused, ReferenceDied):
-        return None
-    finally:
-        running.close()
 
 
 def profile_of(answer: object, kind: Literal["cpu", "cuda"], built: str = "") -> Profile:

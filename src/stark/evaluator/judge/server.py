@@ -37,7 +37,6 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.relay import ALONE, LEAVE, Said
-from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
@@ -93,7 +92,6 @@ class Judge:
         self._build_slots = setting.builds
         kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
         self._builds = Builds(kept, self.machine.sheet, forkserver)
-        self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
@@ -129,14 +127,12 @@ class Judge:
         """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
-            for thread, part in list(RUNNING.items()):
+            for thread, (function, since) in list(RUNNING.items()):
                 request = self._requests.get(thread)
-                if request is None or time.monotonic() - part.since < request.limits.problem_s:
+                if request is None or time.monotonic() - since < request.limits.problem_s:
                     continue
-                error = (
-                    f"{part.problem}: {part.function} did not return within "
-                    f"{request.limits.problem_s:g} s; make it faster"
-                )
+                limit_s = request.limits.problem_s
+                error = f"{function} did not return within {limit_s:g} s; make it faster"
                 self._send(ProblemRefused(id=request.id, error=error), last=True)
                 return
 
@@ -181,8 +177,6 @@ class Judge:
 
     def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
         """Build and run a candidate. Raises Verdict if the build fails."""
-        if request.tools.counters and self._prepared is not None:  # then the device is open
-            self._counters.start(request.limits)
         with self._building():
             built = build(attempt, self._builds)
         with self._turn():
@@ -194,7 +188,7 @@ class Judge:
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
-                    evaluation = examined(evaluation, request.tools, target, self._counters)
+                    evaluation = examined(evaluation, request.tools, target)
                     if request.tools != Tools():
                         self._probe()  # a tool that was killed may have left a kernel running
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None

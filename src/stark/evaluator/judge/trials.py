@@ -143,15 +143,15 @@ class Trials:
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn, trial.regime)
+        outputs = self.expected_of(drawn)
         if keep and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
 
-    def expected_of(self, drawn: Drawn, regime: str | None = None) -> list[ExpectedTensor]:
+    def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
         """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError."""
         eager = self._program.run(drawn)
-        oracle = self._twin.outputs(drawn, eager, regime) if self.oracle_is_float64 else None
+        oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
         return list(map(expect, oracle or eager, eager))
 
     def _without_oracle(self, warning: str) -> None:

@@ -14,7 +14,8 @@ from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.trials import Trial
-from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, fault, near
+from stark.evaluator.judge.verify.mismatch import fault
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
 
 AGREEMENT_FACTOR = 1.5
 """A timed result that differs from the reference's by more error budgets than this is compared with the oracle.

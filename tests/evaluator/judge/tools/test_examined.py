@@ -23,8 +23,6 @@ TARGET: Any = SimpleNamespace(language="cuda")
 BOTH = Tools(counters=True, sanitizer=True)
 COUNTED = KernelCounters(name="mine", time_ms=0.4, share=1.0, dram=0.9)
 
-COUNTERS: Any = SimpleNamespace(of=None)
-
 
 def candidate(effort: str = "promote") -> Correct:
     return correct(0.5).model_copy(update={"effort": effort, "profile": PROFILE})
@@ -43,13 +41,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ran.append(check)
         return []
 
-    monkeypatch.setattr(COUNTERS, "of", counters)
+    monkeypatch.setattr(module, "counters", counters)
     monkeypatch.setattr(sanitizer, "findings", findings)
     return ran
 
 
 def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: list[str]) -> None:
-    found = examined(candidate(), BOTH, TARGET, COUNTERS)
+    found = examined(candidate(), BOTH, TARGET)
 
     assert ["counters", "memcheck", "racecheck", "synccheck"] == asked
     assert isinstance(found, Correct) and found.profile is not None
@@ -63,11 +61,11 @@ def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: li
 def test_nothing_runs_that_was_not_asked_for_and_the_sanitizer_at_promote_alone(
     asked: list[str],
 ) -> None:
-    assert candidate() == examined(candidate(), Tools(), TARGET, COUNTERS)
+    assert candidate() == examined(candidate(), Tools(), TARGET)
     searched = candidate("search")
-    assert searched == examined(searched, Tools(sanitizer=True), TARGET, COUNTERS)
+    assert searched == examined(searched, Tools(sanitizer=True), TARGET)
     assert [] == asked
-    examined(searched, BOTH, TARGET, COUNTERS)
+    examined(searched, BOTH, TARGET)
     assert ["counters"] == asked
 
 
@@ -79,7 +77,7 @@ def test_a_finding_makes_it_incorrect_and_ends_the_checks(
         return ["race in shared memory at mine in candidate.py:7"] if check == "racecheck" else []
 
     monkeypatch.setattr(sanitizer, "findings", findings)
-    found = examined(candidate(), Tools(sanitizer=True), TARGET, COUNTERS)
+    found = examined(candidate(), Tools(sanitizer=True), TARGET)
 
     assert isinstance(found, Incorrect)
     assert ["memcheck", "racecheck"] == asked
@@ -96,9 +94,9 @@ def test_tools_that_do_not_run_leave_the_verdict_and_say_why(
     def not_there(*_: object) -> Any:
         raise NotRun("there is no such tool")
 
-    monkeypatch.setattr(COUNTERS, "of", not_there)
+    monkeypatch.setattr(module, "counters", not_there)
     monkeypatch.setattr(sanitizer, "findings", not_there)
-    found = examined(candidate(), BOTH, TARGET, COUNTERS)
+    found = examined(candidate(), BOTH, TARGET)
 
     assert isinstance(found, Correct) and () == found.sanitized
     assert "Nsight Compute gave no result: there is no such tool" in found.warnings
@@ -113,11 +111,11 @@ def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
         raise NotRun("it did not end within 120 s", ended=True)
 
     monkeypatch.setattr(sanitizer, "findings", hanging)
-    found = examined(candidate(), BOTH, TARGET, COUNTERS)
+    found = examined(candidate(), BOTH, TARGET)
     assert isinstance(found, Correct) and () == found.sanitized
     assert ["counters", "hung"] == asked
-    monkeypatch.setattr(COUNTERS, "of", hanging)
-    found = examined(candidate(), BOTH, TARGET, COUNTERS)
+    monkeypatch.setattr(module, "counters", hanging)
+    found = examined(candidate(), BOTH, TARGET)
     assert isinstance(found, Correct) and ["counters", "hung", "hung"] == asked
     assert (
         "Nsight Compute gave no result, and no further tool was run: it did not end within 120 s"
@@ -126,9 +124,7 @@ def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
 
 
 def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> None:
-    found = examined(
-        candidate(), Tools(sanitizer=True), SimpleNamespace(language="triton"), COUNTERS
-    )  # type: ignore[arg-type]
+    found = examined(candidate(), Tools(sanitizer=True), SimpleNamespace(language="triton"))  # type: ignore[arg-type]
 
     assert isinstance(found, Correct) and ("memcheck",) == found.sanitized
 
@@ -136,7 +132,7 @@ def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> Non
 def test_on_a_cpu_there_is_nothing_to_look_at(asked: list[str]) -> None:
     cpu = candidate()
     cpu = cpu.model_copy(update={"device": cpu.device.model_copy(update={"kind": "cpu"})})
-    found = examined(cpu, BOTH, TARGET, COUNTERS)
+    found = examined(cpu, BOTH, TARGET)
 
     assert isinstance(found, Correct) and [] == asked
     assert (module.ON_A_GPU_ONLY,) == found.warnings[-1:]

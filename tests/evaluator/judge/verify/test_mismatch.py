@@ -251,16 +251,3 @@ def test_any_size_of_chunks_gives_the_same_words(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(mismatch, "CHUNK", chunk)
         assert whole == said(wrong, oracle)
         assert whole == said(wrong.mT.contiguous().mT, oracle.mT.contiguous().mT)
-
-
-def test_a_chunk_of_a_transposed_tensor_copies_no_more_than_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(mismatch, "CHUNK", 7)
-    numbers = torch.arange(4 * 3 * 5).view(4, 3, 5)
-    transposed = numbers.mT.contiguous().mT
-
-    seen = [mismatch._chunk(transposed, begin) for begin in range(0, 60, 7)]
-
-    assert numbers.flatten().tolist() == torch.cat(seen).tolist()
-    assert all(chunk.untyped_storage().nbytes() <= 7 * 8 for chunk in seen)

@@ -4,7 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.oracle import compare, expect, fault
+from stark.evaluator.judge.verify.mismatch import fault
+from stark.evaluator.judge.verify.oracle import compare, expect
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -7,7 +7,6 @@ build unless it was evicted. Every run works on a copy of the build's files.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -86,7 +85,7 @@ class Builds:
         return tuple(self._forkserver.layers())
 
     def in_use(self, candidate: Candidate) -> AbstractContextManager[None]:
-        """Protects a build from eviction. Enter it before the build, and leave it after the last use."""
+        """Locks a build. Enter it before the build, and leave it after the last use."""
         return self._cache.in_use(self._key(candidate))
 
     def build(self, candidate: Candidate, limits: Limits) -> Built:
@@ -95,27 +94,22 @@ class Builds:
         Raises ChildFailed if the build takes too long or needs too much memory. A compiler's
         errors are in the result.
         """
-        tools = language(candidate.language)
         key = self._key(candidate)
         built = Built(self._root / key)
-        with _locked(built.folder.with_suffix(".lock")):
-            if self._cache.complete(key) and built.kept.exists() and built.printed.exists():
-                return replace(built, output=built.printed.read_text())
-            # Remains of an interrupted build, such as lock files, would block this one.
-            self._cache.forget(key)
-            built.work.mkdir(parents=True)
-            built.source.write_text(candidate.source)
-            built = self._import_without_device(
-                built,
-                candidate.source,
-                tools.environment(built.work, self._architecture),
-                limits,
-            )
-            if built.error is None:
-                built.work.rename(built.kept)
-                built.printed.write_text(built.output)
-                self._cache.note(key)
-            return built
+        if self._cache.complete(key):
+            return replace(built, output=built.printed.read_text())
+        # Remains of an interrupted build, such as lock files, would block this one.
+        self._cache.forget(key)
+        built.work.mkdir(parents=True)
+        built.source.write_text(candidate.source)
+        error, output = self._import_without_device(built, candidate, limits)
+        if error is not None:
+            error = complaint(built, error, output, candidate.source)
+            return replace(built, error=error, output=output)
+        built.work.rename(built.kept)
+        built.printed.write_text(output)
+        self._cache.note(key)
+        return replace(built, output=output)
 
     @contextmanager
     def ready(self, candidate: Candidate, built: Built) -> Iterator[None]:
@@ -123,14 +117,13 @@ class Builds:
 
         Nothing remains of what earlier runs wrote, such as precomputed answers.
         """
-        with _locked(built.folder.with_suffix(".lock")):
+        folders.remove(built.work)
+        folders.copy(built.kept, built.work)
+        built.source.write_text(candidate.source)
+        try:
+            yield
+        finally:
             folders.remove(built.work)
-            folders.copy(built.kept, built.work)
-            built.source.write_text(candidate.source)
-            try:
-                yield
-            finally:
-                folders.remove(built.work)
 
     def _key(self, candidate: Candidate) -> str:
         # Builds contain the paths of included files, so each Python environment has its own builds.
@@ -138,8 +131,10 @@ class Builds:
         return digest(candidate.source, toolchain, self._target, sys.prefix)
 
     def _import_without_device(
-        self, built: Built, source: str, environment: dict[str, str], limits: Limits
-    ) -> Built:
+        self, built: Built, candidate: Candidate, limits: Limits
+    ) -> tuple[str | None, str]:
+        """Returns the error, if any, and what was printed."""
+        environment = language(candidate.language).environment(built.work, self._architecture)
         child = self._forkserver.fork(
             Allowance(
                 built.work,
@@ -161,12 +156,9 @@ class Builds:
             error = failure.error
         finally:
             output = child.close()
-        if error is None:
-            too_much = folders.excess(built.work, most=KEPT_BYTES)
-            if too_much is None:
-                return replace(built, output=output)
+        if error is None and (too_much := folders.excess(built.work, most=KEPT_BYTES)) is not None:
             error = f"its build wrote {too_much}"
-        return replace(built, error=complaint(built, error, output, source), output=output)
+        return error, output
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
@@ -184,14 +176,6 @@ def processor_s(limit_s: float) -> int:
     The operating system ends a process that uses more, in case the judge itself fails to end it.
     """
     return int(limit_s * (os.cpu_count() or 1)) + 1
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock that excludes other threads and processes. It is released if this process ends."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _contains_errors(error: str) -> bool:

@@ -1,9 +1,8 @@
 """Manages the folder of builds, and evicts builds when the folder is too large.
 
-Each build is a folder named by its key. Beside it are three files. KEY.built contains the size of a
-finished build in bytes. KEY.lock is locked while a process writes into the build's folder. An
-evaluation holds a shared lock on KEY.use while it needs the build; an eviction holds an exclusive
-lock on KEY.use. Several judges may share the folder.
+Each build is a folder named by its key. Beside it are two files. KEY.built contains the size of a
+finished build in bytes. KEY.lock is locked by an evaluation while it needs the build, and by whoever
+removes the build. Several judges may share the folder.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ FOLDER, GIGABYTES = "STARK_CACHE", "STARK_CACHE_GB"
 """Environment variables for the cache's folder and for the gigabytes of builds to keep."""
 
 DEFAULT_GB = 20.0
-
-KEPT_SHARE = 0.8
-"""An eviction reduces the cache to this share of its limit, so that not every new build causes an eviction."""
 
 
 def cache_folder() -> Path:
@@ -75,17 +71,16 @@ class BuildCache:
 
     @contextmanager
     def in_use(self, key: str) -> Iterator[None]:
-        """Protect the build from eviction and mark it as just used. Removes a failed build afterwards.
-
-        Several callers may protect the same build at once.
-        """
-        try:
-            with _shared_lock(self._path(key, "use")) as descriptor:
-                os.utime(descriptor)
+        """Lock the build, mark it as just used, and afterwards remove it if it failed. Others wait for their turn."""
+        with _locked(self._path(key, "lock")):
+            self._path(key, "lock").touch()
+            try:
                 yield
-        finally:
-            if not self.complete(key):  # failed builds are not kept; they are rebuilt on request
-                self._remove(key)
+            finally:
+                if not self.complete(
+                    key
+                ):  # failed builds are not kept; they are rebuilt on request
+                    self._remove(key)
 
     def note(self, key: str) -> None:
         """Record the size of a finished build that is in use. If the cache is now too large, evict other builds."""
@@ -93,7 +88,7 @@ class BuildCache:
         self._make_room()
 
     def forget(self, key: str) -> None:
-        """Remove a build's files. The caller must hold the lock on KEY.lock or an exclusive lock on KEY.use."""
+        """Remove a build's files. The caller must hold its lock."""
         self._path(key, "built").unlink(missing_ok=True)
         folders.remove(self.root / key)
 
@@ -107,34 +102,24 @@ class BuildCache:
         return len(sizes), sum(sizes)
 
     def _make_room(self) -> None:
-        """If the cache is too large, evict the least recently used builds, including interrupted ones.
+        """Evict the least recently used builds, including interrupted ones, until the rest is small enough.
 
         Builds that are in use are kept.
         """
         sizes = {key: self._size(key) for key in self._keys()}
         left = sum(sizes.values())
-        if left <= self.most_bytes:
-            return
         for key in sorted(sizes, key=self._used_at):
-            if left <= KEPT_SHARE * self.most_bytes:
+            if left <= self.most_bytes:
                 return
-            if self._remove(key):
-                left -= sizes[key]
+            with _locked(self._path(key, "lock"), wait=False) as held:
+                if held:
+                    self._remove(key)
+                    left -= sizes[key]
 
-    def _remove(self, key: str) -> bool:
-        """Remove a build and the files beside it, unless it is in use. Returns whether it was removed."""
-        path = self._path(key, "use")
-        with path.open("a") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            if not _is_at(held.fileno(), path):
-                return False  # another process has just removed it
-            self.forget(key)
-            self._path(key, "lock").unlink(missing_ok=True)
-            path.unlink()
-        return True
+    def _remove(self, key: str) -> None:
+        """Remove a build and the files beside it. The caller must hold its lock."""
+        self.forget(key)
+        self._path(key, "lock").unlink()
 
     def _keys(self) -> set[str]:
         """The keys of all builds, finished or not."""
@@ -142,7 +127,7 @@ class BuildCache:
 
     def _used_at(self, key: str) -> float:
         with suppress(OSError):
-            return self._path(key, "use").stat().st_mtime
+            return self._path(key, "lock").stat().st_mtime
         return 0.0
 
     def _size(self, key: str) -> int:
@@ -155,13 +140,18 @@ class BuildCache:
 
 
 @contextmanager
-def _shared_lock(path: Path) -> Iterator[int]:
-    """Hold a shared lock on the file that is currently at this path, and yield the file's descriptor."""
+def _locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of the file at this path. Without `wait`, yield False if it is not free at once."""
     while True:
         with path.open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            # Whoever held the lock before may have removed the file.
             if _is_at(file.fileno(), path):
-                yield file.fileno()
+                yield True
                 return
 
 

@@ -6,7 +6,6 @@ The problem's file comes from the user and is trusted, so it runs in the judge's
 from __future__ import annotations
 
 import copy
-import importlib.util
 import secrets
 import sys
 import threading
@@ -16,8 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -26,7 +24,7 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
-from stark.evaluator.candidate.program import leaves_of
+from stark.evaluator.candidate.program import filled, import_file, leaves_of
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
     serialized,
@@ -50,17 +48,9 @@ NO_GRADIENTS = (
 )
 
 
-class Part(NamedTuple):
-    """A part of a problem that runs: the problem's name, the function, and since when by `time.monotonic`."""
-
-    problem: str
-    function: str
-    since: float
-
-
-RUNNING: dict[int, Part] = {}
-"""By thread, the part of a problem that runs there now. A thread cannot be ended, so whoever finds that a part takes too
-long must end the process."""
+RUNNING: dict[int, tuple[str, float]] = {}
+"""By thread, the problem and its function that runs there now, and since when by `time.monotonic`. A thread cannot be
+ended, so whoever finds that a function takes too long must end the process."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +59,6 @@ class Drawn:
 
     tensors: list[torch.Tensor]
     arguments: list[Any]
-
-    def filled(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Return the argument list with these tensors in the marked places."""
-        filled: list[Any] = pytree.tree_map_only(
-            TensorAt, lambda place: tensors[place.index], self.arguments
-        )
-        return filled
 
 
 class Program:
@@ -94,7 +77,8 @@ class Program:
         """torch's settings: the judge's own, and those that hold for the problem, its reference and its candidates."""
 
         self._flags_known = False
-        self.module = self._import()
+        with self._user_code("the file"):
+            self.module = import_file(self.name, self.path)
         with self._user_code("get_init_inputs"):
             self.init_arguments = self._call_for_list("get_init_inputs")
         self.arguments_need_module = self._needs_module("get_init_inputs", self.init_arguments)
@@ -146,7 +130,7 @@ class Program:
         torch.manual_seed(seed)
         given = self._given(drawn)
         with self._user_code("forward"), torch.no_grad():
-            returned = tensors_of(self.model(*drawn.filled(given)))
+            returned = tensors_of(self.model(*filled(drawn.arguments, given)))
         return [*returned, *(given[index] for index in self.changes)]
 
     def in_float64(self, constructed: bool) -> torch.nn.Module:
@@ -170,7 +154,7 @@ class Program:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         given = [upcast(tensor) for tensor in self._given(drawn)]
         with self._settings(), torch.no_grad():
-            returned = tensors_of(twin(*drawn.filled(given)))
+            returned = tensors_of(twin(*filled(drawn.arguments, given)))
         return [*returned, *(given[index] for index in self.changes)]
 
     def refusal(self, function: str, reason: str) -> ProblemError:
@@ -239,15 +223,6 @@ class Program:
                 noise = PERTURBATION * (2 * factors - 1).to(weight.dtype)
                 weight.data.copy_(torch.where(weight == 0, noise, weight * (1 + noise)))
 
-    def _import(self) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(self.name, self.path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[self.name] = module
-        with self._user_code("the file"):
-            spec.loader.exec_module(module)
-        return module
-
     @contextmanager
     def _user_code(self, part: str) -> Iterator[None]:
         """Run code of the problem, with its own settings. Its exceptions become ProblemErrors that name the line.
@@ -257,7 +232,7 @@ class Program:
         thread = threading.get_ident()
         with self._settings():
             try:
-                RUNNING[thread] = Part(self.problem.name, part, time.monotonic())
+                RUNNING[thread] = f"{self.problem.name}: {part}", time.monotonic()
                 yield
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)
@@ -283,9 +258,6 @@ class Program:
 
         What the problem sets up to the end of its first call holds from then on.
         """
-        if self._flags_known and self.flags == self._judges:
-            yield
-            return
         flags.apply(self.flags)
         try:
             yield

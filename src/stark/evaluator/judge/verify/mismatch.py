@@ -1,7 +1,6 @@
 """Describes a wrong output: which elements are wrong, what they contain, and two examples.
 
-This runs only on outputs that failed. An output may take gigabytes, so it is examined in chunks, without a second
-copy of the output. The caller's `Rule` defines which elements are wrong.
+This runs only on outputs that failed. An output may take gigabytes, so it is examined in chunks. The caller's `Rule` defines which elements are wrong.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
@@ -35,13 +35,10 @@ SMALLEST_ERROR = 1e-300
 
 @dataclass(frozen=True)
 class Rule:
-    """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`.
-
-    If `cap` is None, any element that differs is wrong.
-    """
+    """An element is wrong if its error, relative to its expected magnitude plus `scale`, exceeds `cap`."""
 
     scale: float = 1.0
-    cap: float | None = None
+    cap: float = 0.0
 
     def error(self, ours: torch.Tensor, theirs: torch.Tensor) -> torch.Tensor:
         """Return each element's error: 0 for equal values or two NaNs, infinite for other non-finite pairs."""
@@ -81,6 +78,26 @@ class Survey:
         return self.shape.numel()
 
 
+def fault(
+    name: str, result: torch.Tensor, expected: ExpectedTensor, others: Mapping[str, torch.Tensor]
+) -> str:
+    """Describe in a few lines where and how an output that failed is wrong.
+
+    `others` maps names to tensors that may have been returned by mistake, such as the inputs.
+    """
+    result, budget, cap = as_real(result), expected.budget, expected.cap
+    target = expected.eager if expected.exact else expected.oracle
+    lines = describe(result, target, Rule(expected.scale, cap), others)
+    errors = measure(result, target, expected.scale)
+    # NaN and infinity have no meaningful error to report.
+    if not expected.exact and (errors.relative_rms > budget or errors.largest > cap):
+        lines.append(
+            f"relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
+            f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
+        )
+    return f"{name}: " + "\n".join(lines)
+
+
 def describe(
     result: torch.Tensor, oracle: torch.Tensor, rule: Rule, others: Mapping[str, torch.Tensor]
 ) -> list[str]:
@@ -118,36 +135,21 @@ def describe(
 def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
     touched = [torch.zeros(n, dtype=torch.bool, device=result.device) for n in result.shape]
     survey = Survey(result.shape, touched)
-    for begin in range(0, survey.count, CHUNK):
-        ours, theirs = _chunk(result, begin), _chunk(oracle, begin)
+    for number, (ours, theirs) in enumerate(pieces(result, oracle, size=CHUNK)):
+        begin = number * CHUNK
         error = rule.error(ours, theirs)
-        wrong = error > (rule.cap or 0.0)
+        wrong = error > rule.cap
         for sign, chosen in (("negative", theirs < 0), ("positive", theirs > 0)):
             survey.signs[sign][0] += int((chosen & wrong).sum())
             survey.signs[sign][1] += int(chosen.sum())
-        places = wrong.nonzero().flatten()
-        if len(places):
-            survey.nan += int(ours[places].isnan().sum())
-            survey.infinite += int(ours[places].isinf().sum())
-            _note_worst(survey, error, begin)
-            _note_places(survey, places + begin)
+        survey.nan += int(ours[wrong].isnan().sum())
+        survey.infinite += int(ours[wrong].isinf().sum())
+        finite = error.masked_fill(error.isinf() | ~wrong, 0.0)
+        largest = float(finite.max())
+        if largest > survey.largest:
+            survey.largest, survey.worst = largest, begin + int(finite.argmax())
+        _note_places(survey, wrong.nonzero().flatten() + begin)
     return survey
-
-
-def _chunk(tensor: torch.Tensor, begin: int) -> torch.Tensor:
-    """Return CHUNK elements in row-major order. Copies no others, whatever the tensor's layout."""
-    end = min(begin + CHUNK, tensor.numel())
-    if tensor.is_contiguous():
-        return tensor.view(-1)[begin:end]
-    places = torch.arange(begin, end, device=tensor.device)
-    return tensor[torch.unravel_index(places, tensor.shape)]
-
-
-def _note_worst(survey: Survey, error: torch.Tensor, begin: int) -> None:
-    finite = error.masked_fill(error.isinf(), 0.0)
-    largest = float(finite.max())
-    if largest > survey.largest:
-        survey.largest, survey.worst = largest, begin + int(finite.argmax())
 
 
 def _note_places(survey: Survey, places: torch.Tensor) -> None:
@@ -163,7 +165,7 @@ def _sample(result: torch.Tensor, oracle: torch.Tensor, rule: Rule, places: torc
     """Sample the given flat indices, except where the result or the oracle is not finite."""
     index = torch.unravel_index(places, result.shape)
     numbers = result[index].isfinite() & oracle[index].isfinite()
-    return Sample(result, oracle, places[numbers], rule.scale, rule.cap or 0.0)
+    return Sample(result, oracle, places[numbers], rule.scale, rule.cap)
 
 
 def _spread(count: int, device: torch.device) -> torch.Tensor:
