@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ from torch.utils import _pytree as pytree
 from stark.evaluator.candidate.confine import Confinement, Place
 from stark.evaluator.candidate.program import give_weights, import_file
 
+POLL_S = 0.005
+"""Seconds between two looks for the request."""
+
 
 def main() -> None:
     """Draw the inputs, lock the sandbox, load the program and call it."""
-    request = json.loads(Path(sys.argv[1]).read_text())
+    request = _request(Path(sys.argv[1]))
     device = torch.device(request["device"])
     os.environ["TMPDIR"] = request["scratch"]  # the tool's library in this process writes there
     torch.set_grad_enabled(False)
@@ -52,6 +56,14 @@ def main() -> None:
     for _ in range(request["warm"]):
         module(*arguments)
     _profiled_call(module, arguments, device)
+
+
+def _request(path: Path) -> dict[str, Any]:
+    """The request, once the judge has written it. This process may have been started long before."""
+    while not path.exists():
+        time.sleep(POLL_S)
+    request: dict[str, Any] = json.loads(path.read_text())
+    return request
 
 
 def _built(kind: Any, arguments: list[Any], device: torch.device, seed: int) -> Any:

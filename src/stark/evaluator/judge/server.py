@@ -37,6 +37,7 @@ from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.relay import ALONE, LEAVE, Said
+from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import Target
 from stark.evaluator.protocol import (
@@ -92,6 +93,7 @@ class Judge:
         self._build_slots = setting.builds
         kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
         self._builds = Builds(kept, self.machine.sheet, forkserver)
+        self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
@@ -177,6 +179,8 @@ class Judge:
 
     def _build_and_run(self, attempt: Attempt, request: Evaluate) -> Evaluation:
         """Build and run a candidate. Raises Verdict if the build fails."""
+        if request.tools.counters and self._prepared is not None:  # then the device is open
+            self._counters.start(request.limits)
         with self._building():
             built = build(attempt, self._builds)
         with self._turn():
@@ -188,7 +192,7 @@ class Judge:
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
-                    evaluation = examined(evaluation, request.tools, target)
+                    evaluation = examined(evaluation, request.tools, target, self._counters)
                     if request.tools != Tools():
                         self._probe()  # a tool that was killed may have left a kernel running
             profiled = isinstance(evaluation, Correct) and evaluation.profile is not None

@@ -23,6 +23,8 @@ TARGET: Any = SimpleNamespace(language="cuda")
 BOTH = Tools(counters=True, sanitizer=True)
 COUNTED = KernelCounters(name="mine", time_ms=0.4, share=1.0, dram=0.9)
 
+COUNTERS: Any = SimpleNamespace(of=None)
+
 
 def candidate(effort: str = "promote") -> Correct:
     return correct(0.5).model_copy(update={"effort": effort, "profile": PROFILE})
@@ -41,13 +43,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ran.append(check)
         return []
 
-    monkeypatch.setattr(module, "counters", counters)
+    monkeypatch.setattr(COUNTERS, "of", counters)
     monkeypatch.setattr(sanitizer, "findings", findings)
     return ran
 
 
 def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: list[str]) -> None:
-    found = examined(candidate(), BOTH, TARGET)
+    found = examined(candidate(), BOTH, TARGET, COUNTERS)
 
     assert ["counters", "memcheck", "racecheck", "synccheck"] == asked
     assert isinstance(found, Correct) and found.profile is not None
@@ -61,11 +63,11 @@ def test_a_candidate_that_is_well_has_counters_and_is_told_to_be_clean(asked: li
 def test_nothing_runs_that_was_not_asked_for_and_the_sanitizer_at_promote_alone(
     asked: list[str],
 ) -> None:
-    assert candidate() == examined(candidate(), Tools(), TARGET)
+    assert candidate() == examined(candidate(), Tools(), TARGET, COUNTERS)
     searched = candidate("search")
-    assert searched == examined(searched, Tools(sanitizer=True), TARGET)
+    assert searched == examined(searched, Tools(sanitizer=True), TARGET, COUNTERS)
     assert [] == asked
-    examined(searched, BOTH, TARGET)
+    examined(searched, BOTH, TARGET, COUNTERS)
     assert ["counters"] == asked
 
 
@@ -77,7 +79,7 @@ def test_a_finding_makes_it_incorrect_and_ends_the_checks(
         return ["race in shared memory at mine in candidate.py:7"] if check == "racecheck" else []
 
     monkeypatch.setattr(sanitizer, "findings", findings)
-    found = examined(candidate(), Tools(sanitizer=True), TARGET)
+    found = examined(candidate(), Tools(sanitizer=True), TARGET, COUNTERS)
 
     assert isinstance(found, Incorrect)
     assert ["memcheck", "racecheck"] == asked
@@ -94,9 +96,9 @@ def test_tools_that_do_not_run_leave_the_verdict_and_say_why(
     def not_there(*_: object) -> Any:
         raise NotRun("there is no such tool")
 
-    monkeypatch.setattr(module, "counters", not_there)
+    monkeypatch.setattr(COUNTERS, "of", not_there)
     monkeypatch.setattr(sanitizer, "findings", not_there)
-    found = examined(candidate(), BOTH, TARGET)
+    found = examined(candidate(), BOTH, TARGET, COUNTERS)
 
     assert isinstance(found, Correct) and () == found.sanitized
     assert "Nsight Compute gave no result: there is no such tool" in found.warnings
@@ -111,11 +113,11 @@ def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
         raise NotRun("it did not end within 120 s", ended=True)
 
     monkeypatch.setattr(sanitizer, "findings", hanging)
-    found = examined(candidate(), BOTH, TARGET)
+    found = examined(candidate(), BOTH, TARGET, COUNTERS)
     assert isinstance(found, Correct) and () == found.sanitized
     assert ["counters", "hung"] == asked
-    monkeypatch.setattr(module, "counters", hanging)
-    found = examined(candidate(), BOTH, TARGET)
+    monkeypatch.setattr(COUNTERS, "of", hanging)
+    found = examined(candidate(), BOTH, TARGET, COUNTERS)
     assert isinstance(found, Correct) and ["counters", "hung", "hung"] == asked
     assert (
         "Nsight Compute gave no result, and no further tool was run: it did not end within 120 s"
@@ -124,7 +126,9 @@ def test_after_a_tool_that_had_to_be_ended_nothing_else_is_run(
 
 
 def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> None:
-    found = examined(candidate(), Tools(sanitizer=True), SimpleNamespace(language="triton"))  # type: ignore[arg-type]
+    found = examined(
+        candidate(), Tools(sanitizer=True), SimpleNamespace(language="triton"), COUNTERS
+    )  # type: ignore[arg-type]
 
     assert isinstance(found, Correct) and ("memcheck",) == found.sanitized
 
@@ -132,7 +136,7 @@ def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> Non
 def test_on_a_cpu_there_is_nothing_to_look_at(asked: list[str]) -> None:
     cpu = candidate()
     cpu = cpu.model_copy(update={"device": cpu.device.model_copy(update={"kind": "cpu"})})
-    found = examined(cpu, BOTH, TARGET)
+    found = examined(cpu, BOTH, TARGET, COUNTERS)
 
     assert isinstance(found, Correct) and [] == asked
     assert (module.ON_A_GPU_ONLY,) == found.warnings[-1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stark.evaluator.candidate.sandbox.bounds import max_processes
@@ -33,8 +33,8 @@ class Allowance:
     readable: tuple[Path, ...] = ()
     """Files and folders that it may read in addition to its own folder and the system's files."""
 
-    watched: tuple[Path, ...] = ()
-    """Further folders that its processes write to, each with the same limits as `folder`."""
+    watched: list[Path] = field(default_factory=list)
+    """Further folders that its processes write to, each with the same limits as `folder`. More can be added later."""
 
     bounds_address_space: bool = False
     """Whether each process's address space is limited too. GPU drivers do not tolerate such a limit."""

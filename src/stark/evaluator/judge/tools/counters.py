@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import csv
 import math
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
+import torch
+
+from stark.core.judging import Limits
 from stark.core.profile import STALLS, KernelCounters
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.processes.output import printable
-from stark.evaluator.judge.tools.running import NotRun, Ran, Target, found, run_under
+from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target, found
+from stark.languages.tools import of_cuda
 
 LIMIT_S = 120.0
 """Seconds that the tool may take."""
@@ -44,9 +51,28 @@ _SHARES = {
 Row = dict[str, float]
 
 
-def counters(target: Target) -> tuple[KernelCounters, ...]:
-    """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
-    return counters_in(run_under(_command, target, WARM, LIMIT_S))
+class Counters:
+    """Nsight Compute for the candidates of one problem. Its process is started ahead, while other work goes on."""
+
+    def __init__(self, server: Forkserver, device: torch.device) -> None:
+        self._server, self._device = server, device
+        self._desk: Desk | None = None
+        self._lock = threading.Lock()
+
+    def start(self, limits: Limits) -> None:
+        """Start the next process, unless it has been started. Does nothing on a machine without the tool."""
+        with self._lock:
+            if self._desk is None and self._device.type == "cuda" and of_cuda("ncu") is not None:
+                self._desk = Desk(_command, self._server, self._device, limits)
+
+    def of(self, target: Target) -> tuple[KernelCounters, ...]:
+        """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
+        with self._lock:
+            desk, self._desk = self._desk, None
+        desk = desk or Desk(_command, self._server, self._device, target.limits)
+        self.start(target.limits)
+        with closing(desk):
+            return counters_in(desk.run(target, WARM, LIMIT_S))
 
 
 def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:

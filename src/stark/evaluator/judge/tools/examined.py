@@ -14,17 +14,17 @@ from functools import partial
 from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.judging import Tools
 from stark.evaluator.judge.tools import sanitizer
-from stark.evaluator.judge.tools.counters import counters
+from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.running import NotRun, Target
 
 ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an NVIDIA GPU"
 
 
-def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
+def examined(correct: Correct, tools: Tools, target: Target, counters: Counters) -> Evaluation:
     """The evaluation after the requested tools have run. The sanitizer runs only in final checks (effort `promote`)."""
     steps: dict[str, Callable[[Correct, Target], Evaluation]] = {}
     if tools.counters:
-        steps["Nsight Compute"] = _counted
+        steps["Nsight Compute"] = partial(_counted, counters)
     if tools.sanitizer and correct.effort == "promote":
         for check in sanitizer.checks(target.language):
             steps[f"compute-sanitizer's {check}"] = partial(_sanitized, check)
@@ -49,11 +49,11 @@ def examined(correct: Correct, tools: Tools, target: Target) -> Evaluation:
     return found.model_copy(update={"seconds": seconds})
 
 
-def _counted(correct: Correct, target: Target) -> Evaluation:
+def _counted(counters: Counters, correct: Correct, target: Target) -> Evaluation:
     """The evaluation with counters in its profile."""
     if correct.profile is None:
         return correct
-    profile = correct.profile.model_copy(update={"counters": counters(target)})
+    profile = correct.profile.model_copy(update={"counters": counters.of(target)})
     return correct.model_copy(update={"profile": profile})
 
 

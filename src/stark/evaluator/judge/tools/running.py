@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import remove
+from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.shared import DEVICE_SHARE, in_child
@@ -95,6 +97,66 @@ def found(tool: str) -> str:
     return path
 
 
+class Desk:
+    """One tool, which has started a process that waits for its program. To import torch takes that process seconds."""
+
+    def __init__(
+        self,
+        command: Callable[[Path], Sequence[str]],
+        server: Forkserver,
+        device: torch.device,
+        limits: Limits,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """`command` returns the tool's command line for a given log file. Raises NotRun."""
+        self._folder = Path(tempfile.mkdtemp(dir=server.folder))
+        self._log, self._scratch = self._folder / "log", self._folder / "scratch"
+        self._scratch.mkdir()
+        self._allowed = Allowance(
+            self._folder,
+            {**_environment(self._folder, device), **(variables or {})},
+            memory_gb=limits.memory_gb + TOOL_GB,
+            output_kb=limits.output_kb,
+        )
+        self._request = self._folder / "request.json"
+        program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(self._request)]
+        line = [*command(self._log), sys.executable, *program]
+        self._child = server.fork(self._allowed, command=line)
+
+    def run(self, target: Target, warm: int, limit_s: float) -> Ran:
+        """Run a candidate. `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds."""
+        prepared, built = target.prepared, target.built
+        self._allowed.watched.append(built.work)
+        extra = language(target.language).environment(built.work, prepared.architecture)
+        asked = {
+            "problem": str(prepared.program.path),
+            "program": str(built.source),
+            "device": in_child(prepared.device),
+            "memory_fraction": DEVICE_SHARE,
+            "seed": CONSTRUCTION_SEED,
+            "warm": warm,
+            "layers": prepared.forkserver.layers(),
+            "folder": str(built.work),
+            "scratch": str(self._scratch),
+            "environment": {**_environment(built.work, prepared.device), **extra},
+        }
+        part = self._request.with_suffix(".part")
+        part.write_text(json.dumps(asked))
+        part.rename(self._request)
+        try:
+            code = self._child.finish(limit_s)
+        except ChildFailed as failure:
+            raise NotRun(failure.error, ended=True) from failure
+        finally:
+            printed = self._child.close()
+        return Ran(built.without_paths(_read(self._log)), built.without_paths(printed), code)
+
+    def close(self) -> None:
+        """End the tool and its process."""
+        self._child.close()
+        remove(self._folder)  # candidates wrote below it, so a plain rmtree may fail
+
+
 def run_under(
     command: Callable[[Path], Sequence[str]],
     target: Target,
@@ -102,49 +164,11 @@ def run_under(
     limit_s: float,
     variables: Mapping[str, str] | None = None,
 ) -> Ran:
-    """Run a candidate under a tool.
-
-    `command` returns the tool's command line for a given log file. `warm` calls precede the profiled call. Raises
-    NotRun, for instance after `limit_s` seconds.
-    """
-    prepared, built, limits = target.prepared, target.built, target.limits
-    folder = Path(tempfile.mkdtemp(dir=prepared.forkserver.folder))
-    log, scratch, request = folder / "log", folder / "scratch", folder / "request.json"
-    scratch.mkdir()
-    extra = language(target.language).environment(built.work, prepared.architecture)
-    asked = {
-        "problem": str(prepared.program.path),
-        "program": str(built.source),
-        "device": in_child(prepared.device),
-        "memory_fraction": DEVICE_SHARE,
-        "seed": CONSTRUCTION_SEED,
-        "warm": warm,
-        "layers": prepared.forkserver.layers(),
-        "folder": str(built.work),
-        "scratch": str(scratch),
-        "environment": {**_environment(built.work, prepared.device), **extra},
-    }
-    request.write_text(json.dumps(asked))
-    allowed = Allowance(
-        folder,
-        {**_environment(folder, prepared.device), **(variables or {})},
-        memory_gb=limits.memory_gb + TOOL_GB,
-        output_kb=limits.output_kb,
-        watched=(built.work,),
-    )
-    program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(request)]
-    try:
-        line = [*command(log), sys.executable, *program]
-        child = prepared.forkserver.fork(allowed, command=line)
-        try:
-            code = child.finish(limit_s)
-        except ChildFailed as failure:
-            raise NotRun(failure.error, ended=True) from failure
-        finally:
-            printed = child.close()
-        return Ran(built.without_paths(_read(log)), built.without_paths(printed), code)
-    finally:
-        remove(folder)  # candidates wrote below it, so a plain rmtree may fail
+    """Start a tool and run a candidate under it. Raises NotRun."""
+    prepared = target.prepared
+    desk = Desk(command, prepared.forkserver, prepared.device, target.limits, variables)
+    with closing(desk):
+        return desk.run(target, warm, limit_s)
 
 
 def _read(log: Path) -> str:
