@@ -69,10 +69,10 @@ class Counters:
         """Counters of the kernels that take most time in one call, the longest first. Raises NotRun."""
         with self._lock:
             desk, self._desk = self._desk, None
-        desk = desk or Desk(_command, self._server, self._device, target.limits)
-        self.start(target.limits)
-        with closing(desk):
-            return counters_in(desk.run(target, WARM, LIMIT_S))
+        with closing(desk or Desk(_command, self._server, self._device, target.limits)) as used:
+            ran = used.run(target, WARM, LIMIT_S)
+        self.start(target.limits)  # only now: it would slow this one down
+        return counters_in(ran)
 
 
 def counters_in(ran: Ran) -> tuple[KernelCounters, ...]:
