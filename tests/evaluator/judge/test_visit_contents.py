@@ -269,18 +269,6 @@ def test_results_in_strange_memory_are_refused(window: Window) -> None:
     assert "its results lay in a mapped file" in refusal(window.visit, 0)
 
 
-def test_results_that_are_forgotten_are_not_compared(window: Window) -> None:
-    window.visit(1)
-    window.candidate.forward = lambda x: x * 3
-    window.visit(0)
-    for number in range(1, CALLS + 1):
-        window.contents.forget(0, number)
-
-    window.contents.turn(CALLS)
-
-    assert 0 == window.asked
-
-
 @pytest.mark.parametrize(
     ("at", "expected"),
     [

@@ -154,11 +154,6 @@ class VisitContents(Contents):
             if number == self._inspected and all(read):
                 self._check_place(spans)
 
-    def forget(self, place: int, number: int) -> None:
-        """Drop the results of a call."""
-        if place <= REFERENCE:
-            self._kept[place].pop(number, None)
-
     def end(self) -> None:
         """Compare the last round's results, and one of them with the oracle."""
         last = dict(self._kept[CANDIDATE])

@@ -57,8 +57,8 @@ class Sleeper:
     def stood_still(self) -> bool:
         return True
 
-    def spread(self) -> Sleeper:
-        self.events.append("spread")
+    def placed(self) -> Sleeper:
+        self.events.append("placed")
         return self
 
     def settle(self) -> None:
@@ -94,10 +94,6 @@ class Noted(Contents):
     def read(self, place: int, number: int, answer: dict[str, Any]) -> None:
         self._all_stand()
         self.taken.append((place, number))
-
-    def forget(self, place: int, number: int) -> None:
-        self._all_stand()
-        self.taken.remove((place, number))
 
     def end(self) -> None:
         self.ended += 1
@@ -236,37 +232,55 @@ class Restless(Sleeper):
 
     def __init__(self, call_s: float, every: int) -> None:
         super().__init__(call_s)
-        self.every, self.looks, self.stops = every, 0, 0
+        self.every, self.looks = every, 0
 
     def stood_still(self) -> bool:
         self.looks += 1
         return self.looks % self.every != 0
 
+
+class Moving(Sleeper):
+    """Runs for a moment after every second event of one kind, and makes the call that it so gains an advantage in quickly."""
+
+    def __init__(self, call_s: float, after: str) -> None:
+        super().__init__(call_s)
+        self.after, self.count, self.moved = after, 0, False
+
+    def ask(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        self.call_s, usual = (0.0 if self._gains() else self.call_s), self.call_s
+        try:
+            return super().ask(request, limit_s)
+        finally:
+            self.call_s = usual
+
+    def _gains(self) -> bool:
+        self.count += 1
+        return self.count % 2 == 0
+
+    def stood_still(self) -> bool:
+        moves = self.count % 2 == (1 if self.events[-1] == "write" else 0)
+        self.moved = moves and self.events[-1] == self.after
+        return not self.moved
+
     def pause(self) -> float:
-        self.stops += 1
+        self.moved = False
         return super().pause()
 
 
-def test_inputs_that_a_program_may_have_seen_are_not_used() -> None:
-    candidate, reference = Restless(0.001, every=3), Sleeper(0.001)
-    contents = Noted(candidate, reference)
+@pytest.mark.parametrize("after", ["write", "call"])
+def test_calls_around_which_a_program_ran_do_not_count(after: str) -> None:
+    """It looks at its inputs beforehand, or writes its results afterwards, and answers these calls at once."""
+    candidate, reference = Moving(0.004, after), Sleeper(0.004)
 
-    together(reference, candidate, most_calls=5, contents=contents)
+    _, ours = together(reference, candidate, most_calls=6)
 
-    ours = [number for place, number in contents.taken if place == 0]
-    theirs = [number for place, number in contents.taken if place == 1]
-    assert len(ours) < len(theirs)
-    assert candidate.stops > candidate.calls
+    assert not candidate.moved, "it is stopped again"
+    assert 4.0 == pytest.approx(min(ours.samples_ms), rel=0.3)
 
 
-def test_results_that_may_have_changed_while_they_were_read_do_not_count() -> None:
-    candidate, reference = Restless(0.001, every=2), Sleeper(0.001)
-    contents = Noted(candidate, reference)
-
+def test_a_program_that_runs_after_all_of_its_calls_is_refused() -> None:
     with pytest.raises(ChildFailed, match="run while the judge has stopped them"):
-        together(reference, candidate, most_calls=5, contents=contents)
-
-    assert not [number for place, number in contents.taken if place == 0]
+        together(Sleeper(0.001), Restless(0.001, every=2), most_calls=5)
 
 
 @pytest.mark.parametrize(("moves", "refused"), [(2, False), (1000, True)])
@@ -309,14 +323,14 @@ def test_a_reference_that_never_stands_still_is_not_blamed_on_the_candidate() ->
         together(reference, Sleeper(0.001))
 
 
-def test_threads_are_spread_for_the_first_call_of_a_visit_and_settle_for_the_others() -> None:
+def test_threads_that_work_in_the_first_call_of_a_visit_are_pinned_for_the_others() -> None:
     candidate, reference = Sleeper(0.002), Sleeper(0.002)
 
     together(reference, candidate, most_calls=2)
 
     for program in (candidate, reference):
-        first = program.events.index("spread")
-        one = ["spread", "write", "call", "settle", "write", "call", "write", "call", "loosen"]
+        first = program.events.index("placed")
+        one = ["placed", "write", "call", "settle", "write", "call", "write", "call", "loosen"]
         assert one == program.events[first : first + len(one)]
 
 
@@ -330,7 +344,7 @@ def test_a_slow_program_is_timed_in_three_rounds_and_not_warmed_up_for_long(
 
     assert gated.MIN_ROUNDS_WHEN_SLOW == len(ours.samples_ms)
     assert gated.WARMUPS + gated.MIN_ROUNDS_WHEN_SLOW == candidate.calls
-    assert "spread" not in candidate.events
+    assert "settle" not in candidate.events
 
 
 def test_one_program_alone_is_timed_on_the_inputs_that_it_has() -> None:

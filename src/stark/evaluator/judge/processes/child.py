@@ -195,8 +195,8 @@ class Child:
             raise self.failed("restless", RAN)
         self.go_on()
 
-    def spread(self) -> Placed:
-        """Pin each of its threads to one core: threads that are not pinned may wake on the same core."""
+    def placed(self) -> Placed:
+        """Its threads, to be pinned to cores: threads that are not pinned may wake on the same core."""
         return Placed(self._runner_pid)
 
     def core(self) -> int | None:

@@ -22,7 +22,7 @@ from statistics import median
 
 import torch
 
-from stark.core.measurement import Measurement, speedup
+from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.child import Child
 
@@ -36,14 +36,11 @@ LONG_MS = 500.0
 """If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
 cold caches and a thread on the wrong core cost little of it."""
 
-MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, MAX_ROUNDS = 8, 3, 100
-"""Rounds before timing may end; the same for programs so slow that these take three budgets; and the most rounds."""
+MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 8, 3
+"""Rounds before timing may end; the same for programs so slow that these take three budgets."""
 
 OVERTIME_FACTOR = 3
 """Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
-
-TARGET_HALF_WIDTH = 0.004
-"""Timing ends when the half-width of each speedup's interval, before it is widened, is relatively below this."""
 
 EMPTY_CALLS = 15
 """Calls that do nothing, of which the median is taken off."""
@@ -88,9 +85,6 @@ class Contents:
     def read(self, place: int, number: int, answer: Message) -> None:
         """Read the results of a call."""
 
-    def forget(self, place: int, number: int) -> None:
-        """Drop the results of a call, during whose reading the program did not stand still."""
-
     def end(self) -> None:
         """Check the results of the last round."""
 
@@ -131,85 +125,57 @@ class Gated:
     def visit(self, place: int, calls: int, contents: Contents, whole: bool) -> float:
         """Make up to `calls` timed calls. Returns their median in milliseconds.
 
-        Only a `whole` visit makes all of them, however long they take. Calls around which the program did not stand
-        still do not count. Threads are pinned, because Linux may wake two on one core, which then wait for each other.
+        Only a `whole` visit makes all of them, however long they take. The time of a call does not count if the program
+        ran when its inputs had been written, or between its end and the reading of its results.
+        Threads are pinned, because Linux may wake two on one core, which then wait for each other.
         """
         time.sleep(SPIN_S)
         taken: list[float] = []
-        placed = None if self.long else self.child.spread()
+        placed = self.child.placed()
         try:
-            if placed is not None:
+            if not self.long:
                 contents.write(place, 0)
                 self.call()
                 placed.settle()
             with on_core(self.child.core()):
                 for number in range(1, calls + 1):
                     contents.write(place, number)
-                    if not self.child.stood_still():  # it may have seen the inputs
-                        self.child.pause()
-                        continue
+                    in_time = self.stands()
                     call_ms, answer = self.call()
                     contents.read(place, number, answer)
-                    if not self.child.stood_still():  # it may have changed what was read
-                        self.child.pause()
-                        contents.forget(place, number)
-                        continue
-                    if contents.counts(number):
+                    if self.stands() and in_time and contents.counts(number):
                         taken.append(call_ms)
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
         finally:
-            if placed is not None:
-                placed.loosen()
+            placed.loosen()
         if not taken:
             raise self.child.failed("restless", RESTLESS)
         return median(taken)
+
+    def stands(self) -> bool:
+        """Whether the program has stood still since it was stopped. If not, it is stopped again."""
+        if stood := self.child.stood_still():
+            return stood
+        self.child.pause()
+        return False
 
     def empty_ms(self) -> float:
         """The median milliseconds of a call that does nothing."""
         with on_core(self.child.core()):
             return median(self.call(empty=True)[0] for _ in range(EMPTY_CALLS))
 
-
-@dataclass(frozen=True)
-class Window:
-    """Programs that were timed side by side."""
-
-    candidate: Gated
-    references: Mapping[str, Gated]
-    calls: int
-    empty_ms: float
-
-    def measurement(self, program: Gated) -> Measurement:
-        """The measurement of one program."""
-        samples_ms = tuple(self._net_ms(sample_ms) for sample_ms in program.samples_ms)
+    def measurement(self, calls: int, empty_ms: float) -> Measurement:
+        """The measurement of the program from visits of `calls` calls, if an empty call takes `empty_ms`."""
+        samples_ms = tuple(each - empty_ms if each > empty_ms else each for each in self.samples_ms)
         return Measurement(
             samples_ms=samples_ms,
-            calls_per_sample=self.calls,
+            calls_per_sample=calls,
             warmups=WARMUPS,
             clock="judge_wall",
             cache="warm",
-            resolution_ms=self.empty_ms + PROCESS_SHARE * median(samples_ms),
+            resolution_ms=empty_ms + PROCESS_SHARE * median(samples_ms),
         )
-
-    def _net_ms(self, sample_ms: float) -> float:
-        return sample_ms - self.empty_ms if sample_ms > self.empty_ms else sample_ms
-
-    def narrow(self) -> bool:
-        """Whether more rounds would hardly make the intervals narrower."""
-        return bool(self.references) and all(
-            self._half_width(name, reference) < TARGET_HALF_WIDTH
-            for name, reference in self.references.items()
-        )
-
-    def _half_width(self, name: str, reference: Gated) -> float:
-        exact = {"resolution_ms": 0.0}
-        theirs, ours = (
-            self.measurement(program).model_copy(update=exact)
-            for program in (reference, self.candidate)
-        )
-        ratio = speedup(name, theirs, ours)
-        return (ratio.high - ratio.low) / (2 * ratio.ratio)
 
 
 def time_alone(child: Child, limit_s: float, budget_s: float) -> Measurement:
@@ -226,7 +192,7 @@ def time_together(
     most_calls: int,
     contents: Contents,
 ) -> tuple[Measurement, dict[str, Measurement]]:
-    """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
+    """Time all programs in rounds until `budget_s` seconds have passed.
 
     A visit has at most `most_calls` timed calls; their number depends on the first reference only, or on
     the candidate if there is none. Returns the candidate's measurement and the references' by name. Raises whatever
@@ -241,44 +207,35 @@ def time_together(
             taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
             call_ms = taken_ms[first]
             calls = min(most_calls, _calls(call_ms, budget_s))
-            window = Window(candidate, references, calls, everyone[first].empty_ms())
+            empty_ms = everyone[first].empty_ms()
             for program in everyone:
                 program.long = call_ms >= LONG_MS
             if call_ms < LONG_MS:
                 _round(everyone, calls, contents)
-            _rounds(everyone, window, budget_s, contents)
+            _rounds(everyone, calls, budget_s, contents)
     finally:  # the references serve the next candidate
         for reference in references.values():
             reference.child.go_on()
     contents.end()
-    return window.measurement(candidate), {
-        name: window.measurement(one) for name, one in references.items()
-    }
+    ours, *theirs = (program.measurement(calls, empty_ms) for program in everyone)
+    return ours, dict(zip(references, theirs, strict=True))
 
 
-def _rounds(
-    everyone: Sequence[Gated],
-    window: Window,
-    budget_s: float,
-    contents: Contents,
-) -> None:
+def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Contents) -> None:
     """Run rounds until there are enough."""
-    begin, count, restless = time.monotonic(), 0, 0
-    while count < MAX_ROUNDS:
-        found = _round(everyone, window.calls, contents)
+    begin, count, restless, enough = time.monotonic(), 0, 0, MIN_ROUNDS
+    while count < enough or time.monotonic() - begin < budget_s:
+        found = _round(everyone, calls, contents)
         if found is None:
             restless += 1
             if restless > RESTLESS_ROUNDS + count:
-                raise window.candidate.child.failed("restless", RESTLESS)
+                raise everyone[0].child.failed("restless", RESTLESS)
             continue
         count += 1
         for program, taken_ms in zip(everyone, found, strict=True):
             program.samples_ms.append(taken_ms)
-        over = (time.monotonic() - begin) / budget_s
-        if count >= MIN_ROUNDS and (over > 1 or window.narrow()):
-            break
-        if count >= MIN_ROUNDS_WHEN_SLOW and over > OVERTIME_FACTOR:
-            break
+        if time.monotonic() - begin > OVERTIME_FACTOR * budget_s:
+            enough = MIN_ROUNDS_WHEN_SLOW
 
 
 def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[float] | None:
@@ -287,11 +244,10 @@ def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[fl
     Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
     """
     calls = contents.turn(calls)
-    candidate, taken_ms, stood = everyone[0].child, {}, True
+    taken_ms, stood = {}, True
     for place in CHANCE.sample(range(len(everyone)), len(everyone)):
         taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
-        if place > 0 and not candidate.stood_still():
-            candidate.pause()
+        if place > 0 and not everyone[0].stands():
             stood = False
     return [taken_ms[place] for place in range(len(everyone))] if stood else None
 
