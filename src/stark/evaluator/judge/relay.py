@@ -49,8 +49,7 @@ class Said(NamedTuple):
     """What a problem's process sends."""
 
     line: bytes
-    """A message for the executor; empty if the process lacks memory. It is then started again as the only one, or gets
-    `ALONE` if it is the only one."""
+    """A message for the executor; empty if the process lacks memory. It then gets `ALONE` as soon as it is the only one."""
 
     answers: str | None = None
     """The id of the request that this answers, if any."""
@@ -92,12 +91,6 @@ class Relay:
         self._device_class = device_class
         self._processes: dict[str, Process] = {}
         """By the problem's digest, the least recently used first."""
-
-        self._alone: Process | None = None
-        """A process beside which no other may start before its first answer."""
-
-        self._waiting: list[AnyRequest] = []
-        """Requests that wait for that answer."""
 
         self._leaving: list[int] = []
         """Processes that end as soon as the device is free."""
@@ -142,9 +135,6 @@ class Relay:
             self.say(RequestRefused(id=request.id, error=f"{error}; {ANOTHER_CLASS}"))
             return
         digest = request.problem.digest
-        if self._alone is not None and self._alone.problem != digest:
-            self._waiting.append(request)
-            return
         process = self._processes.pop(digest, None) or self._started(digest)
         self._processes[digest] = process
         process.open[request.id] = request
@@ -159,20 +149,16 @@ class Relay:
         except (EOFError, OSError):
             self._bury(process)
             return
-        if not said.line and len(self._processes) > 1:
-            self._start_alone(process)
-        elif not said.line:
-            with suppress(OSError):  # it has died, which is heard next
-                process.pipe.send(ALONE)
-        else:
-            self._write(said.line)
-            process.open.pop(said.answers or "", None)
-            if said.last:
-                self._bury(process)
-            elif said.answers is not None:
-                process.held_bytes = said.held_bytes
-                self._admit(process)
-                self._make_room(process, said.room_bytes)
+        if not said.line:
+            self._leave_alone(process)
+            return
+        self._write(said.line)
+        process.open.pop(said.answers or "", None)
+        if said.last:
+            self._bury(process)
+        elif said.answers is not None:
+            process.held_bytes = said.held_bytes
+            self._make_room(process, said.room_bytes)
 
     def _bury(self, process: Process) -> None:
         """End a process that has failed, and answer its other requests."""
@@ -182,27 +168,24 @@ class Relay:
         for name, request in process.open.items():
             error = f"the judge's process for the problem {request.problem.name} {how}"
             self.say(JudgeFailed(id=name, error=error))
-        self._admit(process)
 
-    def _start_alone(self, process: Process) -> None:
-        """Start a process again with nothing beside it. The others' requests wait for its first answer."""
-        requests = [request for each in self._processes.values() for request in each.open.values()]
-        for each in self._processes.values():
+    def _leave_alone(self, process: Process) -> None:
+        """End all other processes, say so, and start those anew that have requests.
+
+        The process holds the device, so the new ones take none of its memory before it has made use of it.
+        """
+        others = [each for each in self._processes.values() if each is not process]
+        self._processes = {process.problem: process}
+        for each in others:
             each.pipe.close()
-        for each in self._processes.values():
+        for pid in self._leaving:  # they wait for the device
+            os.kill(pid, signal.SIGKILL)
+        for each in others:
             self._end(each)
-        self._processes.clear()
-        self._alone = self._processes[process.problem] = self._started(process.problem)
-        for request in requests:
+        with suppress(OSError):  # it has died, which is heard next
+            process.pipe.send(ALONE)
+        for request in [request for each in others for request in each.open.values()]:
             self._pass(request)
-
-    def _admit(self, process: Process) -> None:
-        """Pass on what waited for this process."""
-        if process is self._alone:
-            self._alone = None
-            waiting, self._waiting = self._waiting, []
-            for request in waiting:
-                self._pass(request)
 
     def _make_room(self, latest: Process, room_bytes: float) -> None:
         """End idle processes, the least recently used first, while all hold too much."""

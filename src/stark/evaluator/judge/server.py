@@ -20,7 +20,6 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.judging import Tools
 from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge import machine
@@ -98,8 +97,8 @@ class Judge:
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
 
-        self._requests: dict[int, AnyRequest] = {}
-        """By thread, the request that it works on."""
+        self._latest: AnyRequest | None = None
+        """The latest request that the problem's functions run for; they run for one at a time."""
 
         self._pool = ThreadPoolExecutor(max_workers=len(setting.builds) + 2)
 
@@ -117,20 +116,12 @@ class Judge:
                 return
         self.forkserver.close()
 
-    @contextmanager
-    def _working_on(self, request: AnyRequest) -> Iterator[None]:
-        self._requests[threading.get_ident()] = request
-        try:
-            yield
-        finally:
-            del self._requests[threading.get_ident()]
-
     def _watch_problem(self) -> None:
         """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
-            for thread, part in list(RUNNING.items()):
-                request = self._requests.get(thread)
+            request = self._latest
+            for part in list(RUNNING.values()):
                 if request is None or time.monotonic() - part.since < request.limits.problem_s:
                     continue
                 error = (
@@ -149,8 +140,7 @@ class Judge:
     def _answered(self, request: AnyRequest) -> Answer:
         """The answer. An exception that is neither the candidate's nor the problem's fault is the judge's."""
         try:
-            with self._working_on(request):
-                return self._answer(request)
+            return self._answer(request)
         except ProblemError as error:
             return ProblemRefused(id=request.id, error=_encodable(str(error)))
         except BaseException:
@@ -158,16 +148,15 @@ class Judge:
             return JudgeFailed(id=request.id, error=_encodable(trace))
 
     def _answer(self, request: AnyRequest) -> Answer:
+        named = self.machine.device_class
         if isinstance(request, Describe):
             with self._turn():
-                prepared = self._prepare(request.problem)
+                prepared = self._prepare(request)
                 reference = prepared.describe(request.limits, self.machine.versions)
             warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
-            named = self.machine.device_class
             return Described(id=request.id, reference=reference, device_class=named)
         evaluation = self._evaluate(request)
-        named = self.machine.device_class
         return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation:
@@ -186,7 +175,7 @@ class Judge:
         with self._building():
             built = build(attempt, self._builds)
         with self._turn():
-            prepared = self._prepare(request.problem)
+            prepared = self._prepare(request)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
@@ -195,11 +184,7 @@ class Judge:
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
                     evaluation = examined(evaluation, request.tools, target, self._counters)
-                    if request.tools != Tools():
-                        self._probe()  # a tool that was killed may have left a kernel running
-            profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
-            if not profiled and evaluation.status != "incorrect":
-                self._probe()
+            self._probe()
         return evaluation
 
     @contextmanager
@@ -260,11 +245,12 @@ class Judge:
             "run `stark doctor` there to see how to fix this",
         )
 
-    def _prepare(self, problem: Problem) -> PreparedReference:
-        """Return the prepared problem; prepare it if needed. The caller must hold the device.
+    def _prepare(self, request: AnyRequest) -> PreparedReference:
+        """Return the request's problem, prepared if needed. The caller must hold the device.
 
         If memory is short, prepare it once more when nothing of another problem takes memory.
         """
+        self._latest, problem = request, request.problem
         if not machine.works(self.device):
             raise RuntimeError("the problem made the device unusable for this process")
         if self._prepared is None:
@@ -274,7 +260,9 @@ class Judge:
                 if not is_out_of_memory(error):
                     raise
             if self._prepared is None or self._prepared.trials.short_of_memory:
-                self._wait_to_be_alone()
+                self._alone.clear()
+                self._say(Said(b""))
+                self._alone.wait()
                 if self._prepared is not None:
                     self._prepared.close()
                 self._prepared = self._new_prepared(problem)
@@ -285,14 +273,11 @@ class Judge:
             problem, self.device, self.machine.sheet, self.forkserver, only_nominal
         )
 
-    def _wait_to_be_alone(self) -> None:
-        """Return once no other problem has a process. If one has, this process is ended and started again as the only one."""
-        with self._pipe_lock:
-            self._pipe.send(Said(b""))
-        self._alone.wait()
-
     def _probe(self) -> None:
-        """Raise if the device no longer answers, so that the next candidate is not blamed."""
+        """Raise if the device no longer answers, so that the next candidate is not blamed.
+
+        A candidate or a tool that was killed may have left a kernel running.
+        """
         done = threading.Event()
 
         def touch() -> None:
@@ -314,6 +299,9 @@ class Judge:
         if self._prepared is not None:
             held, room = self._prepared.held_bytes, self._prepared.room.together_bytes
             said = said._replace(held_bytes=held, room_bytes=room)
+        self._say(said)
+
+    def _say(self, said: Said) -> None:
         with self._pipe_lock:
             self._pipe.send(said)
 
