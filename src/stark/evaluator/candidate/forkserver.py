@@ -24,12 +24,14 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
-from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
@@ -155,36 +157,28 @@ def _become_child(
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # programs started from here must not keep them open
     channel = Channel.from_descriptor(control)
-    confinement = Confinement(layers)
+    place = Place(**request["place"])
     try:
-        confinement.prepare(parent)
-        place = Place(
-            folder=Path(request["folder"]),
-            readable=tuple(map(Path, request["readable"])),
-            environment=request["environment"],
-            memory_bytes=request["memory_bytes"],
-            cpu_s=request["cpu_s"],
-        )
-        confinement.enter(place, output)
+        confine.enter(layers, place, output, parent)
         kernel.allow_tracing()
         if not request["command"]:
-            confinement.close()
+            confine.close(layers, place)
             if not request["attaches"]:
-                confinement.lock()
+                confine.lock(layers)
     except FAILURES as error:
         channel.send({"ok": False, "error": str(error)})
         return
     channel.send({"ok": True})
     if request["command"]:
         try:
-            confinement.become(request["command"])
+            confine.become(layers, request["command"])
         except FAILURES as error:
             os.write(output, f"Error: cannot start the tool: {error}\n".encode())
             raise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a killed child does not flush its buffers
-    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
+    Runner(channel, arena[0] if arena else None, partial(confine.lock, layers)).serve()
 
 
 def _end_group(pid: int) -> None:
@@ -221,8 +215,6 @@ def main() -> None:
     Runs until the judge ends, even if the judge is killed. Then kills all children and removes FOLDER.
     """
     _, descriptor, folder, *modules = sys.argv
-    if not Path(folder).is_absolute():
-        sys.exit(f"{folder} is not an absolute path; pass an absolute path")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
     for module in modules:

@@ -66,7 +66,7 @@ class Runner:
         self.path = Path()
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
-        self.model: Any = _nothing_loaded
+        self.model: Any = None
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[object] = []
@@ -133,7 +133,6 @@ class Runner:
 
     def _import(self, request: Message) -> Message:
         """Import the program's file. Extensions that the file compiles on import are built here."""
-        self.lock()  # does nothing after `attach`; a build has no `attach`
         self.path = Path(request["path"])
         self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -386,7 +385,3 @@ def _with_causes(error: BaseException) -> list[BaseException]:
     while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
         found.append(cause)
     return found
-
-
-def _nothing_loaded(*_: object) -> None:
-    raise RuntimeError("no program is loaded; send `load` first")

@@ -20,6 +20,7 @@ from stark.core.evaluation import (
     Rejected,
 )
 from stark.core.profile import Profile
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
 from stark.evaluator.judge.measuring import clock_for, correct, start_references
@@ -121,22 +122,18 @@ def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Chi
     """Start and load a candidate. The caller must close its process. Raises Verdict."""
     limits = attempt.limits
     extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
-    on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
+    memory_gb = limits.memory_gb + arena.size / 1e9
+    seconds = limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
+    place = Place(
+        str(built.work),
+        child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}),
+        readable=(str(built.source), *map(str, prepared.shared.files)),
+        memory_bytes=int(memory_gb * 1e9) if prepared.device.type == "cpu" else None,
+        cpu_s=processor_s(seconds),
+    )
     child = prepared.forkserver.fork(
-        Allowance(
-            built.work,
-            child_environment(
-                built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}
-            ),
-            memory_gb=limits.memory_gb + arena.size / 1e9,
-            output_kb=limits.output_kb,
-            readable=(built.source, *prepared.shared.files),
-            bounds_address_space=on_cpu,
-            cpu_s=processor_s(
-                limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
-            ),
-        ),
+        Allowance(place, memory_gb, limits.output_kb),
         arena.descriptor,
     )
     child.patience = attempt.patience
@@ -182,7 +179,7 @@ def _profile(
     """Take a profile, or add a warning if none can be taken."""
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
-            child.resume()
+            child.go_on()
             return take_profile(child, kind, latency_ms, built.output)
     except Verdict as verdict:
         reason = evidence(verdict.evaluation).splitlines()[0]

@@ -9,6 +9,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
 from stark.evaluator.judge.processes.allowance import Allowance
@@ -66,13 +67,12 @@ def start_reference(
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
-    allowed = Allowance(
-        folder,
+    place = Place(
+        str(folder),
         child_environment(folder, variables),
-        memory_gb=1e6,
-        output_kb=limits.output_kb,
-        readable=(program.path, *shared.files),
+        readable=tuple(map(str, (program.path, *shared.files))),
     )
+    allowed = Allowance(place, memory_gb=1e6, output_kb=limits.output_kb)
     child = forkserver.fork(allowed, shared.arena.descriptor)
     shared.attach(child, flush_bytes, limits.load_s)
     try:

@@ -48,9 +48,6 @@ class Sleeper:
         self.stopped = True
         return time.perf_counter()
 
-    def resume(self) -> None:
-        raise AssertionError("no innocent program may end for noise in the kernel's accounts")
-
     def go_on(self) -> None:
         self.stopped = False
 

@@ -47,8 +47,6 @@ CLOSED_S = 1.0
 LEAST_S = 1e-3
 """Seconds to wait for an answer at least, however little patience is left."""
 
-RAN = "one of its processes ran after the judge had stopped it"
-
 
 @dataclass
 class Patience:
@@ -66,8 +64,7 @@ class Child:
     def __init__(
         self,
         pid: int,
-        exit_code: Callable[[int], int | None],
-        kill: Callable[[int], None],
+        ask_forkserver: Callable[[Message], Message],
         channel: Channel,
         output: Output,
         allowed: Allowance,
@@ -77,7 +74,7 @@ class Child:
 
         self.patience = Patience()
         self.is_reference = False
-        self._exit_code_of, self._kill_group_of = exit_code, kill
+        self._ask_forkserver = ask_forkserver
         self._channel = channel
         self._output = output
         self._allowed = allowed
@@ -189,12 +186,6 @@ class Child:
         """Continue its processes if they are stopped, whatever they did since `pause`."""
         self._tree.go_on()
 
-    def resume(self) -> None:
-        """Continue its processes if they are stopped. Fails if any has run since `pause`."""
-        if not self.stood_still():
-            raise self.failed("restless", RAN)
-        self.go_on()
-
     def placed(self) -> Placed:
         """Its threads, to be pinned to cores: threads that are not pinned may wake on the same core."""
         return Placed(self._runner_pid)
@@ -214,15 +205,11 @@ class Child:
     def close(self) -> str:
         """Kill all its processes. Returns the beginning and the end of what it printed."""
         self._channel.close()
-        self._kill()
+        if self._code is None:  # otherwise its number may be another's by now
+            self._ask_forkserver({"do": "kill", "pid": self.pid})
         self._code_within(ENDING_S)
         self._tree.close()
         return self._output.close()
-
-    def _kill(self) -> None:
-        """Kill its process group, unless it has ended: its number may be another's by then."""
-        if self._code is None:
-            self._kill_group_of(self.pid)
 
     def _receive(self, limit_s: float) -> Message | None:
         """The next message, or None if there is none in time. Fails if the child uses too much meanwhile."""
@@ -239,7 +226,7 @@ class Child:
     def _exit_code(self) -> int | None:
         """Its exit code, or None if it runs. The forkserver reports a code only once, so the code is cached."""
         if self._code is None:
-            self._code = self._exit_code_of(self.pid)
+            self._code = self._ask_forkserver({"do": "wait", "pid": self.pid})["status"]
         return self._code
 
     def _code_within(self, limit_s: float) -> int | None:
