@@ -35,7 +35,7 @@ class NoForkserver:
 
 def serve(pipe: Connection, _: Forkserver) -> None:
     """Answers with this process's number. `dies`, `large` and `short` in a problem's source change that."""
-    room, alone = 10.0, False
+    alone = False
     while True:
         try:
             request = pipe.recv()
@@ -56,8 +56,8 @@ def serve(pipe: Connection, _: Forkserver) -> None:
         if "slow" in source:
             time.sleep(2.0)
         said = ProblemRefused(id=request.id, error=f"{os.getpid()}")
-        held = 9.0 if "large" in source else 1.0
-        pipe.send(Said(said.model_dump_json().encode(), request.id, held, room))
+        held = 0.9 if "large" in source else 0.1
+        pipe.send(Said(said.model_dump_json().encode(), request.id, held))
 
 
 class Executor:

@@ -134,7 +134,9 @@ class Forkserver:
                 self.branches.discard(pid)
                 if pid in self.alive:
                     self.alive.remove(pid)
-                    self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
+                    code = os.waitstatus_to_exitcode(status)
+                    # The runner's parent reports signals as codes above 128.
+                    self.ended[pid] = SIGNALLED - code if code > SIGNALLED else code
 
     def kill_all(self) -> None:
         """Kill every child with all its processes."""
@@ -188,11 +190,6 @@ def _end_group(pid: int) -> None:
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _code_of_runner(code: int) -> int:
-    """The runner's exit code, negative if a signal ended it. The runner's parent reports signals as codes above 128."""
-    return SIGNALLED - code if code > SIGNALLED else code
 
 
 def _own_children() -> set[int]:

@@ -30,7 +30,7 @@ from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
-from stark.evaluator.judge.running import load_request, visible
+from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.verifying import verify
 from stark.evaluator.protocol import Evaluate
 from stark.explain.evaluation import evidence
@@ -149,9 +149,7 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
     with attempt.during("load", attempt.limits.load_s):
         prepared.shared.renew()
         prepared.settle()
-        prepared.shared.attach(child, prepared.flush_bytes, attempt.limits.load_s)
-        child.ask({"do": "import", "path": str(path), "class": "ModelNew"})
-        loaded = child.ask(load_request("ModelNew"))
+        loaded = prepared.shared.load(child, path, "ModelNew", attempt.limits.load_s)
     if loaded.get("by_order"):
         attempt.warnings.append(
             "the weights of ModelNew have other names than the reference's; "

@@ -148,15 +148,16 @@ class PreparedReference:
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
     @property
-    def held_bytes(self) -> float:
-        """Approximate bytes held between candidates, including the running references."""
+    def held(self) -> float:
+        """Share of `Room.together_bytes` held between candidates, about, including by the running references."""
         running = len(self._running)
         arenas = 1 if self.device.type == "cuda" else 1 + running
-        return (
+        held_bytes = (
             len(self.trials.kept) * self.room.expected_bytes
             + arenas * self.shared.arena.size
             + (1 + running) * CONTEXT_BYTES[self.sheet.kind]  # one is this process's own
         )
+        return held_bytes / self.room.together_bytes
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
@@ -195,7 +196,7 @@ class PreparedReference:
         del drawn
         self.settle()
         try:
-            return start_reference(name, self.forkserver, shared, self.flush_bytes, limits)
+            return start_reference(name, self.forkserver, shared, limits)
         except ProblemError:
             shared.close()
             raise
@@ -284,4 +285,5 @@ class PreparedReference:
         folder.mkdir(exist_ok=True)
         on_gpu, first = self.device.type == "cuda", name == CANDIDATE
         arena = self.shared.arena if on_gpu and not first else None
-        return SharedSet(self.program, self.signature, folder, self.room.slots, arena)
+        slots, flush = self.room.slots, self.flush_bytes
+        return SharedSet(self.program, self.signature, folder, slots, flush, arena)

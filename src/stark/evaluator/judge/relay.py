@@ -7,7 +7,6 @@ and to prepare a problem takes longer than to judge a candidate. If the process 
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import time
@@ -54,11 +53,9 @@ class Said(NamedTuple):
     answers: str | None = None
     """The id of the request that this answers, if any."""
 
-    held_bytes: float = 0.0
-    """About how much memory the process holds between candidates."""
-
-    room_bytes: float = math.inf
-    """How much all such processes may hold together. One that holds more is kept alone."""
+    held: float = 0.0
+    """About how much of the memory that all such processes may hold together this one holds between candidates. One that
+    holds more than all of it is kept alone."""
 
     last: bool = False
     """Whether the process can answer nothing more."""
@@ -78,7 +75,7 @@ class Process:
     open: dict[str, AnyRequest] = field(default_factory=dict)
     """Its requests without an answer, by id."""
 
-    held_bytes: float = 0.0
+    held: float = 0.0
 
 
 class Relay:
@@ -157,8 +154,8 @@ class Relay:
         if said.last:
             self._bury(process)
         elif said.answers is not None:
-            process.held_bytes = said.held_bytes
-            self._make_room(process, said.room_bytes)
+            process.held = said.held
+            self._make_room(process)
 
     def _bury(self, process: Process) -> None:
         """End a process that has failed, and answer its other requests."""
@@ -187,11 +184,11 @@ class Relay:
         for request in [request for each in others for request in each.open.values()]:
             self._pass(request)
 
-    def _make_room(self, latest: Process, room_bytes: float) -> None:
+    def _make_room(self, latest: Process) -> None:
         """End idle processes, the least recently used first, while all hold too much."""
         for process in [p for p in self._processes.values() if p is not latest and not p.open]:
             kept = self._processes.values()
-            if len(kept) <= MOST_KEPT and sum(p.held_bytes for p in kept) <= room_bytes:
+            if len(kept) <= MOST_KEPT and sum(p.held for p in kept) <= 1:
                 return
             del self._processes[process.problem]
             with suppress(OSError):

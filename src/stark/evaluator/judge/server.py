@@ -297,8 +297,7 @@ class Judge:
         if not isinstance(answer, Hello | Notice):
             said = said._replace(answers=answer.id)
         if self._prepared is not None:
-            held, room = self._prepared.held_bytes, self._prepared.room.together_bytes
-            said = said._replace(held_bytes=held, room_bytes=room)
+            said = said._replace(held=self._prepared.held)
         self._say(said)
 
     def _say(self, said: Said) -> None:

@@ -21,6 +21,12 @@ from stark.evaluator.judge.timing.gated import Contents, Gated, on_core, time_al
 @pytest.fixture(autouse=True)
 def same_order_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gated, "CHANCE", random.Random(0))
+    monkeypatch.setattr(gated, "Placed", lambda pid: SLEEPERS[pid].placed())
+    monkeypatch.setattr(gated, "last_core", lambda pid: None)
+
+
+SLEEPERS: dict[int, Sleeper] = {}
+"""By made-up numbers of their processes."""
 
 
 class Sleeper:
@@ -31,6 +37,8 @@ class Sleeper:
 
     def __init__(self, call_s: float) -> None:
         self.call_s = call_s
+        self.runner_pid = len(SLEEPERS)
+        SLEEPERS[self.runner_pid] = self
         self.stopped = False
         self.calls = 0
         self.events: list[str] = []
@@ -63,9 +71,6 @@ class Sleeper:
 
     def loosen(self) -> None:
         self.events.append("loosen")
-
-    def core(self) -> None:
-        return None
 
 
 class Noted(Contents):

@@ -10,7 +10,7 @@ import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
@@ -22,15 +22,9 @@ from stark.evaluator.judge.processes.failures import (
     ReferenceDied,
     SandboxFailed,
 )
-from stark.evaluator.judge.processes.memory import (
-    copy_memory,
-    innermost_process,
-    strange_memory,
-)
+from stark.evaluator.judge.processes.memory import innermost_process
 from stark.evaluator.judge.processes.output import Output
-from stark.evaluator.judge.processes.placing import Placed
 from stark.evaluator.judge.processes.standstill import NotStopped, Tree
-from stark.evaluator.judge.processes.watch import last_core
 
 POLL_S = 0.05
 """Seconds between two checks of a child's resource use while the judge waits for its answer."""
@@ -78,7 +72,9 @@ class Child:
         self._channel = channel
         self._output = output
         self._allowed = allowed
-        self._runner_pid = pid
+        self.runner_pid = pid
+        """The ID of the process that runs the program, the last of a chain."""
+
         self._tree = Tree(pid)
         self._code: int | None = None
 
@@ -97,7 +93,7 @@ class Child:
                 "separated by commas"
             )
         self._use = Use(self.pid, self._allowed)
-        self._runner_pid = innermost_process(self.pid)
+        self.runner_pid = innermost_process(self.pid)
 
     def failed(
         self, kind: FailureKind, error: str, types: tuple[str, ...] = ()
@@ -185,22 +181,6 @@ class Child:
     def go_on(self) -> None:
         """Continue its processes if they are stopped, whatever they did since `pause`."""
         self._tree.go_on()
-
-    def placed(self) -> Placed:
-        """Its threads, to be pinned to cores: threads that are not pinned may wake on the same core."""
-        return Placed(self._runner_pid)
-
-    def core(self) -> int | None:
-        """The core that its main thread ran on last, if known."""
-        return last_core(self._runner_pid)
-
-    def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes of the child's memory to an address in this process. Returns whether that worked."""
-        return copy_memory(self._runner_pid, source, target, size)
-
-    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
-        """What lies in these spans (address and bytes) that is neither private memory nor the arena in its place."""
-        return strange_memory(self._runner_pid, spans, arena_at)
 
     def close(self) -> str:
         """Kill all its processes. Returns the beginning and the end of what it printed."""

@@ -19,7 +19,6 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import ENDING_S, Child
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
@@ -103,7 +102,7 @@ class Forkserver:
         for its end. The command keeps the privileges that it needs to set up a sandbox, so it must drop
         them (`confine.close`) before it runs any of the candidate's code.
 
-        Raises SandboxFailed and ForkserverDied.
+        Raises SandboxFailed.
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
@@ -141,6 +140,6 @@ class Forkserver:
                 self._channel.send(request, descriptors)
                 return self._channel.receive(SERVER_S)
             except (ChannelClosed, TimeoutError) as error:
-                raise ForkserverDied(
+                raise RuntimeError(
                     "the forkserver, from which the judge forks its children, has died"
                 ) from error

@@ -25,6 +25,8 @@ import torch
 from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.watch import last_core
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
 """Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
@@ -53,9 +55,6 @@ RESTLESS_ROUNDS = 3
 """Rounds beyond those that count in which a candidate may move while references are timed: Linux's accounts are noisy."""
 
 RESTLESS = "its processes run while the judge has stopped them"
-
-SPIN_S = 0.002
-"""Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
 
 CHANCE = random.SystemRandom()
 """Decides in which order programs are visited."""
@@ -129,15 +128,14 @@ class Gated:
         ran when its inputs had been written, or between its end and the reading of its results.
         Threads are pinned, because Linux may wake two on one core, which then wait for each other.
         """
-        time.sleep(SPIN_S)
         taken: list[float] = []
-        placed = self.child.placed()
+        placed = Placed(self.child.runner_pid)
         try:
             if not self.long:
                 contents.write(place, 0)
                 self.call()
                 placed.settle()
-            with on_core(self.child.core()):
+            with on_core(last_core(self.child.runner_pid)):
                 for number in range(1, calls + 1):
                     contents.write(place, number)
                     in_time = self.stands()
@@ -162,7 +160,7 @@ class Gated:
 
     def empty_ms(self) -> float:
         """The median milliseconds of a call that does nothing."""
-        with on_core(self.child.core()):
+        with on_core(last_core(self.child.runner_pid)):
             return median(self.call(empty=True)[0] for _ in range(EMPTY_CALLS))
 
     def measurement(self, calls: int, empty_ms: float) -> Measurement:
