@@ -115,7 +115,6 @@ class PreparedReference:
         draw_s = time.monotonic() - begin
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
-        self.trials.find_oracle(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:

@@ -27,16 +27,8 @@ from stark.evaluator.protocol import (
     request_adapter,
 )
 
-MOST_KEPT = 8
-"""Largest number of idle processes to keep, limited because each keeps a process running for its reference."""
-
 ENDING_S = 10.0
 """Seconds that a process may take to end what it has started."""
-
-ANOTHER_CLASS = "times of both are not comparable, so start another run here"
-
-FAULT_EXIT = 3
-"""Exit code of a process after a fault of the judge."""
 
 ALONE, LEAVE = "alone", "leave"
 """What a process gets beside requests: no other problem has a process, or it is to end when the device is free."""
@@ -128,8 +120,11 @@ class Relay:
 
     def _pass(self, request: AnyRequest) -> None:
         if request.device_class not in (None, self._device_class):
-            error = f"it is for {request.device_class}, and this is {self._device_class}"
-            self.say(RequestRefused(id=request.id, error=f"{error}; {ANOTHER_CLASS}"))
+            error = (
+                f"it is for {request.device_class}, and this is {self._device_class}; "
+                "times of both are not comparable, so start another run here"
+            )
+            self.say(RequestRefused(id=request.id, error=error))
             return
         digest = request.problem.digest
         process = self._processes.pop(digest, None) or self._started(digest)
@@ -187,8 +182,7 @@ class Relay:
     def _make_room(self, latest: Process) -> None:
         """End idle processes, the least recently used first, while all hold too much."""
         for process in [p for p in self._processes.values() if p is not latest and not p.open]:
-            kept = self._processes.values()
-            if len(kept) <= MOST_KEPT and sum(p.held for p in kept) <= 1:
+            if sum(each.held for each in self._processes.values()) <= 1:
                 return
             del self._processes[process.problem]
             with suppress(OSError):
@@ -218,7 +212,7 @@ class Relay:
             os._exit(0)
         except BaseException:
             traceback.print_exc()
-        os._exit(FAULT_EXIT)
+        os._exit(1)
 
     def _end(self, process: Process) -> int:
         """End a process and all that it has started. Returns its exit code, negative for a signal."""

@@ -24,7 +24,7 @@ from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps, in_use
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Verdict
-from stark.evaluator.judge.building.builds import Builds, Built
+from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
 from stark.evaluator.judge.lock import DeviceLock, Slots
@@ -179,7 +179,10 @@ class Judge:
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    evaluation = self._with_generalization(evaluation, request, built, prepared)
+                    found, failures = generalizes(request, built, self._variants(prepared))
+                    warnings = (*evaluation.warnings, *failures)
+                    update = {"generalizes": found, "warnings": warnings}
+                    evaluation = evaluation.model_copy(update=update)
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
@@ -204,15 +207,6 @@ class Judge:
         Timing on a CPU needs all cores, so nothing may be built meanwhile.
         """
         return self._turn() if self.device.type == "cpu" else self._build_slots.one()
-
-    def _with_generalization(
-        self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
-    ) -> Correct:
-        """Add to the evaluation whether the candidate is also correct at other shapes."""
-        found, warnings = generalizes(request, built, self._variants(prepared))
-        return correct.model_copy(
-            update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
-        )
 
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
         """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""

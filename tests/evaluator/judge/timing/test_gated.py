@@ -142,7 +142,8 @@ def test_every_call_has_inputs_that_are_written_while_all_programs_stand_still()
     for place in (0, 1):
         visits = [number for at, number in contents.written if at == place][gated.WARMUPS :]
         assert [0, 1, 2, 3, 4, 5] == visits[:6]
-        assert [1, 2, 3, 4, 5] == [number for at, number in contents.taken if at == place][:5]
+        taken = [number for at, number in contents.taken if at == place][gated.WARMUPS - 1 :]
+        assert [1, 2, 3, 4, 5] == taken[:5]
     assert 1 == contents.ended
 
 
@@ -168,7 +169,7 @@ def test_references_go_on_after_a_candidate_was_found_out() -> None:
         together(reference, candidate, contents=contents)
 
     assert not reference.stopped
-    assert "loosen" == candidate.events[-1] or "loosen" == reference.events[-1]
+    assert "loosen" in (*candidate.events[-1:], *reference.events[-1:])
 
 
 def test_a_candidate_that_feigns_slowness_changes_no_number_of_calls_but_its_own() -> None:
@@ -260,8 +261,8 @@ class Moving(Sleeper):
         return self.count % 2 == 0
 
     def stood_still(self) -> bool:
-        moves = self.count % 2 == (1 if self.events[-1] == "write" else 0)
-        self.moved = moves and self.events[-1] == self.after
+        moves = self.count % 2 == (1 if self.after == "write" else 0)
+        self.moved = moves and [self.after] == self.events[-1:]
         return not self.moved
 
     def pause(self) -> float:
@@ -346,7 +347,7 @@ def test_a_slow_program_is_timed_in_three_rounds_and_not_warmed_up_for_long(
 
     assert gated.MIN_ROUNDS_WHEN_SLOW == len(ours.samples_ms)
     assert gated.WARMUPS + gated.MIN_ROUNDS_WHEN_SLOW == candidate.calls
-    assert "settle" not in candidate.events
+    assert 1 == candidate.events.count("settle"), "in the first round, which tells that it is slow"
 
 
 def test_one_program_alone_is_timed_on_the_inputs_that_it_has() -> None:

@@ -32,7 +32,8 @@ VISIT_MS, BETWEEN_MS = 25.0, 2.0
 """Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
 
 WARMUPS = 3
-"""Calls of each program before the first round. A visit begins with one more, since others have used the caches."""
+"""Calls of each program in the first round, which tells how long they take. A visit begins with a call that is not timed,
+since others have used the caches."""
 
 LONG_MS = 500.0
 """If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
@@ -112,14 +113,6 @@ class Gated:
         finally:
             stopped = self.child.pause()
         return (stopped - begin) * 1e3, answer
-
-    def warm_up(self, place: int, contents: Contents) -> float:
-        """Make the first calls. Returns the milliseconds of the fastest of the later ones."""
-        taken = []
-        for number in range(WARMUPS):
-            contents.write(place, number)
-            taken.append(self.call()[0])
-        return min(taken[1:])
 
     def visit(self, place: int, calls: int, contents: Contents, whole: bool) -> float:
         """Make up to `calls` timed calls. Returns their median in milliseconds.
@@ -201,9 +194,8 @@ def time_together(
         for program in everyone:
             program.child.pause()
         with _one_thread():
-            contents.turn(WARMUPS - 1)
-            taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
-            call_ms = taken_ms[first]
+            warm_ms, _ = _round(everyone, min(most_calls, WARMUPS - 1), contents)
+            call_ms = warm_ms[first]
             calls = min(most_calls, _calls(call_ms, budget_s))
             empty_ms = everyone[first].empty_ms()
             for program in everyone:
@@ -223,8 +215,8 @@ def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Co
     """Run rounds until there are enough."""
     begin, count, restless, enough = time.monotonic(), 0, 0, MIN_ROUNDS
     while count < enough or time.monotonic() - begin < budget_s:
-        found = _round(everyone, calls, contents)
-        if found is None:
+        found, stood = _round(everyone, calls, contents)
+        if not stood:
             restless += 1
             if restless > RESTLESS_ROUNDS + count:
                 raise everyone[0].child.failed("restless", RESTLESS)
@@ -236,10 +228,10 @@ def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Co
             enough = MIN_ROUNDS_WHEN_SLOW
 
 
-def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[float] | None:
+def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> tuple[list[float], bool]:
     """Visit each program once, in random order. Returns the median milliseconds of each one's calls.
 
-    Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
+    Also returns whether the candidate stood still while references were visited. Otherwise it may have slowed them.
     """
     calls = contents.turn(calls)
     taken_ms, stood = {}, True
@@ -247,7 +239,7 @@ def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[fl
         taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
         if place > 0 and not everyone[0].stands():
             stood = False
-    return [taken_ms[place] for place in range(len(everyone))] if stood else None
+    return [taken_ms[place] for place in range(len(everyone))], stood
 
 
 def _calls(call_ms: float, budget_s: float) -> int:
