@@ -37,8 +37,6 @@ MAX_ERROR_CHARS = 15_000
 CAUSES = 8
 """Maximum number of chained causes of an exception that are reported."""
 
-MAX_TYPES, MAX_TYPE_CHARS = 64, 200
-
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 """The tensor classes that count as results. Other classes can override the operations that are applied to them."""
 
@@ -110,8 +108,8 @@ class Runner:
             return {"ok": True, **work(request)}
         except BaseException as error:  # the program may raise SystemExit or KeyboardInterrupt too
             kind = "out_of_memory" if says_out_of_memory(error) else "raised"
-            types = _types(error)[:MAX_TYPES]
-            return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
+            said = self._describe(error)
+            return {"ok": False, "kind": kind, "error": said, "types": _types(error)}
 
     def _describe(self, error: BaseException) -> str:
         """The error and those of its stack frames that lie in the program's file, cut to a few kilobytes."""
@@ -377,7 +375,7 @@ def _form(leaf: object) -> str:
 def _types(error: BaseException) -> list[str]:
     """The full type names of an error, its bases and its causes."""
     kinds = (kind for one in _with_causes(error) for kind in type(one).__mro__)
-    return [f"{kind.__module__}.{kind.__qualname__}"[:MAX_TYPE_CHARS] for kind in kinds]
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:

@@ -23,7 +23,7 @@ from stark.core.profile import Profile
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.measuring import clock_for, correct, start_references
+from stark.evaluator.judge.measuring import CpuClock, DeviceClock, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
@@ -62,7 +62,8 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
     running = start_references(attempt, prepared)
     try:
-        clock = clock_for(attempt, running, prepared)
+        kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
+        clock = kind(attempt, running, prepared)
         child = _started(attempt, built, prepared)
         try:
             verified = verify(attempt, child, prepared)

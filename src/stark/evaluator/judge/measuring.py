@@ -52,15 +52,6 @@ Measured = tuple[Measurement, dict[str, Measurement]]
 Outcome = TypeVar("Outcome")
 
 
-def clock_for(
-    attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
-) -> CpuClock | DeviceClock:
-    """The clock for the device. Call it while no candidate runs."""
-    if prepared.device.type == "cpu":
-        return CpuClock(attempt, running, prepared)
-    return DeviceClock(attempt, running, prepared)
-
-
 class CpuClock:
     """Visits the candidate and the references in turns; a process is stopped except during its visits."""
 
@@ -94,7 +85,7 @@ class CpuClock:
 
 class DeviceClock:
     """Visits programs on a GPU one after another. The references are visited before the candidate and after its end, so
-    that nothing of a candidate exists meanwhile.
+    that nothing of a candidate exists meanwhile. No candidate may run when this is made.
 
     At effort `promote` there are several rounds, each with a new process of the candidate, since processes that run the
     same program differ.

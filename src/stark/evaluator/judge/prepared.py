@@ -16,7 +16,6 @@ import torch
 from stark.core.device import Device
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
-from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
@@ -232,7 +231,12 @@ class PreparedReference:
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """Describe the problem: signature, roofline, warnings, reference time and profile."""
         if self._described is None:
-            eager = self._time_eager(limits)
+            running = self.running(EAGER, limits)
+            if self.device.type == "cpu":
+                eager = gated.time_alone(running.child, limits.time_s, limits.timing_budget_s)
+            else:
+                limit_s = limits.time_s + self.slack_s
+                eager = time_alone(self, Visited(running.child, running.shared, limit_s))
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
@@ -247,13 +251,6 @@ class PreparedReference:
                 error_budgets=self.trials.error_budgets,
             )
         return self._described
-
-    def _time_eager(self, limits: Limits) -> Measurement:
-        """Time the reference alone."""
-        eager = self.running(EAGER, limits)
-        if self.device.type == "cpu":
-            return gated.time_alone(eager.child, limits.time_s, limits.timing_budget_s)
-        return time_alone(self, Visited(eager.child, eager.shared, limits.time_s + self.slack_s))
 
     def forms_differ(self, other: PreparedReference) -> bool:
         """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +21,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.problem import Problem
-from stark.evaluator.candidate.sandbox.layers import gaps, in_use
+from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds
@@ -132,20 +132,16 @@ class Judge:
                 return
 
     def _work(self, request: AnyRequest) -> None:
-        """Answer one request."""
-        answer = self._answered(request)
-        failed = isinstance(answer, JudgeFailed)
-        self._send(answer, last=failed or not machine.works(self.device))
-
-    def _answered(self, request: AnyRequest) -> Answer:
-        """The answer. An exception that is neither the candidate's nor the problem's fault is the judge's."""
+        """Answer one request. An exception that is neither the candidate's nor the problem's fault is the judge's."""
+        failed = False
         try:
-            return self._answer(request)
+            answer = self._answer(request)
         except ProblemError as error:
-            return ProblemRefused(id=request.id, error=_encodable(str(error)))
+            answer = ProblemRefused(id=request.id, error=_encodable(str(error)))
         except BaseException:
             trace = traceback.format_exc(limit=-6)
-            return JudgeFailed(id=request.id, error=_encodable(trace))
+            answer, failed = JudgeFailed(id=request.id, error=_encodable(trace)), True
+        self._send(answer, last=failed or not machine.works(self.device))
 
     def _answer(self, request: AnyRequest) -> Answer:
         named = self.machine.device_class
@@ -172,7 +168,8 @@ class Judge:
         """Build and run a candidate. Raises Verdict if the build fails."""
         if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.limits)
-        with self._building():
+        # Timing on a CPU needs all cores, so nothing may be built meanwhile.
+        with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds)
         with self._turn():
             prepared = self._prepare(request)
@@ -201,13 +198,6 @@ class Judge:
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()  # other problems have processes of their own
 
-    def _building(self) -> AbstractContextManager[object]:
-        """Return what a build must hold: one of the build slots on a GPU, the device on a CPU.
-
-        Timing on a CPU needs all cores, so nothing may be built meanwhile.
-        """
-        return self._turn() if self.device.type == "cpu" else self._build_slots.one()
-
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
         """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""
         found = 0
@@ -230,9 +220,7 @@ class Judge:
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
         """Return a warning if the candidates' sandbox has gaps on this machine."""
-        active = in_use(self.forkserver.sandbox)
-        found = gaps(active)
-        if not found:
+        if not (found := gaps(self.forkserver.layers())):
             return ()
         return (
             f"on the judge's machine, model-written code can {', '.join(found)}; "

@@ -8,9 +8,7 @@ process that a candidate starts outlives the candidate.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -88,10 +86,10 @@ def make_read_only(writable: Iterable[Path]) -> None:
     """
     kernel.unshare(kernel.NEW_MOUNTS)
     _keep_mounts_private()
-    open_folders = [folder for folder in writable if _is_folder(folder)]
+    open_folders = [folder for folder in writable if folder.is_dir()]
     for folder in open_folders:
         kernel.mount(str(folder), folder, None, kernel.MOUNT_BIND)
-    if _is_folder(SHARED_MEMORY):
+    if SHARED_MEMORY.is_dir():
         flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES
         kernel.mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, SHARED_MEMORY_OPTIONS)
         open_folders.append(SHARED_MEMORY)
@@ -102,9 +100,3 @@ def make_read_only(writable: Iterable[Path]) -> None:
 
 def _keep_mounts_private() -> None:
     kernel.mount("none", Path("/"), None, kernel.MOUNT_RECURSIVE | kernel.MOUNT_PRIVATE)
-
-
-def _is_folder(path: Path) -> bool:
-    with suppress(OSError):
-        return stat.S_ISDIR(path.stat().st_mode)
-    return False

@@ -57,13 +57,11 @@ class Use:
             raise ChildFailed(
                 "crashed", f"it started more than {max_processes()} processes and threads"
             )
-        if time.monotonic() >= self._folder_due:
-            self._check_folders(used.processes)
-            self._folder_due = time.monotonic() + FOLDER_POLL_S
-
-    def _check_folders(self, processes: frozenset[int]) -> None:
-        unlinked = unlinked_bytes(processes)
+        if time.monotonic() < self._folder_due:
+            return
+        unlinked = unlinked_bytes(used.processes)
         for folder in (Path(self._allowed.place.folder), *self._allowed.watched):
             too_much = excess(folder, unlinked)
             if too_much is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
+        self._folder_due = time.monotonic() + FOLDER_POLL_S

@@ -196,7 +196,8 @@ def time_together(
         with _one_thread():
             warm_ms, _ = _round(everyone, min(most_calls, WARMUPS - 1), contents)
             call_ms = warm_ms[first]
-            calls = min(most_calls, _calls(call_ms, budget_s))
+            target_ms = min(VISIT_MS, 1e3 * budget_s)
+            calls = min(most_calls, max(1, round(target_ms / (call_ms + BETWEEN_MS))))
             empty_ms = everyone[first].empty_ms()
             for program in everyone:
                 program.long = call_ms >= LONG_MS
@@ -240,11 +241,6 @@ def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> tuple[l
         if place > 0 and not everyone[0].stands():
             stood = False
     return [taken_ms[place] for place in range(len(everyone))], stood
-
-
-def _calls(call_ms: float, budget_s: float) -> int:
-    """The number of calls in a visit, if each takes `call_ms` milliseconds."""
-    return max(1, round(min(VISIT_MS, 1e3 * budget_s) / (call_ms + BETWEEN_MS)))
 
 
 @contextmanager
