@@ -114,9 +114,11 @@ class Forkserver:
         """Record the children that ended, and kill the orphaned processes that they left."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
-        while (
-            left := _own_children() - self.alive - self.branches
-        ) and time.monotonic() < deadline:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children")
+        while listed.exists() and time.monotonic() < deadline:
+            left = set(map(int, listed.read_text().split())) - self.alive - self.branches
+            if not left:
+                return
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -190,11 +192,6 @@ def _end_group(pid: int) -> None:
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _own_children() -> set[int]:
-    listed = Path(f"/proc/self/task/{os.getpid()}/children")
-    return {int(pid) for pid in listed.read_text().split()} if listed.exists() else set()
 
 
 def run(channel: Channel, layers: dict[Layer, str | None], folder: str) -> NoReturn:

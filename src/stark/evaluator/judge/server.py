@@ -6,13 +6,13 @@ or does not return. The executor then repeats the other requests.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -62,35 +62,26 @@ SHAPES_TRIED = 2
 """Largest number of other shapes at which effort `promote` verifies a candidate."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all processes of a judge have in common."""
-
-    machine: Machine
-    device_name: str
-    """A name that no other device has."""
-
-    cache: Path
-    cache_gb: float
-    builds: Slots
-    """One for each concurrent build."""
-
-    judge: int
-    """The number of the judge's first process."""
-
-
 class Judge:
-    """Judges candidates for one problem on one device."""
+    """Judges candidates for one problem on one device, in a process of its own."""
 
-    def __init__(self, setting: Setting, forkserver: Forkserver, pipe: Connection) -> None:
-        self.machine, self.device = setting.machine, setting.machine.device
+    def __init__(
+        self,
+        pipe: Connection,
+        forkserver: Forkserver,
+        machine: Machine,
+        device_name: str,
+        builds: Slots,
+        cache: Path,
+        cache_gb: float,
+    ) -> None:
+        """`device_name` is one that no other device has. `builds` has a slot for each concurrent build."""
+        self.machine, self.device = machine, machine.device
         self.forkserver = forkserver
         self._pipe, self._pipe_lock = pipe, threading.Lock()
-        self._device_lock = DeviceLock(
-            locks_below(setting.cache), setting.device_name, setting.judge, self._on_wait
-        )
-        self._build_slots = setting.builds
-        kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
+        self._device_lock = DeviceLock(locks_below(cache), device_name, os.getppid(), self._on_wait)
+        self._build_slots = builds
+        kept = BuildCache(builds_below(cache), cache_gb * 1e9)
         self._builds = Builds(kept, self.machine.sheet, forkserver)
         self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
@@ -100,7 +91,7 @@ class Judge:
         self._latest: AnyRequest | None = None
         """The latest request that the problem's functions run for; they run for one at a time."""
 
-        self._pool = ThreadPoolExecutor(max_workers=len(setting.builds) + 2)
+        self._pool = ThreadPoolExecutor(max_workers=len(builds) + 2)
 
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""

@@ -111,7 +111,13 @@ class SharedSet:
         """Write a slot's inputs and poison its outputs, so that unwritten outputs cannot pass."""
         for place, value in zip(self.inputs[slot], drawn.tensors, strict=True):
             place.copy_(value)
-        self.poison(slot)
+        for output in self.outputs[slot]:
+            if output.is_floating_point() or output.is_complex():
+                output.fill_(float("nan"))
+            elif output.dtype == torch.bool:
+                output.logical_not_()
+            else:
+                output.fill_(torch.iinfo(output.dtype).max)
 
     def inputs_in(self, slot_bytes: torch.Tensor) -> list[torch.Tensor]:
         """View the bytes of a slot's inputs as tensors."""
@@ -137,16 +143,6 @@ class SharedSet:
         """Return a call's results: the slot's outputs, then the inputs that the reference changes."""
         changed = [self.inputs[slot][index] for index in self.program.changes]
         return [*self.outputs[slot], *changed]
-
-    def poison(self, slot: int) -> None:
-        """Fill a slot's floating-point outputs with NaN, integers with their type's maximum; negate booleans."""
-        for output in self.outputs[slot]:
-            if output.is_floating_point() or output.is_complex():
-                output.fill_(float("nan"))
-            elif output.dtype == torch.bool:
-                output.logical_not_()
-            else:
-                output.fill_(torch.iinfo(output.dtype).max)
 
     def load(self, child: Child, path: Path, name: str, limit_s: float) -> Message:
         """Make a child map this memory, import a program's file and construct its class `name`. Returns the last answer.

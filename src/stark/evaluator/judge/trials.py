@@ -166,20 +166,18 @@ class Trials:
 
     def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""
-        return (trial for trial in map(Trial.fresh, regimes) if self._is_usable(trial, keep))
-
-    def _is_usable(self, trial: Trial, keep: bool) -> bool:
-        """Whether the reference is finite and accurate on these inputs."""
-        try:
-            accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
-        except (ProblemError, torch.OutOfMemoryError) as error:
-            if not keep and is_out_of_memory(error):
-                raise  # a running candidate must not be able to prevent a trial by taking memory
-            self.short_of_memory |= is_out_of_memory(error)
-            return False
-        if not accurate:
-            self.kept.pop(trial, None)
-        return accurate
+        for trial in map(Trial.fresh, regimes):
+            try:
+                accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
+            except (ProblemError, torch.OutOfMemoryError) as error:
+                if not keep and is_out_of_memory(error):
+                    raise  # a running candidate must not be able to prevent a trial by taking memory
+                self.short_of_memory |= is_out_of_memory(error)
+                continue
+            if accurate:
+                yield trial
+            else:
+                self.kept.pop(trial, None)
 
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
