@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -78,9 +77,9 @@ def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> N
 
 def close(layers: frozenset[Layer], place: Place) -> None:
     """Apply all layers, except that a device can still be opened."""
-    own = [Path(folder) for folder in (place.folder, *place.writable)]
+    own = [*map(Path, (place.folder, *place.writable)), view.THREAD_NAMES]
     if "mounts" in layers:
-        namespaces.make_read_only([*own, view.THREAD_NAMES])
+        namespaces.make_read_only(own)
         os.chdir(place.folder)
     if "tasks" in layers and not tasks_limited_by_namespace(layers):
         bounds.lower(resource.RLIMIT_NPROC, bounds.max_processes())
@@ -88,21 +87,15 @@ def close(layers: frozenset[Layer], place: Place) -> None:
     if "capabilities" in layers:
         kernel.drop_capabilities()
     if "landlock" in layers:
+        # The machine's own /dev/shm would let candidates leave data there.
+        private = [namespaces.SHARED_MEMORY] if "mounts" in layers else []
         landlock.restrict(
             [*map(Path, place.readable), *view.readable(place.environment, own[0])],
-            [*own, *_writable(layers, place)],
+            [*own, *view.devices(place.environment), *private],
         )
     if "seccomp" in layers:
         truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
         seccomp.restrict("processes" not in layers, refuse_truncate=truncates)
-
-
-def _writable(layers: frozenset[Layer], place: Place) -> Iterator[Path]:
-    yield view.THREAD_NAMES
-    yield from view.devices(place.environment)
-    if "mounts" in layers:
-        # Private to this child. The machine's /dev/shm would let candidates leave data there.
-        yield namespaces.SHARED_MEMORY
 
 
 def lock(layers: frozenset[Layer]) -> None:

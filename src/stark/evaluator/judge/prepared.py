@@ -252,11 +252,6 @@ class PreparedReference:
             )
         return self._described
 
-    def forms_differ(self, other: PreparedReference) -> bool:
-        """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""
-        ours, theirs = self.signature, other.signature
-        return (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs)
-
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
         if self.device.type == "cuda":

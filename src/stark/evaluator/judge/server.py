@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -167,7 +168,9 @@ class Judge:
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    found, failures = generalizes(request, built, self._variants(prepared))
+                    tried = islice(self._variants(prepared), SHAPES_TRIED)
+                    found, failures = generalizes(request, built, tried)
+                    del tried  # closes the last variant
                     warnings = (*evaluation.warnings, *failures)
                     update = {"generalizes": found, "warnings": warnings}
                     evaluation = evaluation.model_copy(update=update)
@@ -190,8 +193,8 @@ class Judge:
                     torch.cuda.empty_cache()  # other problems have processes of their own
 
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
-        """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""
-        found = 0
+        """Prepare variants with other shapes or types, one at a time, and yield the changed constant with each."""
+        ours = prepared.signature
         for changed, change in variants(prepared.problem):
             try:
                 other = self._new_prepared(changed, only_nominal=True)
@@ -201,13 +204,11 @@ class Judge:
                     return
                 continue
             try:
-                if other.forms_differ(prepared):
-                    found += 1
+                theirs = other.signature
+                if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
                     yield change, other
             finally:
                 other.close()
-            if found == SHAPES_TRIED:
-                return
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
         """Return a warning if the candidates' sandbox has gaps on this machine."""

@@ -68,8 +68,7 @@ def _reap_until_exit(runner: int) -> NoReturn:
 
 def mount_own_proc() -> None:
     """Mount a /proc that shows only this process namespace. Raises OSError if that is forbidden."""
-    kernel.unshare(kernel.NEW_MOUNTS)
-    _keep_mounts_private()
+    _unshare_mounts()
     flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES | kernel.MOUNT_NO_PROGRAMS
     kernel.mount("proc", Path("/proc"), "proc", flags)
 
@@ -84,8 +83,7 @@ def make_read_only(writable: Iterable[Path]) -> None:
 
     Afterwards, change to the working directory again: the process still refers to its old mount. Raises OSError.
     """
-    kernel.unshare(kernel.NEW_MOUNTS)
-    _keep_mounts_private()
+    _unshare_mounts()
     open_folders = [folder for folder in writable if folder.is_dir()]
     for folder in open_folders:
         kernel.mount(str(folder), folder, None, kernel.MOUNT_BIND)
@@ -98,5 +96,6 @@ def make_read_only(writable: Iterable[Path]) -> None:
         kernel.set_read_only(folder, False)
 
 
-def _keep_mounts_private() -> None:
+def _unshare_mounts() -> None:
+    kernel.unshare(kernel.NEW_MOUNTS)
     kernel.mount("none", Path("/"), None, kernel.MOUNT_RECURSIVE | kernel.MOUNT_PRIVATE)
