@@ -224,7 +224,8 @@ class Runner:
         """
         if not request["empty"]:
             self.returned = self._written(self.model(*self.inputs[0]))
-        return {"at": self._addresses(self.returned), "odd": self._odd()}
+        at = [leaf.data_ptr() for leaf in self.returned if isinstance(leaf, torch.Tensor)]
+        return {"at": at if self._fits(self.returned) else [], "odd": self._odd()}
 
     def _queue_calls(self, request: Message) -> Message:
         """On a GPU, queue a call on each of the slots, numbered from `first` on. The judge's gates start them.
@@ -289,12 +290,6 @@ class Runner:
             for output, leaf in zip(self.outputs[slot], leaves, strict=True):
                 assert isinstance(leaf, torch.Tensor)  # `_fits` checked it
                 output.copy_(leaf)
-
-    def _addresses(self, leaves: list[object]) -> list[int]:
-        """The addresses of one call's results, if they have the right form."""
-        if not self._fits(leaves):
-            return []
-        return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
         """Whether results match the outputs' number, dtypes, shapes and device. Records the first mismatch."""

@@ -33,8 +33,6 @@ ENDING_S = 10.0
 ALONE, LEAVE = "alone", "leave"
 """What a process gets beside requests: no other problem has a process, or it is to end when the device is free."""
 
-READ_BYTES = 1 << 20
-
 
 class Said(NamedTuple):
     """What a problem's process sends."""
@@ -95,7 +93,7 @@ class Relay:
                     if pipes[ready] in self._processes.values():
                         self._hear(pipes[ready])
                     continue
-                read = os.read(requests, READ_BYTES)
+                read = os.read(requests, 1 << 20)
                 if not read:
                     return
                 *lines, partial = (partial + read).split(b"\n")

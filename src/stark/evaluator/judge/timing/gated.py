@@ -250,10 +250,7 @@ def on_core(core: int | None) -> Iterator[None]:
     On any other core, it would displace one of the program's threads, which would then share the main thread's core.
     """
     allowed = os.sched_getaffinity(0)
-    if core not in allowed:
-        yield
-        return
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, allowed & {core} or allowed)
     try:
         yield
     finally:
