@@ -86,7 +86,7 @@ class Forkserver:
         if pid == 0:
             try:
                 self.channel.close()
-                run(Channel.from_descriptor(descriptor), self.offered, folder)
+                run(Channel(descriptor), self.offered, folder)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -160,7 +160,7 @@ def _become_child(
     control, output, *arena = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # programs started from here must not keep them open
-    channel = Channel.from_descriptor(control)
+    channel = Channel(control)
     place = Place(**request["place"])
     try:
         confine.enter(layers, place, output, parent)
@@ -219,7 +219,7 @@ def main() -> None:
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
     view.of_machine(), view.gpus()  # cached here, so that no child has to look them up
-    run(Channel.from_descriptor(int(descriptor)), offered(), folder)
+    run(Channel(int(descriptor)), offered(), folder)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from stark.evaluator.judge.lock import DeviceLock, Slots
 from stark.evaluator.judge.machine import Machine
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import RUNNING
-from stark.evaluator.judge.problem.roofline import synchronize
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -255,8 +254,7 @@ class Judge:
         done = threading.Event()
 
         def touch() -> None:
-            torch.ones(8, device=self.device).sum().item()
-            synchronize(self.device)
+            torch.ones(8, device=self.device).sum().item()  # waits for the device
             done.set()
 
         threading.Thread(target=touch, daemon=True).start()
