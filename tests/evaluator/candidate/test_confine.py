@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from escape_samples import ESCAPES, victims
-from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.sandbox import kernel
 from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.candidate.sandbox.layers import Layer, offered
@@ -61,11 +62,10 @@ def all_attempted(
     if pid == 0:
         said = dict.fromkeys(sources, "ended")
         try:
-            confinement = Confinement(layers)
-            confinement.prepare(parent)
-            place = Place(folder, (), {"PATH": os.defpath}, None, 60)
-            confinement.enter(place, os.open(os.devnull, os.O_WRONLY))
-            confinement.lock()
+            place = Place(str(folder), {"PATH": os.defpath}, cpu_s=60)
+            confine.enter(layers, place, os.open(os.devnull, os.O_WRONLY), parent)
+            confine.close(layers, place)
+            confine.lock(layers)
             for name, source in sources.items():
                 said[name] = _outcome(source, there)
         except BaseException as error:

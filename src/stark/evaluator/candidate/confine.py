@@ -1,14 +1,15 @@
-"""Confines a child before it runs a candidate, in four steps.
+"""Confines a child before it runs a candidate, in three steps.
 
-`prepare` creates the child's namespaces. `enter` applies the folder, environment and resource limits that the
-request names. `close` restricts files, system calls and privileges. It comes before the child opens a device, while
+`enter` creates the child's namespaces and applies the folder, environment and resource limits of its place. `close`
+restricts files, system calls and privileges. It comes before the child opens a device, while
 the process has a single thread: most of these restrictions hold only for the thread that sets them and for threads
 that it starts later, such as those of a GPU's driver. `lock` refuses, in all threads, the few calls that only opening
 a device needs.
 
 With `become`, a tool such as a profiler replaces the child. The tool stays open, and the Python
 process that the tool starts closes and locks itself. The forkserver tests which layers of the sandbox the machine
-offers. If an offered layer cannot be applied here, the judge is at fault, not the candidate.
+offers. If an offered layer cannot be applied here, the judge is at fault, not the candidate: all functions raise OSError
+or RuntimeError then.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from __future__ import annotations
 import os
 import resource
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -27,112 +27,86 @@ from stark.evaluator.candidate.sandbox.layers import Layer, tasks_limited_by_nam
 
 @dataclass(frozen=True)
 class Place:
-    """Where a child works and what it may use."""
+    """Where a child works and what it may use. The forkserver gets this as JSON."""
 
-    folder: Path
+    folder: str
     """The child's writable folder, also used as working directory, HOME and TMPDIR."""
 
-    readable: tuple[Path, ...]
+    environment: dict[str, str]
+    readable: tuple[str, ...] = ()
     """What the child may read in addition to its folder and the system's files."""
 
-    environment: dict[str, str]
-    memory_bytes: int | None
-    """Maximum address space, in bytes, that the child may map after `enter`, or None for no limit."""
-
-    cpu_s: int | None
-    """Limit of processor time in seconds, or None for no limit."""
-
-    writable: tuple[Path, ...] = ()
+    writable: tuple[str, ...] = ()
     """Further writable folders, for a tool whose library runs inside the process."""
 
+    memory_bytes: int | None = None
+    """Maximum address space, in bytes, that the child may map after `enter`, or None for no limit. GPU drivers do not
+    tolerate such a limit."""
 
-class Confinement:
-    """The confinement of one child. Methods raise OSError or RuntimeError if a layer fails."""
+    cpu_s: int | None = None
+    """Limit of each process's processor time in seconds, or None for no limit."""
 
-    def __init__(self, layers: frozenset[Layer], entered: Place | None = None) -> None:
-        """`entered` is the place of a process that was started by one that had already entered it."""
-        self.layers = layers
-        self._place = entered
-        self._closed = self._locked = False
 
-    def prepare(self, parent: int) -> None:
-        """Create the namespaces, and make this process tree die with `parent`.
+def enter(layers: frozenset[Layer], place: Place, output: int, parent: int) -> None:
+    """Create the namespaces, apply the place's folder, environment and limits, and make `output` stdout and stderr.
 
-        With a process namespace, this returns in a new process: the first one of that namespace.
-        """
-        os.setsid()
-        kernel.die_with_parent()
-        if os.getppid() != parent:
-            os._exit(1)
-        if "network" in self.layers:
-            namespaces.enter(processes="processes" in self.layers)
-        if "processes" in self.layers:
-            namespaces.fork_under_reaper()
-        if "proc" in self.layers:
-            namespaces.mount_own_proc()
-        if tasks_limited_by_namespace(self.layers):
-            namespaces.limit_processes(bounds.max_processes())
+    Returns in a new process. The processes between it and `parent` only reap orphans, and all of them end with `parent`.
+    """
+    os.setsid()
+    kernel.die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+    if "network" in layers:
+        namespaces.enter(processes="processes" in layers)
+    if "processes" in layers:
+        namespaces.fork_under_reaper()  # in the first process of that namespace
+    if "proc" in layers:
+        namespaces.mount_own_proc()
+    if tasks_limited_by_namespace(layers):
+        namespaces.limit_processes(bounds.max_processes())
+    namespaces.fork_under_reaper()
+    os.environ.clear()
+    os.environ.update(place.environment)
+    tempfile.tempdir = None  # Python has cached the forkserver's folder
+    empty = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, empty), (1, output), (2, output)):
+        os.dup2(source, target)
+    os.chdir(place.folder)
+    bounds.bound(place.memory_bytes, place.cpu_s)
 
-    def enter(self, place: Place, output: int) -> None:
-        """Apply the place's folder, environment and limits, and make `output` stdout and stderr.
 
-        Returns in a new process, whose parent stays behind to reap orphans.
-        """
-        namespaces.fork_under_reaper()
-        os.environ.clear()
-        os.environ.update(place.environment)
-        tempfile.tempdir = None  # Python has cached the forkserver's folder
-        empty = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, empty), (1, output), (2, output)):
-            os.dup2(source, target)
+def close(layers: frozenset[Layer], place: Place) -> None:
+    """Apply all layers, except that a device can still be opened."""
+    own = [*map(Path, (place.folder, *place.writable)), view.THREAD_NAMES]
+    if "mounts" in layers:
+        namespaces.make_read_only(own)
         os.chdir(place.folder)
-        bounds.bound(place.memory_bytes, place.cpu_s)
-        self._place = place
+    if "tasks" in layers and not tasks_limited_by_namespace(layers):
+        bounds.lower(resource.RLIMIT_NPROC, bounds.max_processes())
+    kernel.forbid_new_privileges()
+    if "capabilities" in layers:
+        kernel.drop_capabilities()
+    if "landlock" in layers:
+        # The machine's own /dev/shm would let candidates leave data there.
+        private = [namespaces.SHARED_MEMORY] if "mounts" in layers else []
+        landlock.restrict(
+            [*map(Path, place.readable), *view.readable(place.environment, own[0])],
+            [*own, *view.devices(place.environment), *private],
+        )
+    if "seccomp" in layers:
+        truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
+        seccomp.restrict("processes" not in layers, refuse_truncate=truncates)
 
-    def close(self) -> None:
-        """Apply all layers, except that a device can still be opened. Further calls do nothing."""
-        if self._closed:
-            return
-        place, layers = self._place, self.layers
-        assert place is not None, "enter() comes before close()"
-        if "mounts" in layers:
-            namespaces.make_read_only([place.folder, *place.writable, view.THREAD_NAMES])
-            os.chdir(place.folder)
-        if "tasks" in layers and not tasks_limited_by_namespace(layers):
-            bounds.lower(resource.RLIMIT_NPROC, bounds.max_processes())
-        kernel.forbid_new_privileges()
-        if "capabilities" in layers:
-            kernel.drop_capabilities()
-        if "landlock" in layers:
-            landlock.restrict(self._readable(place), self._writable(place))
-        if "seccomp" in layers:
-            truncates = "landlock" in layers and landlock.version() < landlock.KNOWS_TRUNCATE
-            seccomp.restrict("processes" not in layers, refuse_truncate=truncates)
-        self._closed = True
 
-    def lock(self) -> None:
-        """Close what is open, and refuse the calls that opening a device needs. Further calls do nothing."""
-        self.close()
-        if "seccomp" in self.layers and not self._locked:
-            seccomp.restrict_further()
-        self._locked = True
+def lock(layers: frozenset[Layer]) -> None:
+    """After `close`, refuse the calls that opening a device needs."""
+    if "seccomp" in layers:
+        seccomp.restrict_further()
 
-    def become(self, command: list[str]) -> NoReturn:
-        """Replace this process by a tool. The process that the tool starts must close and lock itself. Raises OSError."""
-        if "network" in self.layers:
-            # The process under the tool needs capabilities to make mounts read-only, then drops them.
-            kernel.keep_capabilities()
-        os.execvp(command[0], command)
 
-    def _readable(self, place: Place) -> Iterator[Path]:
-        yield from place.readable
-        yield from view.readable(place.environment, place.folder)
-
-    def _writable(self, place: Place) -> Iterator[Path]:
-        yield place.folder
-        yield from place.writable
-        yield view.THREAD_NAMES
-        yield from view.devices(place.environment)
-        if "mounts" in self.layers:
-            # Private to this child. The machine's /dev/shm would let candidates leave data there.
-            yield namespaces.SHARED_MEMORY
+def become(layers: frozenset[Layer], command: list[str]) -> NoReturn:
+    """Replace this process by a tool. The process that the tool starts must close and lock itself."""
+    if "network" in layers:
+        # The process under the tool needs capabilities to make mounts read-only, then drops them.
+        kernel.keep_capabilities()
+    os.execvp(command[0], command)

@@ -24,12 +24,14 @@ import signal
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
-from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.runner import Runner
 from stark.evaluator.candidate.sandbox import kernel, view
 from stark.evaluator.candidate.sandbox.layers import Layer, in_use, offered
@@ -84,7 +86,7 @@ class Forkserver:
         if pid == 0:
             try:
                 self.channel.close()
-                run(Channel.from_descriptor(descriptor), self.offered, folder)
+                run(Channel(descriptor), self.offered, folder)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
@@ -112,9 +114,11 @@ class Forkserver:
         """Record the children that ended, and kill the orphaned processes that they left."""
         self._collect()
         deadline = time.monotonic() + ENDING_S
-        while (
-            left := _own_children() - self.alive - self.branches
-        ) and time.monotonic() < deadline:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children")
+        while listed.exists() and time.monotonic() < deadline:
+            left = set(map(int, listed.read_text().split())) - self.alive - self.branches
+            if not left:
+                return
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -132,7 +136,9 @@ class Forkserver:
                 self.branches.discard(pid)
                 if pid in self.alive:
                     self.alive.remove(pid)
-                    self.ended[pid] = _code_of_runner(os.waitstatus_to_exitcode(status))
+                    code = os.waitstatus_to_exitcode(status)
+                    # The runner's parent reports signals as codes above 128.
+                    self.ended[pid] = SIGNALLED - code if code > SIGNALLED else code
 
     def kill_all(self) -> None:
         """Kill every child with all its processes."""
@@ -154,37 +160,29 @@ def _become_child(
     control, output, *arena = descriptors
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)  # programs started from here must not keep them open
-    channel = Channel.from_descriptor(control)
-    confinement = Confinement(layers)
+    channel = Channel(control)
+    place = Place(**request["place"])
     try:
-        confinement.prepare(parent)
-        place = Place(
-            folder=Path(request["folder"]),
-            readable=tuple(map(Path, request["readable"])),
-            environment=request["environment"],
-            memory_bytes=request["memory_bytes"],
-            cpu_s=request["cpu_s"],
-        )
-        confinement.enter(place, output)
+        confine.enter(layers, place, output, parent)
         kernel.allow_tracing()
         if not request["command"]:
-            confinement.close()
+            confine.close(layers, place)
             if not request["attaches"]:
-                confinement.lock()
+                confine.lock(layers)
     except FAILURES as error:
         channel.send({"ok": False, "error": str(error)})
         return
     channel.send({"ok": True})
     if request["command"]:
         try:
-            confinement.become(request["command"])
+            confine.become(layers, request["command"])
         except FAILURES as error:
             os.write(output, f"Error: cannot start the tool: {error}\n".encode())
             raise
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a killed child does not flush its buffers
-    Runner(channel, arena[0] if arena else None, confinement.lock).serve()
+    Runner(channel, arena[0] if arena else None, partial(confine.lock, layers)).serve()
 
 
 def _end_group(pid: int) -> None:
@@ -194,16 +192,6 @@ def _end_group(pid: int) -> None:
     """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _code_of_runner(code: int) -> int:
-    """The runner's exit code, negative if a signal ended it. The runner's parent reports signals as codes above 128."""
-    return SIGNALLED - code if code > SIGNALLED else code
-
-
-def _own_children() -> set[int]:
-    listed = Path(f"/proc/self/task/{os.getpid()}/children")
-    return {int(pid) for pid in listed.read_text().split()} if listed.exists() else set()
 
 
 def run(channel: Channel, layers: dict[Layer, str | None], folder: str) -> NoReturn:
@@ -221,8 +209,6 @@ def main() -> None:
     Runs until the judge ends, even if the judge is killed. Then kills all children and removes FOLDER.
     """
     _, descriptor, folder, *modules = sys.argv
-    if not Path(folder).is_absolute():
-        sys.exit(f"{folder} is not an absolute path; pass an absolute path")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_grad_enabled(False)
     for module in modules:
@@ -233,7 +219,7 @@ def main() -> None:
             "a preloaded module initialized CUDA, so CUDA fails in forked children; do not preload that module"
         )
     view.of_machine(), view.gpus()  # cached here, so that no child has to look them up
-    run(Channel.from_descriptor(int(descriptor)), offered(), folder)
+    run(Channel(int(descriptor)), offered(), folder)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,6 @@ MAX_ERROR_CHARS = 15_000
 CAUSES = 8
 """Maximum number of chained causes of an exception that are reported."""
 
-MAX_TYPES, MAX_TYPE_CHARS = 64, 200
-
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 """The tensor classes that count as results. Other classes can override the operations that are applied to them."""
 
@@ -66,7 +64,7 @@ class Runner:
         self.path = Path()
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
-        self.model: Any = _nothing_loaded
+        self.model: Any = None
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[object] = []
@@ -110,8 +108,8 @@ class Runner:
             return {"ok": True, **work(request)}
         except BaseException as error:  # the program may raise SystemExit or KeyboardInterrupt too
             kind = "out_of_memory" if says_out_of_memory(error) else "raised"
-            types = _types(error)[:MAX_TYPES]
-            return {"ok": False, "kind": kind, "error": self._describe(error), "types": types}
+            said = self._describe(error)
+            return {"ok": False, "kind": kind, "error": said, "types": _types(error)}
 
     def _describe(self, error: BaseException) -> str:
         """The error and those of its stack frames that lie in the program's file, cut to a few kilobytes."""
@@ -133,7 +131,6 @@ class Runner:
 
     def _import(self, request: Message) -> Message:
         """Import the program's file. Extensions that the file compiles on import are built here."""
-        self.lock()  # does nothing after `attach`; a build has no `attach`
         self.path = Path(request["path"])
         self.module = import_file("candidate", self.path)
         if not hasattr(self.module, request["class"]):
@@ -227,7 +224,8 @@ class Runner:
         """
         if not request["empty"]:
             self.returned = self._written(self.model(*self.inputs[0]))
-        return {"at": self._addresses(self.returned), "odd": self._odd()}
+        at = [leaf.data_ptr() for leaf in self.returned if isinstance(leaf, torch.Tensor)]
+        return {"at": at if self._fits(self.returned) else [], "odd": self._odd()}
 
     def _queue_calls(self, request: Message) -> Message:
         """On a GPU, queue a call on each of the slots, numbered from `first` on. The judge's gates start them.
@@ -292,12 +290,6 @@ class Runner:
             for output, leaf in zip(self.outputs[slot], leaves, strict=True):
                 assert isinstance(leaf, torch.Tensor)  # `_fits` checked it
                 output.copy_(leaf)
-
-    def _addresses(self, leaves: list[object]) -> list[int]:
-        """The addresses of one call's results, if they have the right form."""
-        if not self._fits(leaves):
-            return []
-        return [leaf.data_ptr() for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
     def _fits(self, leaves: list[object]) -> bool:
         """Whether results match the outputs' number, dtypes, shapes and device. Records the first mismatch."""
@@ -370,7 +362,7 @@ def _form(leaf: object) -> str:
 def _types(error: BaseException) -> list[str]:
     """The full type names of an error, its bases and its causes."""
     kinds = (kind for one in _with_causes(error) for kind in type(one).__mro__)
-    return [f"{kind.__module__}.{kind.__qualname__}"[:MAX_TYPE_CHARS] for kind in kinds]
+    return [f"{kind.__module__}.{kind.__qualname__}" for kind in kinds]
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
@@ -378,7 +370,3 @@ def _with_causes(error: BaseException) -> list[BaseException]:
     while (cause := found[-1].__cause__) is not None and len(found) <= CAUSES:
         found.append(cause)
     return found
-
-
-def _nothing_loaded(*_: object) -> None:
-    raise RuntimeError("no program is loaded; send `load` first")

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from stark.evaluator.candidate.confine import Confinement, Place
+from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.program import give_weights, import_file
 
 POLL_S = 0.005
@@ -79,14 +80,14 @@ def _lock(request: dict[str, Any]) -> None:
     os.chdir(request["folder"])
     tempfile.tempdir = None
     place = Place(
-        folder=Path(request["folder"]),
-        readable=(Path(request["program"]),),
+        folder=request["folder"],
         environment=dict(os.environ),
-        memory_bytes=None,
-        cpu_s=None,
-        writable=(Path(request["scratch"]),),
+        readable=(request["program"],),
+        writable=(request["scratch"],),
     )
-    Confinement(frozenset(request["layers"]), place).lock()
+    layers = frozenset(request["layers"])
+    confine.close(layers, place)
+    confine.lock(layers)
 
 
 def _profiled_call(module: Any, arguments: list[Any], device: torch.device) -> None:

@@ -31,19 +31,14 @@ class ChannelClosed(Exception):
 class Channel:
     """One end of a pair of connected sockets."""
 
-    def __init__(self, end: socket.socket) -> None:
-        self.end = end
+    def __init__(self, descriptor: int) -> None:
+        self.end = socket.socket(fileno=descriptor)
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
         """Two connected ends."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        return cls(ours), cls(theirs)
-
-    @classmethod
-    def from_descriptor(cls, descriptor: int) -> Channel:
-        """The end that another process passed on."""
-        return cls(socket.socket(fileno=descriptor))
+        return cls(ours.detach()), cls(theirs.detach())
 
     def send(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
         """Send one message. Raises ChannelClosed if the other side is gone."""

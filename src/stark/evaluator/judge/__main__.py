@@ -53,19 +53,12 @@ def main() -> None:
     os.environ["OMP_WAIT_POLICY"] = "passive"
     from stark.evaluator.judge.lock import Slots
     from stark.evaluator.judge.relay import Relay
-    from stark.evaluator.judge.server import Judge, Setting
+    from stark.evaluator.judge.server import Judge
 
     found, name = _measured(options.device, options.cache, answers)
-    setting = Setting(
-        machine=found,
-        device_name=name,
-        cache=options.cache,
-        cache_gb=options.cache_gb,
-        builds=Slots(forkserver.folder, options.builds),
-        judge=os.getpid(),
-    )
+    builds, cache = Slots(forkserver.folder, options.builds), (options.cache, options.cache_gb)
     relay = Relay(
-        lambda pipe, branch: Judge(setting, branch, pipe).serve(),
+        lambda pipe, branch: Judge(pipe, branch, found, name, builds, *cache).serve(),
         forkserver,
         answers,
         found.device_class,

@@ -20,16 +20,17 @@ from stark.core.evaluation import (
     Rejected,
 )
 from stark.core.profile import Profile
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.building.builds import Builds, Built, complaint, processor_s
-from stark.evaluator.judge.measuring import clock_for, correct, start_references
+from stark.evaluator.judge.measuring import CpuClock, DeviceClock, correct, start_references
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.profiling import ProfileRefused, profile_limit_s, take_profile
-from stark.evaluator.judge.running import load_request, visible
+from stark.evaluator.judge.running import visible
 from stark.evaluator.judge.verifying import verify
 from stark.evaluator.protocol import Evaluate
 from stark.explain.evaluation import evidence
@@ -61,7 +62,8 @@ def run(attempt: Attempt, built: Built, prepared: PreparedReference) -> Evaluati
     """Load, verify, time and profile a built candidate. The caller must hold the device lock."""
     running = start_references(attempt, prepared)
     try:
-        clock = clock_for(attempt, running, prepared)
+        kind = CpuClock if prepared.device.type == "cpu" else DeviceClock
+        clock = kind(attempt, running, prepared)
         child = _started(attempt, built, prepared)
         try:
             verified = verify(attempt, child, prepared)
@@ -121,22 +123,18 @@ def _started(attempt: Attempt, built: Built, prepared: PreparedReference) -> Chi
     """Start and load a candidate. The caller must close its process. Raises Verdict."""
     limits = attempt.limits
     extra = language(attempt.candidate.language).environment(built.work, prepared.architecture)
-    on_cpu = prepared.device.type == "cpu"
     arena = prepared.shared.arena
+    memory_gb = limits.memory_gb + arena.size / 1e9
+    seconds = limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
+    place = Place(
+        str(built.work),
+        child_environment(built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}),
+        readable=(str(built.source), *map(str, prepared.shared.files)),
+        memory_bytes=int(memory_gb * 1e9) if prepared.device.type == "cpu" else None,
+        cpu_s=processor_s(seconds),
+    )
     child = prepared.forkserver.fork(
-        Allowance(
-            built.work,
-            child_environment(
-                built.work, {**extra, "CUDA_VISIBLE_DEVICES": visible(prepared.device)}
-            ),
-            memory_gb=limits.memory_gb + arena.size / 1e9,
-            output_kb=limits.output_kb,
-            readable=(built.source, *prepared.shared.files),
-            bounds_address_space=on_cpu,
-            cpu_s=processor_s(
-                limits.load_s + limits.verify_s + limits.time_s + 3 * prepared.slack_s
-            ),
-        ),
+        Allowance(place, memory_gb, limits.output_kb),
         arena.descriptor,
     )
     child.patience = attempt.patience
@@ -152,9 +150,7 @@ def _load(attempt: Attempt, child: Child, path: Path, prepared: PreparedReferenc
     with attempt.during("load", attempt.limits.load_s):
         prepared.shared.renew()
         prepared.settle()
-        prepared.shared.attach(child, prepared.flush_bytes, attempt.limits.load_s)
-        child.ask({"do": "import", "path": str(path), "class": "ModelNew"})
-        loaded = child.ask(load_request("ModelNew"))
+        loaded = prepared.shared.load(child, path, "ModelNew", attempt.limits.load_s)
     if loaded.get("by_order"):
         attempt.warnings.append(
             "the weights of ModelNew have other names than the reference's; "
@@ -182,7 +178,7 @@ def _profile(
     """Take a profile, or add a warning if none can be taken."""
     try:
         with attempt.during("profile", profile_limit_s(latency_ms)):
-            child.resume()
+            child.go_on()
             return take_profile(child, kind, latency_ms, built.output)
     except Verdict as verdict:
         reason = evidence(verdict.evaluation).splitlines()[0]

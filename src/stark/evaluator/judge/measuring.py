@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
@@ -53,25 +52,6 @@ Measured = tuple[Measurement, dict[str, Measurement]]
 Outcome = TypeVar("Outcome")
 
 
-class Clock(Protocol):
-    """Times one candidate. On a GPU nothing of a candidate exists while a reference is timed."""
-
-    def time(self, child: Child, verified: Verified) -> float:
-        """Time a verified candidate. Returns about how many milliseconds a call takes. Raises Verdict."""
-
-    def end(self, start_again: Callable[[], Child]) -> Measured:
-        """Time what is left to time, now that the candidate's process has ended. Raises Verdict."""
-
-
-def clock_for(
-    attempt: Attempt, running: dict[str, RunningReference], prepared: PreparedReference
-) -> Clock:
-    """The clock for the device. Call it while no candidate runs."""
-    if prepared.device.type == "cpu":
-        return CpuClock(attempt, running, prepared)
-    return DeviceClock(attempt, running, prepared)
-
-
 class CpuClock:
     """Visits the candidate and the references in turns; a process is stopped except during its visits."""
 
@@ -82,16 +62,12 @@ class CpuClock:
         self._measured: Measured | None = None
 
     def time(self, child: Child, verified: Verified) -> float:
-        """Do all of the timing."""
+        """Time a verified candidate and the references. Returns about how many milliseconds a call takes. Raises Verdict."""
         attempt, prepared = self._attempt, self._prepared
         limit_s = attempt.limits.time_s + prepared.slack_s
         references = [(reference.child, reference.shared) for reference in self._running.values()]
         contents = VisitContents(prepared, child, references, verified.budgets)
-        with (
-            attempt.during("time", limit_s),
-            attempt.charging_memory(),
-            _freeing_memory(self._running.values(), limit_s),
-        ):
+        with attempt.during("time", limit_s), attempt.charging_memory():
             self._measured = gated.time_together(
                 gated.Gated(child, limit_s),
                 {name: gated.Gated(each.child, limit_s) for name, each in self._running.items()},
@@ -108,7 +84,8 @@ class CpuClock:
 
 
 class DeviceClock:
-    """Visits programs on a GPU one after another. The references are visited before the candidate and after its end.
+    """Visits programs on a GPU one after another. The references are visited before the candidate and after its end, so
+    that nothing of a candidate exists meanwhile. No candidate may run when this is made.
 
     At effort `promote` there are several rounds, each with a new process of the candidate, since processes that run the
     same program differ.
@@ -143,19 +120,18 @@ class DeviceClock:
         self._free_bytes = _free_bytes(prepared.device)
 
     def time(self, child: Child, verified: Verified) -> float:
-        """Visit the candidate's first process."""
+        """Visit the candidate's first process. Returns about how many milliseconds a call takes. Raises Verdict."""
         self._budgets = verified.budgets
         candidate = self._visit_candidate(child)
         return self._visits.measurement(candidate, self._taken[None]).latency_ms
 
     def end(self, start_again: Callable[[], Child]) -> Measured:
-        """Visit the references, and at effort `promote` all programs in more rounds."""
+        """Visit the references, and at effort `promote` all programs in more rounds. Raises Verdict."""
         self._see_it_gone()
-        with _freeing_memory(self._running.values(), self._limit_s):
-            if self._attempt.effort == "promote":
-                self._rounds(start_again)
-            else:
-                self._visit_references(self._samples // 2)
+        if self._attempt.effort == "promote":
+            self._rounds(start_again)
+        else:
+            self._visit_references(self._samples // 2)
         assert self._candidate is not None, "time() comes before end()"
         measurement = self._visits.measurement
         return measurement(self._candidate, self._taken[None]), {
@@ -319,17 +295,6 @@ def _free_bytes(device: torch.device) -> int:
     """Bytes of the device's memory that no other process has: free, or kept by torch in this process."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device)
-
-
-@contextmanager
-def _freeing_memory(running: Iterable[RunningReference], limit_s: float) -> Iterator[None]:
-    """Make the references free their cached memory after timing, because the next candidate may need it."""
-    try:
-        yield
-    finally:
-        with suppress(ReferenceDied):  # its next request raises again
-            for reference in running:
-                reference.give_back(limit_s)
 
 
 def _check_possible(latency_ms: float, prepared: PreparedReference) -> None:

@@ -16,7 +16,6 @@ import torch
 from stark.core.device import Device
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
-from stark.core.measurement import Measurement
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
@@ -115,7 +114,6 @@ class PreparedReference:
         draw_s = time.monotonic() - begin
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
-        self.trials.find_oracle(drawn, outputs)
         self.roofline = roofline(self.program, drawn, outputs, self.sheet)
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
@@ -148,15 +146,16 @@ class PreparedReference:
         return int(2 * self.sheet.last_level_cache_mb * 2**20)
 
     @property
-    def held_bytes(self) -> float:
-        """Approximate bytes held between candidates, including the running references."""
+    def held(self) -> float:
+        """Share of `Room.together_bytes` held between candidates, about, including by the running references."""
         running = len(self._running)
         arenas = 1 if self.device.type == "cuda" else 1 + running
-        return (
+        held_bytes = (
             len(self.trials.kept) * self.room.expected_bytes
             + arenas * self.shared.arena.size
             + (1 + running) * CONTEXT_BYTES[self.sheet.kind]  # one is this process's own
         )
+        return held_bytes / self.room.together_bytes
 
     def running(self, name: str, limits: Limits) -> RunningReference:
         """Return a loaded and warm reference in its own process, and start it if needed.
@@ -195,7 +194,7 @@ class PreparedReference:
         del drawn
         self.settle()
         try:
-            return start_reference(name, self.forkserver, shared, self.flush_bytes, limits)
+            return start_reference(name, self.forkserver, shared, limits)
         except ProblemError:
             shared.close()
             raise
@@ -232,7 +231,12 @@ class PreparedReference:
     def describe(self, limits: Limits, versions: dict[str, str]) -> Reference:
         """Describe the problem: signature, roofline, warnings, reference time and profile."""
         if self._described is None:
-            eager = self._time_eager(limits)
+            running = self.running(EAGER, limits)
+            if self.device.type == "cpu":
+                eager = gated.time_alone(running.child, limits.time_s, limits.timing_budget_s)
+            else:
+                limit_s = limits.time_s + self.slack_s
+                eager = time_alone(self, Visited(running.child, running.shared, limit_s))
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
@@ -247,18 +251,6 @@ class PreparedReference:
                 error_budgets=self.trials.error_budgets,
             )
         return self._described
-
-    def _time_eager(self, limits: Limits) -> Measurement:
-        """Time the reference alone."""
-        eager = self.running(EAGER, limits)
-        if self.device.type == "cpu":
-            return gated.time_alone(eager.child, limits.time_s, limits.timing_budget_s)
-        return time_alone(self, Visited(eager.child, eager.shared, limits.time_s + self.slack_s))
-
-    def forms_differ(self, other: PreparedReference) -> bool:
-        """Whether this problem and `other` differ in the shapes or types of their inputs or outputs."""
-        ours, theirs = self.signature, other.signature
-        return (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs)
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""
@@ -284,4 +276,5 @@ class PreparedReference:
         folder.mkdir(exist_ok=True)
         on_gpu, first = self.device.type == "cuda", name == CANDIDATE
         arena = self.shared.arena if on_gpu and not first else None
-        return SharedSet(self.program, self.signature, folder, self.room.slots, arena)
+        slots, flush = self.room.slots, self.flush_bytes
+        return SharedSet(self.program, self.signature, folder, slots, flush, arena)

@@ -7,7 +7,6 @@ and to prepare a problem takes longer than to judge a candidate. If the process 
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import time
@@ -28,38 +27,25 @@ from stark.evaluator.protocol import (
     request_adapter,
 )
 
-MOST_KEPT = 8
-"""Largest number of idle processes to keep, limited because each keeps a process running for its reference."""
-
 ENDING_S = 10.0
 """Seconds that a process may take to end what it has started."""
 
-ANOTHER_CLASS = "times of both are not comparable, so start another run here"
-
-FAULT_EXIT = 3
-"""Exit code of a process after a fault of the judge."""
-
 ALONE, LEAVE = "alone", "leave"
 """What a process gets beside requests: no other problem has a process, or it is to end when the device is free."""
-
-READ_BYTES = 1 << 20
 
 
 class Said(NamedTuple):
     """What a problem's process sends."""
 
     line: bytes
-    """A message for the executor; empty if the process lacks memory. It is then started again as the only one, or gets
-    `ALONE` if it is the only one."""
+    """A message for the executor; empty if the process lacks memory. It then gets `ALONE` as soon as it is the only one."""
 
     answers: str | None = None
     """The id of the request that this answers, if any."""
 
-    held_bytes: float = 0.0
-    """About how much memory the process holds between candidates."""
-
-    room_bytes: float = math.inf
-    """How much all such processes may hold together. One that holds more is kept alone."""
+    held: float = 0.0
+    """About how much of the memory that all such processes may hold together this one holds between candidates. One that
+    holds more than all of it is kept alone."""
 
     last: bool = False
     """Whether the process can answer nothing more."""
@@ -79,7 +65,7 @@ class Process:
     open: dict[str, AnyRequest] = field(default_factory=dict)
     """Its requests without an answer, by id."""
 
-    held_bytes: float = 0.0
+    held: float = 0.0
 
 
 class Relay:
@@ -92,12 +78,6 @@ class Relay:
         self._device_class = device_class
         self._processes: dict[str, Process] = {}
         """By the problem's digest, the least recently used first."""
-
-        self._alone: Process | None = None
-        """A process beside which no other may start before its first answer."""
-
-        self._waiting: list[AnyRequest] = []
-        """Requests that wait for that answer."""
 
         self._leaving: list[int] = []
         """Processes that end as soon as the device is free."""
@@ -113,7 +93,7 @@ class Relay:
                     if pipes[ready] in self._processes.values():
                         self._hear(pipes[ready])
                     continue
-                read = os.read(requests, READ_BYTES)
+                read = os.read(requests, 1 << 20)
                 if not read:
                     return
                 *lines, partial = (partial + read).split(b"\n")
@@ -138,13 +118,13 @@ class Relay:
 
     def _pass(self, request: AnyRequest) -> None:
         if request.device_class not in (None, self._device_class):
-            error = f"it is for {request.device_class}, and this is {self._device_class}"
-            self.say(RequestRefused(id=request.id, error=f"{error}; {ANOTHER_CLASS}"))
+            error = (
+                f"it is for {request.device_class}, and this is {self._device_class}; "
+                "times of both are not comparable, so start another run here"
+            )
+            self.say(RequestRefused(id=request.id, error=error))
             return
         digest = request.problem.digest
-        if self._alone is not None and self._alone.problem != digest:
-            self._waiting.append(request)
-            return
         process = self._processes.pop(digest, None) or self._started(digest)
         self._processes[digest] = process
         process.open[request.id] = request
@@ -159,20 +139,16 @@ class Relay:
         except (EOFError, OSError):
             self._bury(process)
             return
-        if not said.line and len(self._processes) > 1:
-            self._start_alone(process)
-        elif not said.line:
-            with suppress(OSError):  # it has died, which is heard next
-                process.pipe.send(ALONE)
-        else:
-            self._write(said.line)
-            process.open.pop(said.answers or "", None)
-            if said.last:
-                self._bury(process)
-            elif said.answers is not None:
-                process.held_bytes = said.held_bytes
-                self._admit(process)
-                self._make_room(process, said.room_bytes)
+        if not said.line:
+            self._leave_alone(process)
+            return
+        self._write(said.line)
+        process.open.pop(said.answers or "", None)
+        if said.last:
+            self._bury(process)
+        elif said.answers is not None:
+            process.held = said.held
+            self._make_room(process)
 
     def _bury(self, process: Process) -> None:
         """End a process that has failed, and answer its other requests."""
@@ -182,33 +158,29 @@ class Relay:
         for name, request in process.open.items():
             error = f"the judge's process for the problem {request.problem.name} {how}"
             self.say(JudgeFailed(id=name, error=error))
-        self._admit(process)
 
-    def _start_alone(self, process: Process) -> None:
-        """Start a process again with nothing beside it. The others' requests wait for its first answer."""
-        requests = [request for each in self._processes.values() for request in each.open.values()]
-        for each in self._processes.values():
+    def _leave_alone(self, process: Process) -> None:
+        """End all other processes, say so, and start those anew that have requests.
+
+        The process holds the device, so the new ones take none of its memory before it has made use of it.
+        """
+        others = [each for each in self._processes.values() if each is not process]
+        self._processes = {process.problem: process}
+        for each in others:
             each.pipe.close()
-        for each in self._processes.values():
+        for pid in self._leaving:  # they wait for the device
+            os.kill(pid, signal.SIGKILL)
+        for each in others:
             self._end(each)
-        self._processes.clear()
-        self._alone = self._processes[process.problem] = self._started(process.problem)
-        for request in requests:
+        with suppress(OSError):  # it has died, which is heard next
+            process.pipe.send(ALONE)
+        for request in [request for each in others for request in each.open.values()]:
             self._pass(request)
 
-    def _admit(self, process: Process) -> None:
-        """Pass on what waited for this process."""
-        if process is self._alone:
-            self._alone = None
-            waiting, self._waiting = self._waiting, []
-            for request in waiting:
-                self._pass(request)
-
-    def _make_room(self, latest: Process, room_bytes: float) -> None:
+    def _make_room(self, latest: Process) -> None:
         """End idle processes, the least recently used first, while all hold too much."""
         for process in [p for p in self._processes.values() if p is not latest and not p.open]:
-            kept = self._processes.values()
-            if len(kept) <= MOST_KEPT and sum(p.held_bytes for p in kept) <= room_bytes:
+            if sum(each.held for each in self._processes.values()) <= 1:
                 return
             del self._processes[process.problem]
             with suppress(OSError):
@@ -238,7 +210,7 @@ class Relay:
             os._exit(0)
         except BaseException:
             traceback.print_exc()
-        os._exit(FAULT_EXIT)
+        os._exit(1)
 
     def _end(self, process: Process) -> int:
         """End a process and all that it has started. Returns its exit code, negative for a signal."""

@@ -9,8 +9,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
-from stark.evaluator.candidate.wire import Message
-from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.processes.environment import child_environment
@@ -50,7 +49,6 @@ def start_reference(
     name: str,
     forkserver: Forkserver,
     shared: SharedSet,
-    flush_bytes: int,
     limits: Limits,
 ) -> RunningReference:
     """Start a reference: load the problem's Model, compile it if `name` is in COMPILED, and call it.
@@ -66,19 +64,15 @@ def start_reference(
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
     }
-    allowed = Allowance(
-        folder,
+    place = Place(
+        str(folder),
         child_environment(folder, variables),
-        memory_gb=1e6,
-        output_kb=limits.output_kb,
-        readable=(program.path, *shared.files),
+        readable=tuple(map(str, (program.path, *shared.files))),
     )
+    allowed = Allowance(place, memory_gb=1e6, output_kb=limits.output_kb)
     child = forkserver.fork(allowed, shared.arena.descriptor)
-    shared.attach(child, flush_bytes, limits.load_s)
     try:
-        path = str(program.path)
-        child.ask({"do": "import", "path": path, "class": "Model"}, limits.load_s)
-        child.ask(load_request("Model"), limits.load_s)
+        shared.load(child, program.path, "Model", limits.load_s)
         call = {"do": "call", "slot": 0, "seed": 0}
         if name in COMPILED:
             child.ask({"do": "compile", "mode": COMPILED[name]}, limits.load_s)
@@ -93,11 +87,6 @@ def start_reference(
         ) from failure
     child.is_reference = True
     return RunningReference(child, shared)
-
-
-def load_request(name: str) -> Message:
-    """Build the request that makes a child construct the class `name` of its program."""
-    return {"do": "load", "class": name, "seed": CONSTRUCTION_SEED}
 
 
 def visible(device: torch.device) -> str:

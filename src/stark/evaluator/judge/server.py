@@ -6,13 +6,14 @@ or does not return. The executor then repeats the other requests.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from itertools import islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,19 +21,17 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
-from stark.core.judging import Tools
 from stark.core.problem import Problem
-from stark.evaluator.candidate.sandbox.layers import gaps, in_use
+from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
 from stark.evaluator.judge.attempt import Attempt, Verdict
-from stark.evaluator.judge.building.builds import Builds, Built
+from stark.evaluator.judge.building.builds import Builds
 from stark.evaluator.judge.building.cache import BuildCache, builds_below, locks_below
 from stark.evaluator.judge.evaluate import build, check_statically, finished, generalizes, run
 from stark.evaluator.judge.lock import DeviceLock, Slots
 from stark.evaluator.judge.machine import Machine
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import RUNNING
-from stark.evaluator.judge.problem.roofline import synchronize
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -63,45 +62,36 @@ SHAPES_TRIED = 2
 """Largest number of other shapes at which effort `promote` verifies a candidate."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all processes of a judge have in common."""
-
-    machine: Machine
-    device_name: str
-    """A name that no other device has."""
-
-    cache: Path
-    cache_gb: float
-    builds: Slots
-    """One for each concurrent build."""
-
-    judge: int
-    """The number of the judge's first process."""
-
-
 class Judge:
-    """Judges candidates for one problem on one device."""
+    """Judges candidates for one problem on one device, in a process of its own."""
 
-    def __init__(self, setting: Setting, forkserver: Forkserver, pipe: Connection) -> None:
-        self.machine, self.device = setting.machine, setting.machine.device
+    def __init__(
+        self,
+        pipe: Connection,
+        forkserver: Forkserver,
+        machine: Machine,
+        device_name: str,
+        builds: Slots,
+        cache: Path,
+        cache_gb: float,
+    ) -> None:
+        """`device_name` is one that no other device has. `builds` has a slot for each concurrent build."""
+        self.machine, self.device = machine, machine.device
         self.forkserver = forkserver
         self._pipe, self._pipe_lock = pipe, threading.Lock()
-        self._device_lock = DeviceLock(
-            locks_below(setting.cache), setting.device_name, setting.judge, self._on_wait
-        )
-        self._build_slots = setting.builds
-        kept = BuildCache(builds_below(setting.cache), setting.cache_gb * 1e9)
+        self._device_lock = DeviceLock(locks_below(cache), device_name, os.getppid(), self._on_wait)
+        self._build_slots = builds
+        kept = BuildCache(builds_below(cache), cache_gb * 1e9)
         self._builds = Builds(kept, self.machine.sheet, forkserver)
         self._counters = Counters(forkserver, self.device)
         self._prepared: PreparedReference | None = None
         self._alone = threading.Event()
         """Set once this process knows that no other problem takes memory."""
 
-        self._requests: dict[int, AnyRequest] = {}
-        """By thread, the request that it works on."""
+        self._latest: AnyRequest | None = None
+        """The latest request that the problem's functions run for; they run for one at a time."""
 
-        self._pool = ThreadPoolExecutor(max_workers=len(setting.builds) + 2)
+        self._pool = ThreadPoolExecutor(max_workers=len(builds) + 2)
 
     def serve(self) -> None:
         """Answer requests until the pipe closes, then end all that was started."""
@@ -117,20 +107,12 @@ class Judge:
                 return
         self.forkserver.close()
 
-    @contextmanager
-    def _working_on(self, request: AnyRequest) -> Iterator[None]:
-        self._requests[threading.get_ident()] = request
-        try:
-            yield
-        finally:
-            del self._requests[threading.get_ident()]
-
     def _watch_problem(self) -> None:
         """End this process, with an answer, when a function of the problem does not return in time: it holds the device."""
         while True:
             time.sleep(WATCH_S)
-            for thread, (function, since) in list(RUNNING.items()):
-                request = self._requests.get(thread)
+            request = self._latest
+            for function, since in list(RUNNING.values()):
                 if request is None or time.monotonic() - since < request.limits.problem_s:
                     continue
                 limit_s = request.limits.problem_s
@@ -139,33 +121,27 @@ class Judge:
                 return
 
     def _work(self, request: AnyRequest) -> None:
-        """Answer one request."""
-        answer = self._answered(request)
-        failed = isinstance(answer, JudgeFailed)
-        self._send(answer, last=failed or not machine.works(self.device))
-
-    def _answered(self, request: AnyRequest) -> Answer:
-        """The answer. An exception that is neither the candidate's nor the problem's fault is the judge's."""
+        """Answer one request. An exception that is neither the candidate's nor the problem's fault is the judge's."""
+        failed = False
         try:
-            with self._working_on(request):
-                return self._answer(request)
+            answer = self._answer(request)
         except ProblemError as error:
-            return ProblemRefused(id=request.id, error=_encodable(str(error)))
+            answer = ProblemRefused(id=request.id, error=_encodable(str(error)))
         except BaseException:
             trace = traceback.format_exc(limit=-6)
-            return JudgeFailed(id=request.id, error=_encodable(trace))
+            answer, failed = JudgeFailed(id=request.id, error=_encodable(trace)), True
+        self._send(answer, last=failed or not machine.works(self.device))
 
     def _answer(self, request: AnyRequest) -> Answer:
+        named = self.machine.device_class
         if isinstance(request, Describe):
             with self._turn():
-                prepared = self._prepare(request.problem)
+                prepared = self._prepare(request)
                 reference = prepared.describe(request.limits, self.machine.versions)
             warnings = (*reference.warnings, *self._sandbox_warnings())
             reference = reference.model_copy(update={"warnings": warnings})
-            named = self.machine.device_class
             return Described(id=request.id, reference=reference, device_class=named)
         evaluation = self._evaluate(request)
-        named = self.machine.device_class
         return Evaluated(id=request.id, evaluation=evaluation, device_class=named)
 
     def _evaluate(self, request: Evaluate) -> Evaluation:
@@ -181,23 +157,25 @@ class Judge:
         """Build and run a candidate. Raises Verdict if the build fails."""
         if request.tools.counters and self._prepared is not None:  # then the device is open
             self._counters.start(request.limits)
-        with self._building():
+        # Timing on a CPU needs all cores, so nothing may be built meanwhile.
+        with self._turn() if self.device.type == "cpu" else self._build_slots.one():
             built = build(attempt, self._builds)
         with self._turn():
-            prepared = self._prepare(request.problem)
+            prepared = self._prepare(request)
             with self._builds.ready(attempt.candidate, built):
                 evaluation = run(attempt, built, prepared)
                 if isinstance(evaluation, Correct) and attempt.effort == "promote":
-                    evaluation = self._with_generalization(evaluation, request, built, prepared)
+                    tried = islice(self._variants(prepared), SHAPES_TRIED)
+                    found, failures = generalizes(request, built, tried)
+                    del tried  # closes the last variant
+                    warnings = (*evaluation.warnings, *failures)
+                    update = {"generalizes": found, "warnings": warnings}
+                    evaluation = evaluation.model_copy(update=update)
                 if isinstance(evaluation, Correct):
                     language = request.candidate.language
                     target = Target(built, language, prepared, request.limits)
                     evaluation = examined(evaluation, request.tools, target, self._counters)
-                    if request.tools != Tools():
-                        self._probe()  # a tool that was killed may have left a kernel running
-            profiled = isinstance(evaluation, Correct) and evaluation.profile is not None
-            if not profiled and evaluation.status != "incorrect":
-                self._probe()
+            self._probe()
         return evaluation
 
     @contextmanager
@@ -211,25 +189,9 @@ class Judge:
                 if self.device.type == "cuda":
                     torch.cuda.empty_cache()  # other problems have processes of their own
 
-    def _building(self) -> AbstractContextManager[object]:
-        """Return what a build must hold: one of the build slots on a GPU, the device on a CPU.
-
-        Timing on a CPU needs all cores, so nothing may be built meanwhile.
-        """
-        return self._turn() if self.device.type == "cpu" else self._build_slots.one()
-
-    def _with_generalization(
-        self, correct: Correct, request: Evaluate, built: Built, prepared: PreparedReference
-    ) -> Correct:
-        """Add to the evaluation whether the candidate is also correct at other shapes."""
-        found, warnings = generalizes(request, built, self._variants(prepared))
-        return correct.model_copy(
-            update={"generalizes": found, "warnings": (*correct.warnings, *warnings)}
-        )
-
     def _variants(self, prepared: PreparedReference) -> Iterator[tuple[str, PreparedReference]]:
-        """Prepare up to SHAPES_TRIED variants, one at a time, and yield the changed constant with each."""
-        found = 0
+        """Prepare variants with other shapes or types, one at a time, and yield the changed constant with each."""
+        ours = prepared.signature
         for changed, change in variants(prepared.problem):
             try:
                 other = self._new_prepared(changed, only_nominal=True)
@@ -239,30 +201,27 @@ class Judge:
                     return
                 continue
             try:
-                if other.forms_differ(prepared):
-                    found += 1
+                theirs = other.signature
+                if (ours.inputs, ours.outputs) != (theirs.inputs, theirs.outputs):
                     yield change, other
             finally:
                 other.close()
-            if found == SHAPES_TRIED:
-                return
 
     def _sandbox_warnings(self) -> tuple[str, ...]:
         """Return a warning if the candidates' sandbox has gaps on this machine."""
-        active = in_use(self.forkserver.sandbox)
-        found = gaps(active)
-        if not found:
+        if not (found := gaps(self.forkserver.layers())):
             return ()
         return (
             f"on the judge's machine, model-written code can {', '.join(found)}; "
             "run `stark doctor` there to see how to fix this",
         )
 
-    def _prepare(self, problem: Problem) -> PreparedReference:
-        """Return the prepared problem; prepare it if needed. The caller must hold the device.
+    def _prepare(self, request: AnyRequest) -> PreparedReference:
+        """Return the request's problem, prepared if needed. The caller must hold the device.
 
         If memory is short, prepare it once more when nothing of another problem takes memory.
         """
+        self._latest, problem = request, request.problem
         if not machine.works(self.device):
             raise RuntimeError("the problem made the device unusable for this process")
         if self._prepared is None:
@@ -272,7 +231,9 @@ class Judge:
                 if not is_out_of_memory(error):
                     raise
             if self._prepared is None or self._prepared.trials.short_of_memory:
-                self._wait_to_be_alone()
+                self._alone.clear()
+                self._say(Said(b""))
+                self._alone.wait()
                 if self._prepared is not None:
                     self._prepared.close()
                 self._prepared = self._new_prepared(problem)
@@ -283,19 +244,15 @@ class Judge:
             problem, self.device, self.machine.sheet, self.forkserver, only_nominal
         )
 
-    def _wait_to_be_alone(self) -> None:
-        """Return once no other problem has a process. If one has, this process is ended and started again as the only one."""
-        with self._pipe_lock:
-            self._pipe.send(Said(b""))
-        self._alone.wait()
-
     def _probe(self) -> None:
-        """Raise if the device no longer answers, so that the next candidate is not blamed."""
+        """Raise if the device no longer answers, so that the next candidate is not blamed.
+
+        A candidate or a tool that was killed may have left a kernel running.
+        """
         done = threading.Event()
 
         def touch() -> None:
-            torch.ones(8, device=self.device).sum().item()
-            synchronize(self.device)
+            torch.ones(8, device=self.device).sum().item()  # waits for the device
             done.set()
 
         threading.Thread(target=touch, daemon=True).start()
@@ -310,8 +267,10 @@ class Judge:
         if not isinstance(answer, Hello | Notice):
             said = said._replace(answers=answer.id)
         if self._prepared is not None:
-            held, room = self._prepared.held_bytes, self._prepared.room.together_bytes
-            said = said._replace(held_bytes=held, room_bytes=room)
+            said = said._replace(held=self._prepared.held)
+        self._say(said)
+
+    def _say(self, said: Said) -> None:
         with self._pipe_lock:
             self._pipe.send(said)
 

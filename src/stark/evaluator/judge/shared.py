@@ -17,10 +17,11 @@ import torch
 from stark.evaluator.candidate.arena import Arena, Slot, lay_out
 from stark.evaluator.candidate.queued import WORDS_BYTES
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
-from stark.evaluator.judge.problem.inputs import Drawn, Program, same_values
+from stark.evaluator.candidate.wire import Message
+from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program, same_values
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.processes.child import Child
-from stark.evaluator.judge.processes.failures import ChildFailed
+from stark.evaluator.judge.processes.failures import ChildFailed, SandboxFailed
 
 DEVICE_SHARE = 0.8
 """Share of a GPU's memory that a candidate may allocate; the judge needs the rest."""
@@ -29,10 +30,6 @@ DEVICE_SHARE = 0.8
 def in_child(device: torch.device) -> str:
     """The judge's device as its children name it, who see no other."""
     return "cpu" if device.type == "cpu" else "cuda:0"
-
-
-class AttachFailed(Exception):
-    """A child could not map the shared memory before its program ran. The machine is at fault."""
 
 
 class SharedSet:
@@ -47,9 +44,10 @@ class SharedSet:
         signature: Signature,
         folder: Path,
         slots: int,
+        flush_bytes: int,
         arena: Arena | None = None,
     ) -> None:
-        self.program, self.folder = program, folder
+        self.program, self.folder, self._flush_bytes = program, folder, flush_bytes
         state = program.model.state_dict()
         weights, begin = lay_out(list(state.values()), WORDS_BYTES)
         self._input_places, size = lay_out(signature.drawn.tensors)
@@ -113,7 +111,13 @@ class SharedSet:
         """Write a slot's inputs and poison its outputs, so that unwritten outputs cannot pass."""
         for place, value in zip(self.inputs[slot], drawn.tensors, strict=True):
             place.copy_(value)
-        self.poison(slot)
+        for output in self.outputs[slot]:
+            if output.is_floating_point() or output.is_complex():
+                output.fill_(float("nan"))
+            elif output.dtype == torch.bool:
+                output.logical_not_()
+            else:
+                output.fill_(torch.iinfo(output.dtype).max)
 
     def inputs_in(self, slot_bytes: torch.Tensor) -> list[torch.Tensor]:
         """View the bytes of a slot's inputs as tensors."""
@@ -140,18 +144,16 @@ class SharedSet:
         changed = [self.inputs[slot][index] for index in self.program.changes]
         return [*self.outputs[slot], *changed]
 
-    def poison(self, slot: int) -> None:
-        """Fill a slot's floating-point outputs with NaN, integers with their type's maximum; negate booleans."""
-        for output in self.outputs[slot]:
-            if output.is_floating_point() or output.is_complex():
-                output.fill_(float("nan"))
-            elif output.dtype == torch.bool:
-                output.logical_not_()
-            else:
-                output.fill_(torch.iinfo(output.dtype).max)
+    def load(self, child: Child, path: Path, name: str, limit_s: float) -> Message:
+        """Make a child map this memory, import a program's file and construct its class `name`. Returns the last answer.
 
-    def attach(self, child: Child, flush_bytes: int, limit_s: float) -> None:
-        """Make a child map this memory before its program runs. Raises AttachFailed."""
+        Raises SandboxFailed, and ChildFailed if the program fails.
+        """
+        self._attach(child, limit_s)
+        child.ask({"do": "import", "path": str(path), "class": name}, limit_s)
+        return child.ask({"do": "load", "class": name, "seed": CONSTRUCTION_SEED}, limit_s)
+
+    def _attach(self, child: Child, limit_s: float) -> None:
         request = {
             "do": "attach",
             "device": in_child(self.program.device),
@@ -160,12 +162,12 @@ class SharedSet:
             "arena_size": self.arena.size,
             "arena_handle": self.arena.handle,
             "memory_fraction": DEVICE_SHARE,
-            "flush_bytes": flush_bytes,
+            "flush_bytes": self._flush_bytes,
         }
         try:
             self.mapped_at = int(child.ask(request, limit_s)["arena"])
         except ChildFailed as failure:
-            raise AttachFailed(
+            raise SandboxFailed(
                 "a child process could not open the device, map the judge's memory or enter its sandbox "
                 f"({failure.kind.replace('_', ' ')}; set {WITHOUT} to disable sandbox layers): "
                 f"{failure.error}"

@@ -87,16 +87,11 @@ class Trials:
         self.kept: dict[Trial, tuple[Drawn, list[ExpectedTensor]]] = {}
         """Inputs and expected outputs that are kept between candidates."""
 
-    def find_oracle(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
-        """Try to compute a float64 oracle. If that fails, the reference's own outputs replace it."""
-        try:
-            if self._twin.outputs(drawn, outputs) is None:
-                self._without_oracle(NO_FLOAT64)
-        except torch.OutOfMemoryError:
-            self._without_oracle(NO_ROOM)
-
     def expect_nominal(self) -> None:
-        """Compute the expected outputs of the nominal trials before any candidate takes memory."""
+        """Compute the expected outputs of the nominal trials before any candidate takes memory.
+
+        If the float64 oracle does not fit, the reference's own outputs replace it.
+        """
         try:
             budgets = [self._budgets(trial) for trial in self.nominal]
         except torch.OutOfMemoryError:
@@ -149,9 +144,14 @@ class Trials:
         return outputs
 
     def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
-        """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError."""
+        """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError.
+
+        If the reference does not run in float64, its own outputs replace the oracle.
+        """
         eager = self._program.run(drawn)
         oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
+        if oracle is None and self.oracle_is_float64 and not self.error_budgets:
+            self._without_oracle(NO_FLOAT64)
         return list(map(expect, oracle or eager, eager))
 
     def _without_oracle(self, warning: str) -> None:
@@ -166,20 +166,18 @@ class Trials:
 
     def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""
-        return (trial for trial in map(Trial.fresh, regimes) if self._is_usable(trial, keep))
-
-    def _is_usable(self, trial: Trial, keep: bool) -> bool:
-        """Whether the reference is finite and accurate on these inputs."""
-        try:
-            accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
-        except (ProblemError, torch.OutOfMemoryError) as error:
-            if not keep and is_out_of_memory(error):
-                raise  # a running candidate must not be able to prevent a trial by taking memory
-            self.short_of_memory |= is_out_of_memory(error)
-            return False
-        if not accurate:
-            self.kept.pop(trial, None)
-        return accurate
+        for trial in map(Trial.fresh, regimes):
+            try:
+                accurate = all(map(_is_accurate, self.expected(trial, keep=keep)))
+            except (ProblemError, torch.OutOfMemoryError) as error:
+                if not keep and is_out_of_memory(error):
+                    raise  # a running candidate must not be able to prevent a trial by taking memory
+                self.short_of_memory |= is_out_of_memory(error)
+                continue
+            if accurate:
+                yield trial
+            else:
+                self.kept.pop(trial, None)
 
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""

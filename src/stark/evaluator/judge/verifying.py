@@ -46,18 +46,16 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
     nominal = [comparison.budget for trial, comparison in found if trial.regime is None]
     budgets = tuple(max(nominal[index::results]) for index in range(results))
-    return Verified(_accuracy([comparison for _, comparison in found], prepared), budgets)
-
-
-def _accuracy(comparisons: list[Comparison], prepared: PreparedReference) -> Accuracy:
-    worst = max(comparisons, key=lambda found: found.errors.relative_rms / (found.budget or 1.0))
-    return Accuracy(
+    comparisons = [comparison for _, comparison in found]
+    worst = max(comparisons, key=lambda each: each.errors.relative_rms / (each.budget or 1.0))
+    accuracy = Accuracy(
         relative_rms=worst.errors.relative_rms,
         budget=worst.budget,
         reference_relative_rms=worst.reference_errors.relative_rms,
-        allclose=all(found.allclose for found in comparisons),
+        allclose=all(comparison.allclose for comparison in comparisons),
         oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
     )
+    return Verified(accuracy, budgets)
 
 
 def _verify_on(

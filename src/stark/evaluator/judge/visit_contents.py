@@ -20,6 +20,7 @@ from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.memory import copy_memory, strange_memory
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing.gated import Contents
 from stark.evaluator.judge.trials import Trial
@@ -137,7 +138,7 @@ class VisitContents(Contents):
         addresses = _addresses(answer.get("at"), len(outputs))
         spans = [(at, one.nbytes) for at, one in zip(addresses, outputs, strict=True)]
         read = [
-            child.copy_out(address, output.data_ptr(), size)
+            copy_memory(child.runner_pid, address, output.data_ptr(), size)
             for output, (address, size) in zip(outputs, spans, strict=True)
         ]
         odd = answer.get("odd")
@@ -147,17 +148,9 @@ class VisitContents(Contents):
             return
         outputs += [shared.inputs[SLOT][index].clone() for index in self._prepared.program.changes]
         spoilt = shared.changed_input(self._drawn[number].tensors, shared.inputs[SLOT])
-        kept = self._kept[place][number] = Kept(outputs, spoilt, odd)
-        if place == CANDIDATE:
-            if spoilt is not None:
-                self._ask_oracle(number, kept)
-            if number == self._inspected and all(read):
-                self._check_place(spans)
-
-    def forget(self, place: int, number: int) -> None:
-        """Drop the results of a call."""
-        if place <= REFERENCE:
-            self._kept[place].pop(number, None)
+        self._kept[place][number] = Kept(outputs, spoilt, odd)
+        if place == CANDIDATE and number == self._inspected and all(read):
+            self._check_place(spans)
 
     def end(self) -> None:
         """Compare the last round's results, and one of them with the oracle."""
@@ -173,7 +166,7 @@ class VisitContents(Contents):
         for number, kept in ours.items():
             if (
                 number in self._verified
-                or kept.odd is not None
+                or (kept.odd, kept.changed) != (None, None)
                 or number not in theirs
                 or not agree(kept.results, theirs[number].results, self._budgets)
             ):
@@ -192,7 +185,7 @@ class VisitContents(Contents):
     def _check_place(self, spans: Sequence[tuple[int, int]]) -> None:
         """Refuse results in memory that need not have been written, such as a file's pages that are mapped many times."""
         child, shared = self._programs[CANDIDATE]
-        strange = child.strange_memory(spans, shared.mapped_at)
+        strange = strange_memory(child.runner_pid, spans, shared.mapped_at)
         if strange is not None:
             raise Verdict(
                 Incorrect(

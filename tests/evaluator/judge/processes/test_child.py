@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stark.evaluator.candidate import forkserver as candidate_forkserver
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.wire import Channel
 from stark.evaluator.judge.problem.twin import is_out_of_memory
 from stark.evaluator.judge.processes.allowance import Allowance
@@ -30,8 +31,8 @@ def forkserver() -> Iterator[Forkserver]:
 
 
 def allowed(folder: Path, memory_gb: float = 1.0) -> Allowance:
-    environment = child_environment(folder)
-    return Allowance(folder, environment, memory_gb=memory_gb, output_kb=4, attaches=False)
+    place = Place(str(folder), child_environment(folder))
+    return Allowance(place, memory_gb=memory_gb, output_kb=4, attaches=False)
 
 
 def says(forkserver: Forkserver, folder: Path, source: str, memory_gb: float = 1.0) -> str:
@@ -126,12 +127,12 @@ def test_the_number_of_a_child_that_has_ended_is_not_killed(
     child._channel.close()
     while child._exit_code() is None:
         time.sleep(0.01)
-    killed: list[int] = []
-    child._kill_group_of = killed.append
+    asked: list[object] = []
+    child._ask_forkserver = lambda request: asked.append(request) or {}  # type: ignore[func-returns-value]
 
     child.close()
 
-    assert [] == killed
+    assert [] == asked
 
 
 def test_the_forkserver_kills_its_own_children_only() -> None:

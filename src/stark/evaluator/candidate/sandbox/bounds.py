@@ -23,7 +23,8 @@ def bound(memory_bytes: int | None, cpu_s: int | None) -> None:
     lower(resource.RLIMIT_FSIZE, FILE_BYTES)
     lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     if memory_bytes is not None:
-        lower(resource.RLIMIT_AS, _mapped_bytes() + memory_bytes)
+        mapped_pages = int(Path("/proc/self/statm").read_text().split()[0])
+        lower(resource.RLIMIT_AS, mapped_pages * resource.getpagesize() + memory_bytes)
     if cpu_s is not None:
         lower(resource.RLIMIT_CPU, cpu_s)
 
@@ -38,8 +39,3 @@ def lower(limit: int, wanted: int) -> None:
 def max_processes() -> int:
     """Processes and threads that one candidate may have, enough for several OpenMP teams."""
     return 512 + 8 * (os.cpu_count() or 1)
-
-
-def _mapped_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import struct
 from contextlib import suppress
@@ -42,9 +43,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def release() -> tuple[int, int]:
     """The version of Linux, such as (6, 18)."""
-    major, minor = os.uname().release.split(".")[:2]
-    digits = "".join(character for character in minor if character.isdigit())
-    return int(major), int(digits or 0)
+    major, minor = re.findall(r"\d+", os.uname().release)[:2]
+    return int(major), int(minor)
 
 
 def syscall(name: str, number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:

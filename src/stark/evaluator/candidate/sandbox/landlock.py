@@ -53,7 +53,16 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
     """
     offered = version()
     handled = sum(rights for since, rights in _ALL_SINCE if offered >= since)
-    ruleset = _ruleset(offered, handled)
+    fields = [handled]
+    if offered >= _TCP_SINCE:
+        fields.append(_TCP)
+    if offered >= _SCOPES_SINCE:
+        fields.append(_SCOPES)
+    size = 8 * len(fields)
+    given = ctypes.create_string_buffer(
+        b"".join(each.to_bytes(8, "little") for each in fields), size
+    )
+    ruleset = kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, given, size, 0)
     try:
         for path in readable:
             _allow(ruleset, path, handled & _READ)
@@ -63,17 +72,6 @@ def restrict(readable: Iterable[Path], writable: Iterable[Path]) -> None:
         kernel.syscall("landlock_restrict_self", _RESTRICT_SELF, ruleset, every_thread)
     finally:
         os.close(ruleset)
-
-
-def _ruleset(offered: int, handled: int) -> int:
-    fields = [handled]
-    if offered >= _TCP_SINCE:
-        fields.append(_TCP)
-    if offered >= _SCOPES_SINCE:
-        fields.append(_SCOPES)
-    attributes = b"".join(field.to_bytes(8, "little") for field in fields)
-    buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    return kernel.syscall("landlock_create_ruleset", _CREATE_RULESET, buffer, len(attributes), 0)
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:

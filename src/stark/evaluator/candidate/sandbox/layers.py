@@ -101,10 +101,6 @@ def _why_tasks_are_unlimited(found: Mapping[Layer, str | None]) -> str | None:
     return None if counted else "needs the layer network and Linux 5.14 or later"
 
 
-def _network() -> None:
-    namespaces.enter(processes=False)
-
-
 def _processes() -> None:
     namespaces.enter(processes=True)
     namespaces.fork_under_reaper()
@@ -136,7 +132,7 @@ def _seccomp() -> None:
 
 
 _TRIES: dict[Layer, Callable[[], None]] = {
-    "network": _network,
+    "network": lambda: namespaces.enter(processes=False),
     "processes": _processes,
     "proc": _proc,
     "mounts": _mounts,

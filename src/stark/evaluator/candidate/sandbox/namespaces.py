@@ -8,9 +8,7 @@ process that a candidate starts outlives the candidate.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -70,8 +68,7 @@ def _reap_until_exit(runner: int) -> NoReturn:
 
 def mount_own_proc() -> None:
     """Mount a /proc that shows only this process namespace. Raises OSError if that is forbidden."""
-    kernel.unshare(kernel.NEW_MOUNTS)
-    _keep_mounts_private()
+    _unshare_mounts()
     flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES | kernel.MOUNT_NO_PROGRAMS
     kernel.mount("proc", Path("/proc"), "proc", flags)
 
@@ -86,12 +83,11 @@ def make_read_only(writable: Iterable[Path]) -> None:
 
     Afterwards, change to the working directory again: the process still refers to its old mount. Raises OSError.
     """
-    kernel.unshare(kernel.NEW_MOUNTS)
-    _keep_mounts_private()
-    open_folders = [folder for folder in writable if _is_folder(folder)]
+    _unshare_mounts()
+    open_folders = [folder for folder in writable if folder.is_dir()]
     for folder in open_folders:
         kernel.mount(str(folder), folder, None, kernel.MOUNT_BIND)
-    if _is_folder(SHARED_MEMORY):
+    if SHARED_MEMORY.is_dir():
         flags = kernel.MOUNT_NO_SUID | kernel.MOUNT_NO_DEVICES
         kernel.mount("tmpfs", SHARED_MEMORY, "tmpfs", flags, SHARED_MEMORY_OPTIONS)
         open_folders.append(SHARED_MEMORY)
@@ -100,11 +96,6 @@ def make_read_only(writable: Iterable[Path]) -> None:
         kernel.set_read_only(folder, False)
 
 
-def _keep_mounts_private() -> None:
+def _unshare_mounts() -> None:
+    kernel.unshare(kernel.NEW_MOUNTS)
     kernel.mount("none", Path("/"), None, kernel.MOUNT_RECURSIVE | kernel.MOUNT_PRIVATE)
-
-
-def _is_folder(path: Path) -> bool:
-    with suppress(OSError):
-        return stat.S_ISDIR(path.stat().st_mode)
-    return False

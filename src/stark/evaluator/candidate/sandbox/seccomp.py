@@ -248,7 +248,8 @@ def _always(machine: Architecture, refuse_truncate: bool) -> Iterator[Instructio
         yield from _never(numbers[machine.column])
     # Filters cannot read clone3's flags, which are in memory. C libraries fall back to clone.
     yield from _never(_CLONE3[machine.column], errno.ENOSYS)
-    yield from _without_bits(_CLONE[machine.column], 0, NEW_NAMESPACES)
+    namespaces = [(_ANY_BIT, 0, 1, NEW_NAMESPACES), _refuse()]
+    yield from _on(_CLONE[machine.column], 0, namespaces)
     yield from _except(_IOCTL[machine.column], 1, _TERMINAL_INPUT)
     yield from _except(_FCNTL[machine.column], 1, _SIGNALS_AND_LEASES)
     yield from _only(_SOCKETPAIR[machine.column], 0, (socket.AF_UNIX,))
@@ -293,11 +294,6 @@ def _except(number: int, argument: int, refused: Iterable[int]) -> list[Instruct
     for value in refused:
         body += [(_EQUAL, 0, 1, value), _refuse()]
     return _on(number, argument, body)
-
-
-def _without_bits(number: int, argument: int, bits: int) -> list[Instruction]:
-    """Refuse the call if an argument has any of these bits."""
-    return _on(number, argument, [(_ANY_BIT, 0, 1, bits), _refuse()])
 
 
 def _on(number: int, argument: int, body: list[Instruction]) -> list[Instruction]:

@@ -18,6 +18,7 @@ from stark.core.base import digest
 from stark.core.candidate import Candidate
 from stark.core.device import Device
 from stark.core.judging import Limits
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.building.cache import BuildCache
 from stark.evaluator.judge.building.complaints import PASSES_FAILED, first_errors
 from stark.evaluator.judge.processes import folders
@@ -135,16 +136,14 @@ class Builds:
     ) -> tuple[str | None, str]:
         """Returns the error, if any, and what was printed."""
         environment = language(candidate.language).environment(built.work, self._architecture)
+        place = Place(
+            str(built.work),
+            child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
+            readable=(str(built.source),),
+            cpu_s=processor_s(limits.build_s),
+        )
         child = self._forkserver.fork(
-            Allowance(
-                built.work,
-                child_environment(built.work, {**environment, "CUDA_VISIBLE_DEVICES": ""}),
-                memory_gb=BUILD_MEMORY_GB,
-                output_kb=limits.output_kb,
-                readable=(built.source,),
-                cpu_s=processor_s(limits.build_s),
-                attaches=False,
-            )
+            Allowance(place, BUILD_MEMORY_GB, limits.output_kb, attaches=False)
         )
         error = None
         try:

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.sandbox.bounds import max_processes
 from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.processes.folders import excess
@@ -20,27 +21,15 @@ FOLDER_POLL_S = 1.0
 class Allowance:
     """What a child may see and use."""
 
-    folder: Path
-    """Its working folder, the only one that it may write to."""
-
-    environment: dict[str, str]
+    place: Place
     memory_gb: float
     """Maximum memory of the child and its descendants, in addition to what the child starts with."""
 
     output_kb: int
     """Kilobytes of its output to keep."""
 
-    readable: tuple[Path, ...] = ()
-    """Files and folders that it may read in addition to its own folder and the system's files."""
-
     watched: list[Path] = field(default_factory=list)
-    """Further folders that its processes write to, each with the same limits as `folder`. More can be added later."""
-
-    bounds_address_space: bool = False
-    """Whether each process's address space is limited too. GPU drivers do not tolerate such a limit."""
-
-    cpu_s: int | None = None
-    """Seconds of processor time for each of its processes; None for no limit."""
+    """Further folders that its processes write to, each with the same limits as its own. More can be added later."""
 
     attaches: bool = True
     """Whether the child, before it runs a program, maps memory that the judge shares with it."""
@@ -68,13 +57,11 @@ class Use:
             raise ChildFailed(
                 "crashed", f"it started more than {max_processes()} processes and threads"
             )
-        if time.monotonic() >= self._folder_due:
-            self._check_folders(used.processes)
-            self._folder_due = time.monotonic() + FOLDER_POLL_S
-
-    def _check_folders(self, processes: frozenset[int]) -> None:
-        unlinked = unlinked_bytes(processes)
-        for folder in (self._allowed.folder, *self._allowed.watched):
+        if time.monotonic() < self._folder_due:
+            return
+        unlinked = unlinked_bytes(used.processes)
+        for folder in (Path(self._allowed.place.folder), *self._allowed.watched):
             too_much = excess(folder, unlinked)
             if too_much is not None:
                 raise ChildFailed("crashed", f"it wrote {too_much}")
+        self._folder_due = time.monotonic() + FOLDER_POLL_S

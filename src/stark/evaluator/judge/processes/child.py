@@ -10,7 +10,7 @@ import math
 import secrets
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from stark.evaluator.candidate.sandbox.layers import WITHOUT
@@ -22,15 +22,9 @@ from stark.evaluator.judge.processes.failures import (
     ReferenceDied,
     SandboxFailed,
 )
-from stark.evaluator.judge.processes.memory import (
-    copy_memory,
-    innermost_process,
-    strange_memory,
-)
+from stark.evaluator.judge.processes.memory import innermost_process
 from stark.evaluator.judge.processes.output import Output
-from stark.evaluator.judge.processes.placing import Placed
 from stark.evaluator.judge.processes.standstill import NotStopped, Tree
-from stark.evaluator.judge.processes.watch import last_core
 
 POLL_S = 0.05
 """Seconds between two checks of a child's resource use while the judge waits for its answer."""
@@ -46,8 +40,6 @@ CLOSED_S = 1.0
 
 LEAST_S = 1e-3
 """Seconds to wait for an answer at least, however little patience is left."""
-
-RAN = "one of its processes ran after the judge had stopped it"
 
 
 @dataclass
@@ -66,8 +58,7 @@ class Child:
     def __init__(
         self,
         pid: int,
-        exit_code: Callable[[int], int | None],
-        kill: Callable[[int], None],
+        ask_forkserver: Callable[[Message], Message],
         channel: Channel,
         output: Output,
         allowed: Allowance,
@@ -77,11 +68,13 @@ class Child:
 
         self.patience = Patience()
         self.is_reference = False
-        self._exit_code_of, self._kill_group_of = exit_code, kill
+        self._ask_forkserver = ask_forkserver
         self._channel = channel
         self._output = output
         self._allowed = allowed
-        self._runner_pid = pid
+        self.runner_pid = pid
+        """The ID of the process that runs the program, the last of a chain."""
+
         self._tree = Tree(pid)
         self._code: int | None = None
 
@@ -100,7 +93,7 @@ class Child:
                 "separated by commas"
             )
         self._use = Use(self.pid, self._allowed)
-        self._runner_pid = innermost_process(self.pid)
+        self.runner_pid = innermost_process(self.pid)
 
     def failed(
         self, kind: FailureKind, error: str, types: tuple[str, ...] = ()
@@ -189,40 +182,14 @@ class Child:
         """Continue its processes if they are stopped, whatever they did since `pause`."""
         self._tree.go_on()
 
-    def resume(self) -> None:
-        """Continue its processes if they are stopped. Fails if any has run since `pause`."""
-        if not self.stood_still():
-            raise self.failed("restless", RAN)
-        self.go_on()
-
-    def spread(self) -> Placed:
-        """Pin each of its threads to one core: threads that are not pinned may wake on the same core."""
-        return Placed(self._runner_pid)
-
-    def core(self) -> int | None:
-        """The core that its main thread ran on last, if known."""
-        return last_core(self._runner_pid)
-
-    def copy_out(self, source: int, target: int, size: int) -> bool:
-        """Copy `size` bytes of the child's memory to an address in this process. Returns whether that worked."""
-        return copy_memory(self._runner_pid, source, target, size)
-
-    def strange_memory(self, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
-        """What lies in these spans (address and bytes) that is neither private memory nor the arena in its place."""
-        return strange_memory(self._runner_pid, spans, arena_at)
-
     def close(self) -> str:
         """Kill all its processes. Returns the beginning and the end of what it printed."""
         self._channel.close()
-        self._kill()
+        if self._code is None:  # otherwise its number may be another's by now
+            self._ask_forkserver({"do": "kill", "pid": self.pid})
         self._code_within(ENDING_S)
         self._tree.close()
         return self._output.close()
-
-    def _kill(self) -> None:
-        """Kill its process group, unless it has ended: its number may be another's by then."""
-        if self._code is None:
-            self._kill_group_of(self.pid)
 
     def _receive(self, limit_s: float) -> Message | None:
         """The next message, or None if there is none in time. Fails if the child uses too much meanwhile."""
@@ -239,7 +206,7 @@ class Child:
     def _exit_code(self) -> int | None:
         """Its exit code, or None if it runs. The forkserver reports a code only once, so the code is cached."""
         if self._code is None:
-            self._code = self._exit_code_of(self.pid)
+            self._code = self._ask_forkserver({"do": "wait", "pid": self.pid})["status"]
         return self._code
 
     def _code_within(self, limit_s: float) -> int | None:

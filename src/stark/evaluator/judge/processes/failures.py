@@ -28,9 +28,8 @@ class ReferenceDied(Exception):
         """How its process failed, if it did."""
 
 
-class ForkserverDied(Exception):
-    """The forkserver has died. This is a failure of the judge."""
-
-
 class SandboxFailed(Exception):
-    """A sandbox layer failed although this machine offers it. This is a failure of the judge; no program ran."""
+    """A sandbox layer failed although this machine offers it, or a child could not map the judge's memory.
+
+    This is a failure of the judge or the machine; no program ran.
+    """

@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from stark.evaluator.candidate.wire import Channel, ChannelClosed, Message
 from stark.evaluator.judge.processes.allowance import Allowance
 from stark.evaluator.judge.processes.child import ENDING_S, Child
 from stark.evaluator.judge.processes.environment import child_environment
-from stark.evaluator.judge.processes.failures import ForkserverDied
 from stark.evaluator.judge.processes.output import Output
 
 SERVER_S = 150.0
@@ -100,21 +100,16 @@ class Forkserver:
 
         With a `command`, the child executes this command and serves no requests; `Child.finish` waits
         for its end. The command keeps the privileges that it needs to set up a sandbox, so it must drop
-        them (`Confinement.lock`) before it runs any of the candidate's code.
+        them (`confine.close`) before it runs any of the candidate's code.
 
-        Raises SandboxFailed and ForkserverDied.
+        Raises SandboxFailed.
         """
         ours, theirs = Channel.pair()
         reading, writing = os.pipe()
         handed = (theirs.end.fileno(), writing, *([] if arena is None else [arena]))
-        bounded = allowed.bounds_address_space
         request = {
             "do": "fork",
-            "folder": str(allowed.folder),
-            "readable": [str(path) for path in allowed.readable],
-            "environment": allowed.environment,
-            "memory_bytes": int(allowed.memory_gb * 1e9) if bounded else None,
-            "cpu_s": allowed.cpu_s,
+            "place": asdict(allowed.place),
             "attaches": allowed.attaches,
             "command": list(command),
         }
@@ -124,18 +119,9 @@ class Forkserver:
             theirs.close()
             os.close(writing)
         output = Output(reading, allowed.output_kb)
-        child = Child(pid, self.exit_code, self.kill, ours, output, allowed)
+        child = Child(pid, self._ask, ours, output, allowed)
         child.begin()
         return child
-
-    def exit_code(self, pid: int) -> int | None:
-        """A child's exit code (negative for a signal); None while it runs. Raises ForkserverDied."""
-        code = self._ask({"do": "wait", "pid": pid})["status"]
-        return None if code is None else int(code)
-
-    def kill(self, pid: int) -> None:
-        """Kill a child with its process group, unless it has ended. Raises ForkserverDied."""
-        self._ask({"do": "kill", "pid": pid})
 
     def close(self) -> None:
         """End the forkserver and every child."""
@@ -154,6 +140,6 @@ class Forkserver:
                 self._channel.send(request, descriptors)
                 return self._channel.receive(SERVER_S)
             except (ChannelClosed, TimeoutError) as error:
-                raise ForkserverDied(
+                raise RuntimeError(
                     "the forkserver, from which the judge forks its children, has died"
                 ) from error

@@ -25,20 +25,17 @@ _SHARED_MEMORY = ("/memfd:", "/dev/zero ", "/SYSV")
 """How Linux names shared memory. It looks like deleted files, but counts as memory."""
 
 
-class _Span(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
-
-
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.process_vm_readv.restype = ctypes.c_ssize_t
+_SPAN = ctypes.c_size_t * 2  # struct iovec: address and size
 
 
 def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
     """Copy bytes of another process to an address in this process. Returns whether that worked."""
     done = 0
     while done < size:
-        ours = _Span(target + done, size - done)
-        theirs = _Span(source + done, size - done)
+        ours = _SPAN(target + done, size - done)
+        theirs = _SPAN(source + done, size - done)
         count = _libc.process_vm_readv(
             pid, ctypes.byref(ours), 1, ctypes.byref(theirs), 1, ctypes.c_ulong(0)
         )

@@ -20,33 +20,29 @@ WORKING_SHARE = 0.1
 
 
 class Placed:
-    """The threads of one process, each pinned to one of the cores that it may use, in turn."""
+    """The threads of one process, and the cores that they may use."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self.allowed: dict[int, set[int]] = {}
         """The cores that each thread could use before it was pinned; only one if the thread had pinned itself."""
 
-        for number, thread in enumerate(_threads(pid)):
+        for thread in _threads(pid):
             with suppress(OSError):  # it ended meanwhile
-                cores = os.sched_getaffinity(thread)
-                os.sched_setaffinity(thread, {sorted(cores)[number % len(cores)]})
-                self.allowed[thread] = cores
+                self.allowed[thread] = os.sched_getaffinity(thread)
         self._began_ns = _ran_ns(pid)
 
     def settle(self) -> None:
-        """Pin only the threads that have worked since, each to a core of its own.
+        """Pin the threads that have worked since, each to a core of its own.
 
-        Unpins all other threads. Unpins every thread if there are too few cores, or if the program has
-        started threads that worked and ended meanwhile. The program may start such threads again, and
-        they would inherit the core of the thread that starts them.
+        Pins none if there are too few cores, or if the program has started threads that worked and ended meanwhile. The
+        program may start such threads again, and they would inherit the core of the thread that starts them.
         """
         (before_ns, ended_before_ns), (ran_ns, ended_ns) = self._began_ns, _ran_ns(self._pid)
         worked_ns = {thread: ran_ns.get(thread, 0) - ran for thread, ran in before_ns.items()}
         least_ns = WORKING_SHARE * max(worked_ns.values(), default=0)
         working = [thread for thread, worked in sorted(worked_ns.items()) if worked >= least_ns]
         cores = sorted(self.allowed.get(self._pid, ()))
-        self.loosen()
         if len(working) > len(cores) or ended_ns - ended_before_ns > least_ns:
             return
         for core, thread in zip(cores, working, strict=False):

@@ -22,28 +22,28 @@ from statistics import median
 
 import torch
 
-from stark.core.measurement import Measurement, speedup
+from stark.core.measurement import Measurement
 from stark.evaluator.candidate.wire import Message
 from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.placing import Placed
+from stark.evaluator.judge.processes.watch import last_core
 
 VISIT_MS, BETWEEN_MS = 25.0, 2.0
 """Target duration of a visit, and about what the judge does between two calls, both in milliseconds."""
 
 WARMUPS = 3
-"""Calls of each program before the first round. A visit begins with one more, since others have used the caches."""
+"""Calls of each program in the first round, which tells how long they take. A visit begins with a call that is not timed,
+since others have used the caches."""
 
 LONG_MS = 500.0
 """If a call of the reference takes this long, neither rounds nor calls are spent on warming up, and no thread is pinned:
 cold caches and a thread on the wrong core cost little of it."""
 
-MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW, MAX_ROUNDS = 8, 3, 100
-"""Rounds before timing may end; the same for programs so slow that these take three budgets; and the most rounds."""
+MIN_ROUNDS, MIN_ROUNDS_WHEN_SLOW = 8, 3
+"""Rounds before timing may end; the same for programs so slow that these take three budgets."""
 
 OVERTIME_FACTOR = 3
 """Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
-
-TARGET_HALF_WIDTH = 0.004
-"""Timing ends when the half-width of each speedup's interval, before it is widened, is relatively below this."""
 
 EMPTY_CALLS = 15
 """Calls that do nothing, of which the median is taken off."""
@@ -56,9 +56,6 @@ RESTLESS_ROUNDS = 3
 """Rounds beyond those that count in which a candidate may move while references are timed: Linux's accounts are noisy."""
 
 RESTLESS = "its processes run while the judge has stopped them"
-
-SPIN_S = 0.002
-"""Seconds to wait before a visit: so long do OpenMP threads of the judge spin, on cores that the program needs."""
 
 CHANCE = random.SystemRandom()
 """Decides in which order programs are visited."""
@@ -87,9 +84,6 @@ class Contents:
 
     def read(self, place: int, number: int, answer: Message) -> None:
         """Read the results of a call."""
-
-    def forget(self, place: int, number: int) -> None:
-        """Drop the results of a call, during whose reading the program did not stand still."""
 
     def end(self) -> None:
         """Check the results of the last round."""
@@ -120,96 +114,59 @@ class Gated:
             stopped = self.child.pause()
         return (stopped - begin) * 1e3, answer
 
-    def warm_up(self, place: int, contents: Contents) -> float:
-        """Make the first calls. Returns the milliseconds of the fastest of the later ones."""
-        taken = []
-        for number in range(WARMUPS):
-            contents.write(place, number)
-            taken.append(self.call()[0])
-        return min(taken[1:])
-
     def visit(self, place: int, calls: int, contents: Contents, whole: bool) -> float:
         """Make up to `calls` timed calls. Returns their median in milliseconds.
 
-        Only a `whole` visit makes all of them, however long they take. Calls around which the program did not stand
-        still do not count. Threads are pinned, because Linux may wake two on one core, which then wait for each other.
+        Only a `whole` visit makes all of them, however long they take. The time of a call does not count if the program
+        ran when its inputs had been written, or between its end and the reading of its results.
+        Threads are pinned, because Linux may wake two on one core, which then wait for each other.
         """
-        time.sleep(SPIN_S)
         taken: list[float] = []
-        placed = None if self.long else self.child.spread()
+        placed = Placed(self.child.runner_pid)
         try:
-            if placed is not None:
+            if not self.long:
                 contents.write(place, 0)
                 self.call()
                 placed.settle()
-            with on_core(self.child.core()):
+            with on_core(last_core(self.child.runner_pid)):
                 for number in range(1, calls + 1):
                     contents.write(place, number)
-                    if not self.child.stood_still():  # it may have seen the inputs
-                        self.child.pause()
-                        continue
+                    in_time = self.stands()
                     call_ms, answer = self.call()
                     contents.read(place, number, answer)
-                    if not self.child.stood_still():  # it may have changed what was read
-                        self.child.pause()
-                        contents.forget(place, number)
-                        continue
-                    if contents.counts(number):
+                    if self.stands() and in_time and contents.counts(number):
                         taken.append(call_ms)
                     if not whole and sum(taken) > 2 * VISIT_MS:
                         break
         finally:
-            if placed is not None:
-                placed.loosen()
+            placed.loosen()
         if not taken:
             raise self.child.failed("restless", RESTLESS)
         return median(taken)
 
+    def stands(self) -> bool:
+        """Whether the program has stood still since it was stopped. If not, it is stopped again."""
+        if stood := self.child.stood_still():
+            return stood
+        self.child.pause()
+        return False
+
     def empty_ms(self) -> float:
         """The median milliseconds of a call that does nothing."""
-        with on_core(self.child.core()):
+        with on_core(last_core(self.child.runner_pid)):
             return median(self.call(empty=True)[0] for _ in range(EMPTY_CALLS))
 
-
-@dataclass(frozen=True)
-class Window:
-    """Programs that were timed side by side."""
-
-    candidate: Gated
-    references: Mapping[str, Gated]
-    calls: int
-    empty_ms: float
-
-    def measurement(self, program: Gated) -> Measurement:
-        """The measurement of one program."""
-        samples_ms = tuple(self._net_ms(sample_ms) for sample_ms in program.samples_ms)
+    def measurement(self, calls: int, empty_ms: float) -> Measurement:
+        """The measurement of the program from visits of `calls` calls, if an empty call takes `empty_ms`."""
+        samples_ms = tuple(each - empty_ms if each > empty_ms else each for each in self.samples_ms)
         return Measurement(
             samples_ms=samples_ms,
-            calls_per_sample=self.calls,
+            calls_per_sample=calls,
             warmups=WARMUPS,
             clock="judge_wall",
             cache="warm",
-            resolution_ms=self.empty_ms + PROCESS_SHARE * median(samples_ms),
+            resolution_ms=empty_ms + PROCESS_SHARE * median(samples_ms),
         )
-
-    def _net_ms(self, sample_ms: float) -> float:
-        return sample_ms - self.empty_ms if sample_ms > self.empty_ms else sample_ms
-
-    def narrow(self) -> bool:
-        """Whether more rounds would hardly make the intervals narrower."""
-        return bool(self.references) and all(
-            self._half_width(name, reference) < TARGET_HALF_WIDTH
-            for name, reference in self.references.items()
-        )
-
-    def _half_width(self, name: str, reference: Gated) -> float:
-        exact = {"resolution_ms": 0.0}
-        theirs, ours = (
-            self.measurement(program).model_copy(update=exact)
-            for program in (reference, self.candidate)
-        )
-        ratio = speedup(name, theirs, ours)
-        return (ratio.high - ratio.low) / (2 * ratio.ratio)
 
 
 def time_alone(child: Child, limit_s: float, budget_s: float) -> Measurement:
@@ -226,7 +183,7 @@ def time_together(
     most_calls: int,
     contents: Contents,
 ) -> tuple[Measurement, dict[str, Measurement]]:
-    """Time all programs in rounds until the intervals are narrow or `budget_s` seconds have passed.
+    """Time all programs in rounds until `budget_s` seconds have passed.
 
     A visit has at most `most_calls` timed calls; their number depends on the first reference only, or on
     the candidate if there is none. Returns the candidate's measurement and the references' by name. Raises whatever
@@ -237,68 +194,53 @@ def time_together(
         for program in everyone:
             program.child.pause()
         with _one_thread():
-            contents.turn(WARMUPS - 1)
-            taken_ms = [program.warm_up(place, contents) for place, program in enumerate(everyone)]
-            call_ms = taken_ms[first]
-            calls = min(most_calls, _calls(call_ms, budget_s))
-            window = Window(candidate, references, calls, everyone[first].empty_ms())
+            warm_ms, _ = _round(everyone, min(most_calls, WARMUPS - 1), contents)
+            call_ms = warm_ms[first]
+            target_ms = min(VISIT_MS, 1e3 * budget_s)
+            calls = min(most_calls, max(1, round(target_ms / (call_ms + BETWEEN_MS))))
+            empty_ms = everyone[first].empty_ms()
             for program in everyone:
                 program.long = call_ms >= LONG_MS
             if call_ms < LONG_MS:
                 _round(everyone, calls, contents)
-            _rounds(everyone, window, budget_s, contents)
+            _rounds(everyone, calls, budget_s, contents)
     finally:  # the references serve the next candidate
         for reference in references.values():
             reference.child.go_on()
     contents.end()
-    return window.measurement(candidate), {
-        name: window.measurement(one) for name, one in references.items()
-    }
+    ours, *theirs = (program.measurement(calls, empty_ms) for program in everyone)
+    return ours, dict(zip(references, theirs, strict=True))
 
 
-def _rounds(
-    everyone: Sequence[Gated],
-    window: Window,
-    budget_s: float,
-    contents: Contents,
-) -> None:
+def _rounds(everyone: Sequence[Gated], calls: int, budget_s: float, contents: Contents) -> None:
     """Run rounds until there are enough."""
-    begin, count, restless = time.monotonic(), 0, 0
-    while count < MAX_ROUNDS:
-        found = _round(everyone, window.calls, contents)
-        if found is None:
+    begin, count, restless, enough = time.monotonic(), 0, 0, MIN_ROUNDS
+    while count < enough or time.monotonic() - begin < budget_s:
+        found, stood = _round(everyone, calls, contents)
+        if not stood:
             restless += 1
             if restless > RESTLESS_ROUNDS + count:
-                raise window.candidate.child.failed("restless", RESTLESS)
+                raise everyone[0].child.failed("restless", RESTLESS)
             continue
         count += 1
         for program, taken_ms in zip(everyone, found, strict=True):
             program.samples_ms.append(taken_ms)
-        over = (time.monotonic() - begin) / budget_s
-        if count >= MIN_ROUNDS and (over > 1 or window.narrow()):
-            break
-        if count >= MIN_ROUNDS_WHEN_SLOW and over > OVERTIME_FACTOR:
-            break
+        if time.monotonic() - begin > OVERTIME_FACTOR * budget_s:
+            enough = MIN_ROUNDS_WHEN_SLOW
 
 
-def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> list[float] | None:
+def _round(everyone: Sequence[Gated], calls: int, contents: Contents) -> tuple[list[float], bool]:
     """Visit each program once, in random order. Returns the median milliseconds of each one's calls.
 
-    Returns None if the candidate did not stand still while a reference was visited, which it may have slowed.
+    Also returns whether the candidate stood still while references were visited. Otherwise it may have slowed them.
     """
     calls = contents.turn(calls)
-    candidate, taken_ms, stood = everyone[0].child, {}, True
+    taken_ms, stood = {}, True
     for place in CHANCE.sample(range(len(everyone)), len(everyone)):
         taken_ms[place] = everyone[place].visit(place, calls, contents, whole=place > 0)
-        if place > 0 and not candidate.stood_still():
-            candidate.pause()
+        if place > 0 and not everyone[0].stands():
             stood = False
-    return [taken_ms[place] for place in range(len(everyone))] if stood else None
-
-
-def _calls(call_ms: float, budget_s: float) -> int:
-    """The number of calls in a visit, if each takes `call_ms` milliseconds."""
-    return max(1, round(min(VISIT_MS, 1e3 * budget_s) / (call_ms + BETWEEN_MS)))
+    return [taken_ms[place] for place in range(len(everyone))], stood
 
 
 @contextmanager
@@ -308,10 +250,7 @@ def on_core(core: int | None) -> Iterator[None]:
     On any other core, it would displace one of the program's threads, which would then share the main thread's core.
     """
     allowed = os.sched_getaffinity(0)
-    if core not in allowed:
-        yield
-        return
-    os.sched_setaffinity(0, {core})
+    os.sched_setaffinity(0, allowed & {core} or allowed)
     try:
         yield
     finally:

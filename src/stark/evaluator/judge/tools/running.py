@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 
 from stark.core.judging import Limits
+from stark.evaluator.candidate.confine import Place
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED
@@ -112,9 +113,9 @@ class Desk:
         self._folder = Path(tempfile.mkdtemp(dir=server.folder))
         self._log, self._scratch = self._folder / "log", self._folder / "scratch"
         self._scratch.mkdir()
+        environment = {**_environment(self._folder, device), **(variables or {})}
         self._allowed = Allowance(
-            self._folder,
-            {**_environment(self._folder, device), **(variables or {})},
+            Place(str(self._folder), environment),
             memory_gb=limits.memory_gb + TOOL_GB,
             output_kb=limits.output_kb,
         )
