@@ -12,9 +12,10 @@ torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
-from stark.evaluator.judge import room
+from stark.evaluator.judge import room, trials
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Program
+from stark.evaluator.judge.problem.regimes import REGIMES
 from stark.evaluator.judge.problem.twin import Twin
 from stark.evaluator.judge.trials import PROMOTE_DRAWS, Trial, Trials
 from support.nodes import CPU
@@ -40,6 +41,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
     """Rows mix, but not where no value is above 1, as in the problem's own inputs."""
     for use in room.CPU_BYTES:
         monkeypatch.setitem(room.CPU_BYTES, use, 1 << 10)
+    monkeypatch.setattr(trials, "REGIMES_S", 0.0)
     prepared = made_ready(SOURCE, tmp_path)
     assert not prepared.room.keeps_all
     return prepared.trials
@@ -60,6 +62,17 @@ def test_whether_rows_mix_is_looked_at_for_every_kind_of_inputs(large: Trials) -
     for trial in (*large.always, *large.always):
         for output in large.expected(trial):
             assert output.eager_errors.relative_rms < 1e-6
+
+
+def test_a_search_tries_as_many_regimes_as_it_has_time_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(room.CPU_BYTES, "expected", 1 << 10)
+    monkeypatch.setattr(trials, "REGIMES_S", 60.0)
+
+    found = made_ready(SOURCE, tmp_path).trials
+
+    assert [None, None, *REGIMES] == [trial.regime for trial in found.for_effort("search")]
 
 
 def test_an_oracle_without_memory_is_an_error_and_never_the_references_own_answer(
