@@ -10,8 +10,8 @@ expected. `methods`: times the same programs with `triton.testing.do_bench`, Ker
 methods are `torch.utils.benchmark`, the mean of 100 calls and the judge. Each part takes at most half of the minutes.
 
 Writes NAME.json after every row, then NAME-*.csv, NAME-*.svg, and the tables between the marks of the document.
-`--more` adds to the rows of the same machine in NAME.json. Sizes are powers of two of float32 elements; `28x8` processes
-2^28 elements eight times.
+`--more` adds to the rows of the same machine in NAME.json. Sizes are powers of two of float32 elements: `28x8` computes
+the ReLU of 2^28 elements eight times, and `cat24` joins two tensors of 2^24.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ async def _measure(options: argparse.Namespace, parts: list[str], findings: Find
                 options.device,
                 options.sizes,
                 options.repeats,
+                options.effort,
                 time.monotonic() + part_s,
                 findings,
             )
@@ -147,8 +148,9 @@ def _options() -> argparse.Namespace:
         "--parts", type=lambda text: text.split(","), default=["identical", "methods"]
     )
     parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
-    parser.add_argument("--sizes", type=sizes, help="for `identical`, such as 14,22,24x7")
+    parser.add_argument("--sizes", type=sizes, help="for `identical`, such as 14,22,24x7,cat22")
     parser.add_argument("--repeats", type=int, default=60, help="windows per size, at most")
+    parser.add_argument("--effort", choices=["search", "promote"], default="search")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="the judge's timing budget per window"
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from clocks.findings import Alike, Compared, Findings
 from clocks.programs import Size
 from stark.core.errors import StarkError
-from stark.core.evaluation import Correct
+from stark.core.evaluation import Correct, Effort
 from stark.core.measurement import Measurement, speedup
 from stark.evaluator.executors import Executor
 from stark.explain.evaluation import evidence
@@ -19,6 +19,7 @@ async def measure(
     device: str,
     chosen: Sequence[Size],
     repeats: int,
+    effort: Effort,
     deadline: float,
     findings: Findings,
 ) -> None:
@@ -28,11 +29,11 @@ async def measure(
         for size in list(left):
             if time.monotonic() > deadline:
                 return
-            found = await judged(executor, device, size, findings)
+            found = await judged(executor, device, size, findings, effort)
             if found is None:
                 left.remove(size)
                 continue
-            row = alike(str(size), found)
+            row = alike(str(size), effort, found)
             findings.alike.append(row)
             findings.save()
             print(
@@ -42,25 +43,28 @@ async def measure(
             )
 
 
-async def judged(executor: Executor, device: str, size: Size, findings: Findings) -> Correct | None:
+async def judged(
+    executor: Executor, device: str, size: Size, findings: Findings, effort: Effort = "search"
+) -> Correct | None:
     """Judge the program against itself once; records a failure and returns None if that fails."""
     try:
-        found = await executor.evaluate(size.problem, size.candidate(device))
+        found = await executor.evaluate(size.problem, size.candidate(device), effort)
     except StarkError as error:
         findings.fail(f"{size.words}: {error}")
         return None
     if isinstance(found, Correct):
         return found
-    findings.fail(f"{size.words}: {found.status}: {evidence(found)[:300]}")
+    findings.fail(f"{size.words}: {found.status}: {evidence(found)[-300:]}")
     return None
 
 
-def alike(size: str, found: Correct) -> Alike:
+def alike(size: str, effort: Effort, found: Correct) -> Alike:
     """The row for one window."""
     reported = found.speedup_vs()
     exact = speedup("eager", _exact(found.references["eager"]), _exact(found.candidate))
     return Alike(
         size=size,
+        effort=effort,
         latency_ms=found.latency_ms,
         ratio=reported.ratio,
         low=reported.low,

@@ -13,6 +13,7 @@ class Alike:
     """One window in which the judge timed a program against itself."""
 
     size: str
+    effort: str
     latency_ms: float
     ratio: float
     low: float

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from clocks.findings import Findings
+from clocks.findings import Alike, Findings
 from clocks.programs import sizes
 from clocks.svg import COLOURS, LETTER, Axis, Picture, powers
+from clocks.tables import by_effort
 
 GREY = "#6b7280"
 
@@ -42,27 +43,32 @@ def ratios(findings: Findings) -> str:
 
 def widths(findings: Findings) -> str:
     """The interval's width over the duration of the work."""
-    by_size = [
-        [row for row in findings.alike if row.size == size]
-        for size in dict.fromkeys(row.size for row in findings.alike)
-    ]
-    points = sorted(
-        (
-            median(row.latency_ms for row in rows),
-            100 * median(row.half_width for row in rows),
-            100 * median(row.exact_half_width for row in rows),
-        )
-        for rows in by_size
-    )
-    x = decades("ms a call", [latency for latency, _, _ in points])
+    points = {effort: _widths(rows) for effort, rows in by_effort(findings.alike).items()}
+    every = [point for of_it in points.values() for point in of_it]
+    x = decades("ms a call", [latency for latency, _, _ in every])
     y = decades(
-        "half-width of the interval, %", [1.0, *(width for _, *both in points for width in both)]
+        "half-width of the interval, %", [1.0, *(width for _, *both in every for width in both)]
     )
     picture = Picture("The width of the 95 % interval, median", x, y)
-    picture.line("reported", COLOURS[0], [(at, width) for at, width, _ in points])
-    picture.line("not widened", COLOURS[1], [(at, width) for at, _, width in points])
+    for place, (effort, of_it) in enumerate(points.items()):
+        reported, exact = COLOURS[2 * place : 2 * place + 2]
+        picture.line(effort, reported, [(at, width) for at, width, _ in of_it])
+        picture.line(f"{effort}, not widened", exact, [(at, width) for at, _, width in of_it])
     picture.line("1 %", GREY, [(x.low, 1.0), (x.high, 1.0)])
     return picture.text()
+
+
+def _widths(rows: Sequence[Alike]) -> list[tuple[float, float, float]]:
+    """The medians of each size: milliseconds and half-widths, reported and not widened, in percent."""
+    return sorted(
+        (
+            median(row.latency_ms for row in of_it),
+            100 * median(row.half_width for row in of_it),
+            100 * median(row.exact_half_width for row in of_it),
+        )
+        for size in dict.fromkeys(row.size for row in rows)
+        for of_it in [[row for row in rows if row.size == size]]
+    )
 
 
 def methods(findings: Findings) -> str:
@@ -117,4 +123,4 @@ def around_one(label: str, values: Sequence[float]) -> Axis:
 def _size_names(findings: Findings) -> list[str]:
     found = {row.size for row in findings.compared}
     key = {name: sizes(name)[0] for name in found}
-    return sorted(found, key=lambda name: (key[name].power, key[name].passes))
+    return sorted(found, key=lambda name: key[name].order)

@@ -1,4 +1,4 @@
-"""Defines the program that is timed against itself, at sizes from microseconds to tens of milliseconds."""
+"""Defines the programs that are timed against themselves, from microseconds to tens of milliseconds."""
 
 from __future__ import annotations
 
@@ -29,9 +29,28 @@ def get_init_inputs():
     return []
 """
 
+JOINING = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.cat((x, y))
+
+
+def get_inputs():
+    return [torch.randn({elements}), torch.randn({elements})]
+
+
+def get_init_inputs():
+    return []
+"""
+"""On a GPU its results can be written without a kernel, so it need not take turns with the judge."""
+
 SIZES = {
-    "cpu": "10,14,18,20,22,24,24x7",
-    "cuda": "12,18,20,22,24,26,28,28x8,28x100",
+    "cpu": "10,14,18,20,22,24,24x7,cat22",
+    "cuda": "12,18,20,22,24,26,28,28x8,28x100,cat24",
 }
 """Default sizes on each kind of device."""
 
@@ -41,24 +60,37 @@ COMPARED = {"cpu": "16,20,24", "cuda": "16,22,26,28"}
 
 @dataclass(frozen=True)
 class Size:
-    """An amount of work: `22` processes 2^22 float32 elements once, `28x8` processes 2^28 eight times."""
+    """An amount of work on float32 elements.
+
+    `22` computes the ReLU of 2^22 elements, `28x8` that of 2^28 eight times, and `cat24` joins two tensors of 2^24.
+    """
 
     power: int
     passes: int = 1
+    joins: bool = False
 
     def __str__(self) -> str:
-        return f"{self.power}x{self.passes}" if self.passes > 1 else str(self.power)
+        passes = f"x{self.passes}" if self.passes > 1 else ""
+        return f"{'cat' if self.joins else ''}{self.power}{passes}"
+
+    @property
+    def order(self) -> tuple[bool, int, int]:
+        """Sorts sizes."""
+        return self.joins, self.power, self.passes
 
     @property
     def words(self) -> str:
         """The size as a table shows it."""
+        if self.joins:
+            return f"2 x 2^{self.power}, joined"
         return f"2^{self.power}" + (f", {self.passes} times" if self.passes > 1 else "")
 
     @property
     def problem(self) -> Problem:
         """The program as a reference."""
-        source = PROGRAM.format(elements=1 << self.power, passes=self.passes)
-        return Problem(name=f"relu of {self.words}", source=source)
+        program = JOINING if self.joins else PROGRAM
+        source = program.format(elements=1 << self.power, passes=self.passes)
+        return Problem(name=f"identical, {self.words}", source=source)
 
     def candidate(self, device: str) -> Candidate:
         """The same program as a candidate."""
@@ -69,9 +101,9 @@ class Size:
 
 
 def sizes(text: str) -> list[Size]:
-    """Parse sizes such as `22,28x8`. Raises ValueError."""
+    """Parse sizes such as `22,28x8,cat24`. Raises ValueError."""
     found = []
     for part in text.split(","):
-        power, _, passes = part.partition("x")
-        found.append(Size(int(power), int(passes or 1)))
+        power, _, passes = part.removeprefix("cat").partition("x")
+        found.append(Size(int(power), int(passes or 1), part.startswith("cat")))
     return found

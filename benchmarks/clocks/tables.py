@@ -23,13 +23,23 @@ def identical(findings: Findings) -> str:
     lines = [
         _origin(findings),
         "",
-        "| elements | ms | windows | ratios, smallest to largest | half-width, median | not widened | device s, median | wins | losses |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| effort | elements | ms | windows | ratios, smallest to largest | half-width, median | not widened | timing s, median | wins | losses |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for size, rows in _by_size(findings.alike):
-        lines.append(_cells(_identical_cells(size, rows)))
+    efforts = by_effort(findings.alike)
+    for effort, of_it in efforts.items():
+        for size, rows in _by_size(of_it):
+            lines.append(_cells([effort, *_identical_cells(size, rows)]))
+    for effort, of_it in efforts.items():
+        lines += ["", f"At `{effort}`:", "", *_counted(of_it)]
     drawn = [_picture(findings, "ratios"), _picture(findings, "widths")]
-    return "\n".join([*lines, "", *_counted(findings.alike), "", *drawn])
+    return "\n".join([*lines, "", *drawn])
+
+
+def by_effort(rows: Sequence[Alike]) -> dict[str, list[Alike]]:
+    """The rows of each effort, in the order of their first rows."""
+    efforts = dict.fromkeys(row.effort for row in rows)
+    return {effort: [row for row in rows if row.effort == effort] for effort in efforts}
 
 
 def methods(findings: Findings) -> str:
@@ -98,10 +108,10 @@ def _counted(rows: Sequence[Alike]) -> Iterator[str]:
     long = [row for row in rows if row.latency_ms > LONG_MS]
     if long:
         narrow = sum(row.half_width < 0.01 for row in long)
-        quick = sum(row.device_s < 2 for row in long)
+        middle = median(row.half_width for row in long)
         yield (
             f"- over {LONG_MS:g} ms: a half-width under 1 % in {narrow} of {len(long)} windows, "
-            f"under 2 s of the device in {quick}"
+            f"{middle:.2%} in the median"
         )
 
 
@@ -129,7 +139,7 @@ def _method_cells(size: str, method: str, rows: Sequence[Compared]) -> list[str]
 def _by_size(rows: Sequence[Alike] | Sequence[Compared]) -> Iterator[tuple[str, list]]:  # type: ignore[type-arg]
     """The rows of each size, smallest size first."""
     names = {row.size for row in rows}
-    order = sorted((sizes(name)[0] for name in names), key=lambda size: (size.power, size.passes))
+    order = sorted((sizes(name)[0] for name in names), key=lambda size: size.order)
     for size in order:
         yield size.words, [row for row in rows if row.size == str(size)]
 

@@ -31,7 +31,7 @@ def row(size: str = "22", latency_ms: float = 0.5, **values: float) -> Alike:
         "rounds": 20,
         "device_s": 1.5,
     } | values
-    return Alike(size=size, latency_ms=latency_ms, **wanted)  # type: ignore[arg-type]
+    return Alike(size=size, effort="search", latency_ms=latency_ms, **wanted)  # type: ignore[arg-type]
 
 
 def run(method: str, ratio: float, busy: bool = False, won: bool | None = None) -> Compared:
@@ -73,9 +73,10 @@ def test_the_spread_is_the_whole_range() -> None:
 
 
 def test_sizes_are_read_and_written() -> None:
-    assert [Size(14), Size(28, 8)] == sizes("14,28x8")
-    assert ["14", "28x8"] == [str(size) for size in sizes("14,28x8")]
+    assert [Size(14), Size(28, 8), Size(20, joins=True)] == sizes("14,28x8,cat20")
+    assert ["14", "28x8", "cat20"] == [str(size) for size in sizes("14,28x8,cat20")]
     assert Size(28, 8).words == "2^28, 8 times"
+    assert Size(20, joins=True).words == "2 x 2^20, joined"
     with pytest.raises(ValueError, match="invalid literal"):
         sizes("big")
 
@@ -105,11 +106,12 @@ def test_the_program_goes_over_its_elements_as_often_as_it_should() -> None:
 
 
 def test_a_window_as_a_row() -> None:
-    found = alike.alike("22", alike_as(1.1, resolution_ms=0.2))
+    found = alike.alike("22", "promote", alike_as(1.1, resolution_ms=0.2))
     assert found.ratio == pytest.approx(1.1)
     assert found.exact_low == pytest.approx(1.1)
     assert found.low == pytest.approx(1.1 / 1.2)
     assert found.device_s == 1.25
+    assert found.effort == "promote"
     assert alike.compared("22", True, alike_as(1.1)).won is True
     assert alike.compared("22", True, alike_as(1.1, resolution_ms=0.2)).won is False
 
@@ -121,7 +123,7 @@ async def test_a_size_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -
 
     findings = findings_of(tmp_path)
     executor = FakeExecutor(judge)
-    await alike.measure(executor, "cpu", sizes("10,14"), 3, LATE, findings)
+    await alike.measure(executor, "cpu", sizes("10,14"), 3, "search", LATE, findings)
     assert ["14"] * 3 == [each.size for each in findings.alike]
     assert ["2^10: incorrect: not here"] == findings.failures
     assert findings == read(findings.path)
@@ -129,7 +131,8 @@ async def test_a_size_that_fails_is_noted_and_the_others_go_on(tmp_path: Path) -
 
 async def test_nothing_is_begun_when_the_time_is_up(tmp_path: Path) -> None:
     findings = findings_of(tmp_path)
-    await alike.measure(FakeExecutor(lambda _: alike_as(1.0)), "cpu", sizes("10"), 3, 0.0, findings)
+    executor = FakeExecutor(lambda _: alike_as(1.0))
+    await alike.measure(executor, "cpu", sizes("10"), 3, "search", 0.0, findings)
     assert [] == findings.alike
 
 
@@ -138,13 +141,13 @@ def test_the_table_of_identical_programs(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, row("28x8", 4.0), won, row(), row(ratio=0.98, high=0.99))
     said = tables.identical(findings)
     assert "a box, 2026-11-20: `python measuring.py`" in said
-    assert "| 2^22 | 0.5 | 3 | 0.9800 to 1.0300 | 1.00% | 0.51% | 1.50 | 1 | 1 |" in said
+    assert "| search | 2^22 | 0.5 | 3 | 0.9800 to 1.0300 | 1.00% | 0.51% | 1.50 | 1 | 1 |" in said
     unmeasurable = tables.identical(findings_of(tmp_path, row(low=0.001, high=1000.0)))
     assert "| not measurable | 0.50% |" in unmeasurable
     assert said.index("| 2^22 |") < said.index("| 2^28, 8 times |")
     assert "- false wins: 1 of 4, 25.00% (95 % interval 0.63% to 80.59%)" in said
     assert "not widened, had to be above 1.0200" in said
-    assert "under 2 s of the device in 3" in said
+    assert "in 1 of 4 windows, 1.00% in the median" in said
     assert "![ratios](measuring/box-ratios.svg)" in said
 
 
@@ -204,8 +207,8 @@ def test_rows_are_written_as_tables(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, row(), run("mean", 1.0))
     findings.write_csv()
     lines = (tmp_path / "box-identical.csv").read_text().splitlines()
-    assert lines[0].startswith("size,latency_ms,ratio,low,high")
-    assert lines[1].startswith("22,0.5,1.0,0.99,1.01")
+    assert lines[0].startswith("size,effort,latency_ms,ratio,low,high")
+    assert lines[1].startswith("22,search,0.5,1.0,0.99,1.01")
     assert len((tmp_path / "box-methods.csv").read_text().splitlines()) == 2
 
 

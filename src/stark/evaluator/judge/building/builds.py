@@ -97,7 +97,7 @@ class Builds:
         """
         key = self._key(candidate)
         built = Built(self._root / key)
-        if self._cache.complete(key):
+        if self._cache.complete(key) and built.printed.exists() and built.kept.exists():
             return replace(built, output=built.printed.read_text())
         # Remains of an interrupted build, such as lock files, would block this one.
         self._cache.forget(key)

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stark.core.judging import Limits
+from stark.evaluator.judge.building.builds import Builds
+from stark.evaluator.judge.building.cache import BuildCache
+from stark.evaluator.judge.processes import folders
+from stark.evaluator.judge.processes.forkserver import Forkserver
+from support.candidates import as_candidate
+from support.nodes import CPU
+
+CANDIDATE = as_candidate("cpp", "print('built')\nclass ModelNew: pass\n")
+
+
+@pytest.mark.parametrize("lost", ["printed.txt", "kept"])
+def test_a_build_of_which_a_part_is_gone_is_built_again(tmp_path: Path, lost: str) -> None:
+    server = Forkserver.start([])
+    try:
+        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
+        with builds.in_use(CANDIDATE):
+            first = builds.build(CANDIDATE, Limits())
+            path = first.folder / lost
+            path.unlink() if path.is_file() else folders.remove(path)
+            again = builds.build(CANDIDATE, Limits())
+    finally:
+        server.close()
+    assert again == first
+    assert again.error is None and "built" in again.output
+    assert path.exists()
