@@ -50,9 +50,6 @@ RESOLUTION_SHARE = 0.004
 """By how much two programs that are the same may differ steadily: milliseconds, and a share of the time. Less in a final
 check, where each round has another process of the candidate."""
 
-LOAD_MS = 10.0
-"""Milliseconds for which the judge keeps the device busy before a visit, so that all visits find it alike."""
-
 ALONE_SAMPLES = 8
 """Samples of a reference that is timed by itself."""
 
@@ -78,7 +75,6 @@ class DeviceVisits:
 
     def measure_empty(self, reference: Visited) -> None:
         """Measure what is taken off. Call it while no candidate exists."""
-        self._made.load_device(LOAD_MS)
         count = self._made.together
         self._empty(reference, min(2, count))
         for _ in range(-(-EMPTY_CALLS // count)):
@@ -108,7 +104,6 @@ class DeviceVisits:
         that a program is verified in the very calls that are timed. If the way changes in which the program queues its
         calls, the visit begins again.
         """
-        self._made.load_device(LOAD_MS)
         for _ in range(ATTEMPTS):
             with suppress(NotQueued):
                 taken = self._visit(program, samples, compare, among)

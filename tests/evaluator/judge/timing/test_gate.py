@@ -35,6 +35,9 @@ class Device:
             return
         self.log.append(("write" if stream == JUDGES else "rescue", self._name(address), value))
 
+    def load(self) -> None:
+        self.log.append("load")
+
     def event(self, **_: object) -> Any:
         number = len([one for one in self.log if one == "event"])
         return SimpleNamespace(
@@ -78,22 +81,24 @@ def works(device: Device, count: int) -> list[Work]:
 def test_all_that_depends_on_a_calls_inputs_lies_between_two_events_of_the_judge(
     device: Any,
 ) -> None:
-    taken = device.gate.time(works(device, 2), lambda: device.log.append("finish"), 1.0)
+    taken = device.gate.time(
+        works(device, 2), device.load, lambda: device.log.append("finish"), 1.0
+    )
 
     def call(number: int) -> list[object]:
         gate = [("write", "gate", number), ("wait", "done", number)]
         return ["event", "inputs", *gate, "results", "event", "look"]
 
-    assert [("wait", "host", 1), *call(1), *call(2), "event", "finish"] == device.log
+    assert [("wait", "host", 1), "load", *call(1), *call(2), "event", "finish"] == device.log
     assert 2 == len(taken)
 
 
 def test_calls_are_numbered_on_over_several_series_and_untimed_ones(device: Any) -> None:
-    device.gate.time(works(device, 3), lambda: None, 1.0)
+    device.gate.time(works(device, 3), device.load, lambda: None, 1.0)
     device.gate.open(2)
     device.log.clear()
 
-    device.gate.time(works(device, 1), lambda: None, 1.0)
+    device.gate.time(works(device, 1), device.load, lambda: None, 1.0)
 
     assert ("write", "gate", 6) in device.log
 
@@ -103,7 +108,7 @@ def test_the_judges_stream_goes_on_when_a_program_fails(device: Any) -> None:
         raise ValueError("it crashed")
 
     with pytest.raises(ValueError, match="it crashed"):
-        device.gate.time(works(device, 2), fail, 1.0)
+        device.gate.time(works(device, 2), device.load, fail, 1.0)
 
     assert device.log[-1] == ("rescue", "done", 2)
 
@@ -119,7 +124,7 @@ def test_a_program_that_lies_about_its_end_is_not_waited_for(device: Any) -> Non
     device.write = rescued
 
     with pytest.raises(GateStuck, match=r"did not end within 0\.01 s"):
-        device.gate.time(works(device, 1), lambda: None, 0.01)
+        device.gate.time(works(device, 1), device.load, lambda: None, 0.01)
 
     assert device.log[-1] == ("rescue", "done", 1)
 
@@ -131,7 +136,7 @@ def test_a_program_that_keeps_the_judges_stream_waiting_ends_the_judge(
     monkeypatch.setattr(gates, "RESCUE_S", 0.02)
 
     with pytest.raises(RuntimeError, match="keeps the judge's stream waiting"):
-        device.gate.time(works(device, 1), lambda: None, 0.01)
+        device.gate.time(works(device, 1), device.load, lambda: None, 0.01)
 
 
 def test_a_stream_that_waits_for_the_held_one_is_not_used(
@@ -148,7 +153,7 @@ def test_a_stream_that_waits_for_the_held_one_is_not_used(
 
 
 def test_words_that_another_program_left_count_for_nothing(device: Any) -> None:
-    device.gate.time(works(device, 3), lambda: None, 1.0)
+    device.gate.time(works(device, 3), device.load, lambda: None, 1.0)
     device.log.clear()
 
     device.gate.reset()

@@ -1,8 +1,8 @@
 """Opens a program's gates on a GPU, one call at a time, and times each call by events in the judge's own stream.
 
 The judge's stream records an event, writes the call's inputs, opens the gate, waits for the program's word that the
-call is done, flushes the cache again, reads the results and records another event. The program's process has queued its calls ahead of time
-(`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the results, lies between
+call is done, flushes the cache again, reads the results and records another event. The program's process has queued its
+calls ahead of time (`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the results, lies between
 two events that only the judge's process can record. Two processes take turns on a GPU, which costs about 0.3 ms a call,
 always the same: `device_visits.py` measures it with a call that only writes to memory, and takes it off.
 """
@@ -75,18 +75,21 @@ class Gate:
             self._driver.write(stream, self._at + word, self.calls)
         torch.cuda.synchronize()
 
-    def time(self, works: Sequence[Work], finish: Queued, limit_s: float) -> list[float]:
+    def time(
+        self, works: Sequence[Work], load: Queued, finish: Queued, limit_s: float
+    ) -> list[float]:
         """Let the program make its next queued calls. Returns the milliseconds of each.
 
-        `finish` returns once the program's process says that the calls are done. The judge's stream is held until all
-        of its own work is queued, so that the judge's host code is not timed either. Raises GateStuck, and what
-        `finish` raises.
+        `load` keeps the device busy before the first. `finish` returns once the program's process says that the calls
+        are done. The judge's stream is held until all of its own work is queued, so that the judge's host code is not
+        timed either. Raises GateStuck, and what `finish` raises.
         """
         stream = torch.cuda.current_stream().cuda_stream
         self._series += 1
         self._driver.wait_until(stream, self._held.data_ptr(), self._series)
         marks = []
         try:
+            load()
             for work in works:
                 begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 begin.record()
