@@ -137,7 +137,7 @@ class DeviceCalls:
     def time(
         self, program: Visited, trials: Sequence[Trial], compare: Compare | None
     ) -> list[float]:
-        """Milliseconds of a group of calls on these trials, with nothing taken off. Raises NotQueued."""
+        """Milliseconds of a group of calls on these trials, with nothing subtracted. Raises NotQueued."""
         calls = self._planned(program, trials)
         taken, answer, results = self._made(program, calls)
         views = program.shared.inputs_in
@@ -205,9 +205,9 @@ class DeviceCalls:
             places.close()
 
     def _queued(self, program: Visited, nonce: str, count: int, empty: bool) -> Message:
-        """The answer of a program that has queued its calls. Raises NotQueued if it has not.
+        """Wait until a program has queued its calls, and return its answer. Raises NotQueued if that takes too long.
 
-        Whoever is late twice is asked for fewer calls at once: once may be the host's fault.
+        After the second time, the program is asked for fewer calls at once. The first may be the host's fault.
         """
         begin = time.perf_counter()
         answer = program.child.answered(nonce, QUEUE_S)

@@ -36,14 +36,14 @@ MIN_CALLS, MAX_CALLS, LONG_MS = 8, 64, 100.0
 """Calls of a visit, and the milliseconds of a call from which on half of the fewest are enough."""
 
 EMPTY_CALLS = 24
-"""Calls that only write to memory, of which the median is taken off."""
+"""Calls that only write to memory, whose median is subtracted."""
 
 HANDOFF_SLACK_MS = 0.003
-"""A call that is faster by more than this than one that only writes to memory did not take turns on the device. Nothing
-is taken off its time then."""
+"""A call may take this much less than an empty one. One that takes still less did not wait for its turn on the device, so
+the cost of a turn is not subtracted."""
 
 LEAST_MS = 0.001
-"""No call is taken to be faster than this."""
+"""The least time that is reported for a call."""
 
 RESOLUTION_MS: dict[Effort, float] = {"search": 0.004, "promote": 0.0015}
 RESOLUTION_SHARE = 0.004
@@ -74,7 +74,7 @@ class DeviceVisits:
         """Calls of every visit that are counted, from the first program that was visited."""
 
     def measure_empty(self, reference: Visited) -> None:
-        """Measure what is taken off. Call it while no candidate exists."""
+        """Measure what is subtracted. Call it while no candidate exists."""
         count = self._made.together
         self._empty(reference, min(2, count))
         for _ in range(-(-EMPTY_CALLS // count)):
@@ -88,7 +88,7 @@ class DeviceVisits:
 
     @property
     def empty_ms(self) -> float:
-        """Milliseconds that are taken off each call."""
+        """Milliseconds that are subtracted from each call."""
         return median(self._empty_ms)
 
     def visit(
@@ -134,7 +134,7 @@ class DeviceVisits:
     ) -> Measurement:
         """The measurement that follows from samples of visits.
 
-        If a reference's results are in the arena, such as inputs that it returns, they were copied. That is taken off
+        If a reference's results are in the arena, such as inputs that it returns, they were copied. That is subtracted
         unless the program `beside`, with which it is compared, copied its results too.
         """
         if program.copied and not program.copies and beside is not None and not beside.copied:
@@ -150,9 +150,9 @@ class DeviceVisits:
         )
 
     def _own_ms(self, program: Visited, call_ms: float) -> float:
-        """The program's own time of a call. What the judge had a reference copy is taken off.
+        """A call's time without the cost of an empty call and, for a reference, of the copy that the judge asked for.
 
-        A reference that did not take turns on the device, for it has no kernels, is taken to be as fast as can be.
+        A reference without kernels does not wait for its turn on the device; it gets the least time.
         """
         copying_ms = self._copying_ms if program.child.is_reference and program.copies else 0.0
         own_ms = call_ms - self.empty_ms - copying_ms
@@ -180,7 +180,7 @@ class DeviceVisits:
     def _some(
         self, program: Visited, trials: Sequence[Trial], compare: Compare | None
     ) -> list[float]:
-        """The milliseconds of calls on these trials, with nothing taken off. Raises NotQueued."""
+        """The milliseconds of calls on these trials, with nothing subtracted. Raises NotQueued."""
         taken: list[float] = []
         while len(taken) < len(trials):
             count = max(1, min(program.depth, self._made.together))

@@ -36,7 +36,7 @@ MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 25.0
 """Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
 
 MOST_STRANGE = 3
-"""From this number of results in a row that differ from the judge's on, a reference counts as broken."""
+"""A reference is broken if this many of its results in a row differ from the judge's."""
 
 GONE_S, GONE_BYTES = 2.0, 300e6
 """Seconds in which an ended candidate's memory should be free again, and bytes that do not matter: a CUDA context takes

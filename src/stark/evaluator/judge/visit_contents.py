@@ -36,9 +36,9 @@ COMPARED_SHARE = 0.5
 """Share of a round's calls that are compared; at least one is."""
 
 VERIFIED_SHARE = {"kept": 0.5, "computed": 0.15}
-"""In the first rounds, one more call at a random place has inputs of verification, until all of these were used once;
-afterwards in this share of rounds. It is smaller where expected outputs are not kept. The call's time does not count.
-So a program is verified in the very calls that are timed."""
+"""A round may have one more call, at a random place, on inputs of verification. Its time does not count. Thus programs are
+verified in the calls that are timed. Rounds have such a call until all these inputs were used once, and this share of
+the later rounds has one; the share is smaller where expected outputs are computed anew."""
 
 KEPT_BYTES = 256 << 20
 """Results of one program that are kept for comparison take about this much memory at most."""

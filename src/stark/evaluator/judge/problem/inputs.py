@@ -1,6 +1,6 @@
 """Runs a problem's program: imports it, draws inputs, and calls it, in its own precision or in float64.
 
-The problem's file comes from the user and is trusted, so it runs in the judge's process.
+The problem's file comes from the user and is trusted. Each problem has a judge's process of its own, in which the file runs.
 """
 
 from __future__ import annotations

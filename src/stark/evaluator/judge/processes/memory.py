@@ -46,10 +46,10 @@ def copy_memory(pid: int, source: int, target: int, size: int) -> bool:
 
 
 def strange_memory(pid: int, spans: Sequence[tuple[int, int]], arena_at: int) -> str | None:
-    """What lies in these spans (address and bytes) that is neither private memory nor the arena in its place.
+    """Say what these spans (address and bytes) contain besides private memory and the arena, or return None.
 
-    The arena is the memory shared with the judge, which was mapped at `arena_at`. A page of a file, or of other shared
-    memory, can appear at many addresses though it was written once. Returns None if nothing is strange.
+    The arena is the memory shared with the judge; it must lie where it was mapped, at `arena_at`. A page of a file, or
+    of other shared memory, may be mapped at many addresses, so that one write fills all of them.
     """
     for begin, end, shared, offset, inode, name in _mappings(pid):
         if not any(at < end and begin < at + size for at, size in spans if size):

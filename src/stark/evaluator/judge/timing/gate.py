@@ -2,9 +2,9 @@
 
 The judge's stream records an event, writes the call's inputs, opens the gate, waits for the program's word that the
 call is done, flushes the cache again, reads the results and records another event. The program's process has queued its
-calls ahead of time (`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the results, lies between
-two events that only the judge's process can record. Two processes take turns on a GPU, which costs about 0.3 ms a call,
-always the same: `device_visits.py` measures it with a call that only writes to memory, and takes it off.
+calls ahead of time (`candidate/queued.py`). So everything that depends on the inputs, and everything that changes the
+results, lies between two events that only the judge's process can record. Two processes take turns on a GPU, which costs
+about 0.3 ms a call. This cost is steady: `device_visits.py` measures it with empty calls and subtracts it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ POLL_S = 1e-4
 """Seconds between two looks at an event."""
 
 RESCUES, RESCUE_S = 50, 5.0
-"""How often, and in how many seconds, the word of a failed program is written in its place."""
+"""How often the judge itself writes the word of a failed program, and the seconds for all of these. Several times,
+because the program may overwrite it."""
 
 STREAMS_TRIED, BESIDE_S = 16, 0.05
 """Streams that are tried for work beside the held one, and the seconds that each gets."""

@@ -46,14 +46,15 @@ OVERTIME_FACTOR = 3
 """Budgets of time after which timing ends with `MIN_ROUNDS_WHEN_SLOW` rounds."""
 
 EMPTY_CALLS = 15
-"""Calls that do nothing, of which the median is taken off."""
+"""Calls that do nothing, whose median is subtracted."""
 
 PROCESS_SHARE = 0.2
 """Two processes that run the same program differ steadily by up to this share, depending on where their memory lies.
 `docs/measuring.md` has the measurements."""
 
 RESTLESS_ROUNDS = 3
-"""Rounds beyond those that count in which a candidate may move while references are timed: Linux's accounts are noisy."""
+"""A candidate may use processor time while references are timed in this many rounds more than there are undisturbed
+ones, because Linux's accounts are noisy."""
 
 RESTLESS = "its processes run while the judge has stopped them"
 
