@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import starmap
 
 import torch
 
@@ -95,7 +96,21 @@ def fault(
             f"relative RMS error {errors.relative_rms:.3g}, allowed {budget:.3g}; "
             f"largest error of a single element {errors.largest:.3g}, allowed {cap:.3g}"
         )
+    elif not expected.exact and not errors.nonfinite_mismatches:
+        lines = list(starmap(_lost, expected.lost(result).items())) or lines
     return f"{name}: " + "\n".join(lines)
+
+
+def _lost(name: str, indices: torch.Tensor) -> str:
+    """Describe lost rows or columns."""
+    count, first = len(indices), int(indices[0])
+    which = (
+        f"{name} {first} is" if count == 1 else f"{count:,} {name}s, the first being {first}, are"
+    )
+    return (
+        f"{which} wrong by more than a tenth of their size, and the reference is not; "
+        "the values are small beside the rest of the output, but they count"
+    )
 
 
 def describe(

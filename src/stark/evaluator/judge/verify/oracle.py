@@ -5,6 +5,7 @@ own output, and let k be `REFERENCE_FACTOR`. Then x passes if
 
 - e(x) is at most the budget, max(k * e(eager), the floor of x's type);
 - no element of x has an error above max(k * the largest error of an element of `eager`, 20 * the budget);
+- no row and no column of x is lost (`lines.py`);
 - x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
   from the oracle's element, where at least one of the two is not finite.
 
@@ -20,6 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+
+from stark.evaluator.judge.verify.lines import lost_lines
 
 REFERENCE_FACTOR = 3.0
 """k: the allowed error as a multiple of the reference's own error."""
@@ -99,6 +102,11 @@ class ExpectedTensor:
         if self.exact:
             return 0.0
         return max(REFERENCE_FACTOR * self.eager_errors.largest, LARGEST_FACTOR * self.budget)
+
+    def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
+        chunk = CHUNKS[result.device.type] // 4
+        return dict(lost_lines(result, self.oracle, self.eager, chunk))
 
 
 @dataclass(frozen=True)
@@ -191,6 +199,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
         and errors.relative_rms <= expected.budget
         and errors.largest <= expected.cap
+        and not expected.lost(result)
     )
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = passes and all(

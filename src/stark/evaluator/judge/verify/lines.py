@@ -1,0 +1,51 @@
+"""Finds rows and columns of an output that are lost: wrong by a tenth of their size or more.
+
+An error is measured against the whole output's size, in which small rows do not show. Rows of zeros would pass where
+the expected values are small. So no row and no column may be lost that the reference computes accurately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+LOST, FACTOR = 0.1, 10.0
+"""A line is lost if its relative RMS error is above LOST and above FACTOR times the reference's error there. Other
+rounding or another order of sums does not do that to a whole line."""
+
+FEWEST = 64
+"""Lines with fewer elements are not judged: their error is a matter of chance."""
+
+
+def lost_lines(
+    result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, chunk: int
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield `row` and `column`, each with the indices of the lost ones if there are any.
+
+    A row is a run along the last axis; rows are numbered in row-major order. Lines of which a value is not finite are
+    not lost, nor are those whose values are too small for the type's full precision. Looks at about `chunk` elements at
+    a time, and at no output with longer rows.
+    """
+    if result.dim() < 2 or not 0 < result.shape[-1] <= chunk or not result.numel():
+        return
+    rows, columns = [], torch.zeros(3, result.shape[-1], dtype=torch.float64, device=result.device)
+    flat = [tensor.reshape(-1, result.shape[-1]) for tensor in (result, oracle, eager)]
+    step = chunk // result.shape[-1]
+    for begin in range(0, len(flat[0]), step):
+        ours, exact, theirs = (tensor[begin : begin + step].double() for tensor in flat)
+        squares = torch.stack(
+            [(ours - exact).square_(), (theirs - exact).square_(), exact.square()]
+        )
+        rows.append(squares.sum(2))
+        columns += squares.sum(1)
+    tiny = torch.finfo(result.dtype).tiny
+    for name, sums, length in (
+        ("row", torch.cat(rows, 1), result.shape[-1]),
+        ("column", columns, result.numel() // result.shape[-1]),
+    ):
+        found, reference, size = sums
+        lost = (found > LOST**2 * size) & (found > FACTOR**2 * reference)
+        lost &= size.isfinite() & (size > length * tiny**2)
+        if length >= FEWEST and bool(lost.any()):
+            yield name, lost.nonzero().flatten()
