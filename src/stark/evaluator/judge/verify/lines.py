@@ -29,19 +29,22 @@ def lost_lines(
     """
     if result.dim() < 2 or not 0 < result.shape[-1] <= chunk or not result.numel():
         return
-    rows, columns = [], torch.zeros(3, result.shape[-1], dtype=torch.float64, device=result.device)
     flat = [tensor.reshape(-1, result.shape[-1]) for tensor in (result, oracle, eager)]
+    rows, columns = (
+        torch.zeros(3, length, dtype=torch.float64, device=result.device)
+        for length in flat[0].shape
+    )
     step = chunk // result.shape[-1]
     for begin in range(0, len(flat[0]), step):
-        ours, exact, theirs = (tensor[begin : begin + step].double() for tensor in flat)
-        squares = torch.stack(
-            [(ours - exact).square_(), (theirs - exact).square_(), exact.square()]
-        )
-        rows.append(squares.sum(2))
-        columns += squares.sum(1)
+        ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
+        exact = exact.double()
+        for number, values in enumerate((exact - ours, exact - theirs, exact)):
+            squares = values.square()
+            rows[number, begin : begin + step] = squares.sum(1)
+            columns[number] += squares.sum(0)
     tiny = torch.finfo(result.dtype).tiny
     for name, sums, length in (
-        ("row", torch.cat(rows, 1), result.shape[-1]),
+        ("row", rows, result.shape[-1]),
         ("column", columns, result.numel() // result.shape[-1]),
     ):
         found, reference, size = sums

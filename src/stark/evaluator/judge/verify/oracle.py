@@ -105,7 +105,7 @@ class ExpectedTensor:
 
     def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
         """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
-        chunk = CHUNKS[result.device.type] // 4
+        chunk = CHUNKS[result.device.type]
         return dict(lost_lines(result, self.oracle, self.eager, chunk))
 
 
