@@ -43,9 +43,12 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library or a reference prints must not mix with the answers
 
+    from stark.evaluator.judge.processes import cores
     from stark.evaluator.judge.processes.forkserver import Forkserver
     from stark.languages import LANGUAGES
 
+    # References would keep to a smaller number, and candidates need not. The forkserver and its children inherit it.
+    os.environ["OMP_NUM_THREADS"] = str(cores.usable())
     preload = dict.fromkeys(m for language in LANGUAGES.values() for m in language.preload)
     forkserver = Forkserver.start(preload)
 

@@ -32,7 +32,7 @@ SAMPLES, LONG_S = {"short": 8, "long": 4}, 0.1
 """Samples of each program at effort `search` on a GPU, by whether a call of the reference takes `LONG_S` seconds. All of
 the candidate's are taken in one visit."""
 
-MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 25.0
+MIN_ROUNDS, MAX_ROUNDS, ROUNDS_S = 5, 9, 15.0
 """Visits of each program at effort `promote` on a GPU, and the seconds after which there are no more than necessary."""
 
 MOST_STRANGE = 3
