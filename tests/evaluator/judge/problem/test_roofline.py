@@ -12,7 +12,7 @@ from stark.core.device import Roofline
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     _allows_tf32,
-    _Operations,
+    Operations,
     _rate,
     implausible,
     roofline,
@@ -69,7 +69,7 @@ def test_operations_are_counted_by_type_without_the_compiler(
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # another test's
     product, image = torch.rand(8, 8), torch.rand(1, 2, 6, 6, dtype=torch.bfloat16)
 
-    with torch.no_grad(), _Operations("cpu") as operations:
+    with torch.no_grad(), Operations("cpu") as operations:
         (torch.nn.functional.linear(product, product) + torch.matmul(product, product))
         torch.nn.functional.conv2d(image, torch.rand(3, 2, 3, 3, dtype=torch.bfloat16))
         product.double() @ product.double()
