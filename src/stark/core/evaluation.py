@@ -14,8 +14,8 @@ from pydantic import Field, TypeAdapter
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
 from stark.core.device import NEAR, Device, Roofline
-from stark.core.precision import DEFAULT, Precision
 from stark.core.measurement import Measurement, Speedup, speedup
+from stark.core.precision import DEFAULT, Precision
 from stark.core.profile import Profile
 
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]

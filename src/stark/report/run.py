@@ -12,7 +12,13 @@ from rich.text import Text
 from stark.core.evaluation import Correct
 from stark.core.standing import standing_of
 from stark.core.usage import Spent
-from stark.explain.evaluation import checked, roofline_share, roofline_text, speedup_text
+from stark.explain.evaluation import (
+    checked,
+    precision_met,
+    roofline_share,
+    roofline_text,
+    speedup_text,
+)
 from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
@@ -76,6 +82,7 @@ def header(view: RunView) -> RenderableType:
     if run.is_replay:
         table.add_row("replay", replay_line(run))
     table.add_row("budget", budget_line(config.budget))
+    table.add_row("precision", config.limits.precision)
     if view.reference is None:
         table.add_row("reference", "not measured yet")
         return table
@@ -125,7 +132,8 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
     if not search.ranking:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
-    table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline"))
+    numbers = ("attempt", "latency", "vs eager [95 %]", "roofline", "error", "meets")
+    table = columns(numbers=numbers)
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
     leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
@@ -141,7 +149,8 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
         speedup = speedup_text(found.speedup_vs("eager"), named=False)
         share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
-        table.add_row(f"{mark} {id}", latency, speedup, share, note)
+        error = f"{found.accuracy.relative_rms:.2g}", precision_met(found)
+        table.add_row(f"{mark} {id}", latency, speedup, share, *error, note)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from stark.core.device import Roofline
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
-    _allows_tf32,
     Operations,
+    _allows_tf32,
     _rate,
     implausible,
     roofline,
@@ -95,7 +95,7 @@ def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
     product = torch.rand(64, 64)
     fast = CPU.model_copy(update={"peak_tflop_s": {"fp32": 1e-6, "bf16": 6e-6}})
 
-    found = roofline(program, Drawn([product], []), [product], fast)
+    found = roofline(program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3})
 
     assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)
     assert pytest.approx(2 * found.compute_ms) == found.own_compute_ms

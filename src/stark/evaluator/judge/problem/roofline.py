@@ -38,7 +38,12 @@ ADMITTED: dict[Precision, tuple[str, ...]] = {
 """The arithmetic whose error is usually within a class's budget. `bf16x3` splits each float32 number into two parts in
 bfloat16 and adds three of their products; `bf16x6` has three parts and six products."""
 
-OWN_PRECISION: dict[str, Precision] = {"fp64": "reference", "fp32": "reference", "tf32": "tf32", "bf16": "bf16"}
+OWN_PRECISION: dict[str, Precision] = {
+    "fp64": "reference",
+    "fp32": "reference",
+    "tf32": "tf32",
+    "bf16": "bf16",
+}
 """The strictest class that admits each arithmetic of references."""
 
 PLAUSIBLE_SHARE = 0.8

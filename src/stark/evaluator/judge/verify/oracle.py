@@ -127,9 +127,9 @@ class ExpectedTensor:
 
     def admits(self, errors: Errors, precision: Precision) -> bool:
         """Whether the errors are within the class's budget. A NaN is in none."""
-        return errors.relative_rms <= self.budget_in(
+        return errors.relative_rms <= self.budget_in(precision) and errors.largest <= self.cap_in(
             precision
-        ) and errors.largest <= self.cap_in(precision)
+        )
 
     def _limit_in(self, precision: Precision) -> float:
         """The largest budget of a class; of the class of the reference's own products, if that is looser."""
@@ -183,9 +183,7 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def expect(
-    oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = Terms()
-) -> ExpectedTensor:
+def expect(oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = Terms()) -> ExpectedTensor:
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     oracle, eager = as_real(oracle), as_real(eager)
     scale = _scale(oracle)
