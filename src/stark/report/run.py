@@ -39,6 +39,9 @@ from stark.store import RunSummary
 
 LEADERS = 5
 
+ROOM_FOR_ERRORS = 80
+"""On a screen with fewer characters per line, the fastest kernels are shown without their errors."""
+
 
 def run_text(view: RunView, width: int) -> RenderableType:
     """Everything about a run."""
@@ -46,7 +49,7 @@ def run_text(view: RunView, width: int) -> RenderableType:
     if view.reference is not None:
         tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
         parts += ["", tree.table(width)]
-    parts += _leaders(view)
+    parts += _leaders(view, width)
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
     ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
@@ -122,17 +125,18 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
     return table
 
 
-def _leaders(view: RunView) -> Iterator[RenderableType]:
+def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     """The fastest attempts, as the search measured them, and what their marks mean.
 
-    The best attempt and those that cannot be told apart from it come first.
+    The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
     refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
     search = standing_of([node for node in view.nodes if node.id not in refuted], {})
     if not search.ranking:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
-    numbers = ("attempt", "latency", "vs eager [95 %]", "roofline", "error", "meets")
+    numbers = ("attempt", "latency", "vs eager [95 %]", "roofline")
+    numbers += ("error", "meets") if width >= ROOM_FOR_ERRORS else ()
     table = columns(numbers=numbers)
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
@@ -150,7 +154,7 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
         share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
         error = f"{found.accuracy.relative_rms:.2g}", precision_met(found)
-        table.add_row(f"{mark} {id}", latency, speedup, share, *error, note)
+        table.add_row(f"{mark} {id}", latency, speedup, share, *error[: len(numbers) - 4], note)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:

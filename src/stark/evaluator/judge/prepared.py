@@ -258,6 +258,7 @@ class PreparedReference:
                     lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
                 ),
                 error_budgets=self.trials.error_budgets,
+                precision=self.precision,
             )
         return self._described
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -93,7 +93,8 @@ def measure_device(device: torch.device) -> Device:
 
 def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) -> Operations:
     """Count the operations of one call of the reference."""
-    with Operations(kind) as operations:
+    operations = Operations(kind)
+    with operations:
         program.run(drawn)
     return operations
 
@@ -119,8 +120,8 @@ def roofline(
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
         bandwidth = bandwidth_now(torch.device("cpu"), least_bytes // 2)
-    own_ms: Counter[str] = Counter()
-    least_ms: Counter[str] = Counter()
+    own_ms: dict[str, float] = defaultdict(float)
+    least_ms: dict[str, float] = defaultdict(float)
     for own, flops in counted.items():
         rates = {kind: _rate(kind, device.peak_tflop_s) for kind in admitted(own, precision)}
         fastest = max(rates, key=lambda kind: rates[kind])

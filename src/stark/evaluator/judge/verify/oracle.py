@@ -83,6 +83,9 @@ class Terms:
     """Whether a budget has a limit. It has none in a regime, whose inputs may be harder than the problem's own."""
 
 
+DEFAULT_TERMS = Terms()
+
+
 @dataclass(frozen=True)
 class ExpectedTensor:
     """What an output is compared with: the oracle, and the reference's own output with its errors."""
@@ -93,7 +96,7 @@ class ExpectedTensor:
     """Root mean square of the oracle, with non-finite elements as zero; 1 if the root mean square is zero."""
 
     eager_errors: Errors
-    terms: Terms = Terms()
+    terms: Terms = DEFAULT_TERMS
 
     @property
     def exact(self) -> bool:
@@ -156,7 +159,7 @@ class Comparison:
 
     passes: bool
     meets: Precision | None
-    """The strictest class whose budget the errors are within."""
+    """The strictest class whose budget the errors are within; None if the output does not pass."""
 
     allclose: bool
     """Whether it passes and is also close by KernelBench's rule."""
@@ -183,7 +186,9 @@ def _dtype(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def expect(oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = Terms()) -> ExpectedTensor:
+def expect(
+    oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
+) -> ExpectedTensor:
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     oracle, eager = as_real(oracle), as_real(eager)
     scale = _scale(oracle)
@@ -241,7 +246,7 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
         and expected.admits(errors, expected.terms.precision)
         and not expected.lost(result)
     )
-    meets = next((each for each in CLASSES if expected.admits(errors, each)), None)
+    meets = next(each for each in CLASSES if expected.admits(errors, each)) if passes else None
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
