@@ -147,8 +147,8 @@ async def aresume(
         replay: The path of the recording, if the run is a replay.
         judge: As in `aoptimize`.
         on_event: As in `aoptimize`.
-        options: New values for options of `aoptimize`. `strategy`, `language` and `seed` cannot change. New
-            values are stored with the run.
+        options: New values for options of `aoptimize`. `strategy`, `language`, `seed` and `precision` cannot change.
+            New values are stored with the run.
 
     Returns:
         The stored run.
@@ -207,7 +207,8 @@ async def aevaluate(
         effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker
             checks that each attempt gets during a search.
         judge: As in `aoptimize`.
-        options: `language`, `executor`, `build_s`, `memory_gb`, `counters` and `sanitizer` of `aoptimize`.
+        options: `language`, `executor`, `precision`, `build_s`, `memory_gb`, `counters` and `sanitizer` of
+            `aoptimize`.
 
     Returns:
         One entry per candidate, in the order given. Each entry has `evaluation.status` and, for a correct candidate,

@@ -26,7 +26,7 @@ from stark.strategies import strategy, team_of
 Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
-FIXED = ("strategy", "language", "seed")
+FIXED = ("strategy", "language", "seed", "precision")
 """Options that cannot change once a run exists."""
 
 
@@ -63,8 +63,8 @@ def new_run(problem: Problem, config: RunConfig, taken: Collection[str]) -> Run:
 def replayed_run(recording: Recording, options: RunOptions, taken: Collection[str]) -> Run:
     """A run that replays a recording; `options` configure its judge.
 
-    Its problem, language, strategy and seed are those of the recording. It has as many attempts as were
-    recorded, or fewer if the options ask for fewer.
+    Its problem, language, strategy and seed are those of the recording, and so is its precision unless the options
+    set it. It has as many attempts as were recorded, or fewer if the options ask for fewer.
     """
     original = recording.run
     attempts = next(n for n in count(1) if n not in recording.selections) - 1
@@ -72,6 +72,9 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
         raise RecordingError("the recording lacks attempt 1, so it cannot be replayed")
     if "attempts" in options.model_fields_set:
         attempts = min(attempts, options.attempts)
+    limits = _part(Limits, options)
+    if "precision" not in options.model_fields_set:
+        limits = limits.model_copy(update={"precision": original.config.limits.precision})
     config = original.config.model_copy(
         update={
             "models": _recorded_models(recording),
@@ -79,7 +82,7 @@ def replayed_run(recording: Recording, options: RunOptions, taken: Collection[st
             "budget": Budget(attempts=attempts),
             "parallel": 1,
             "stop": "budget",
-            "limits": _part(Limits, options),
+            "limits": limits,
             "tools": _part(Tools, options),
         }
     )

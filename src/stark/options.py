@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from stark.core.base import Frozen
 from stark.core.errors import UsageError
+from stark.core.precision import DEFAULT, Precision
 from stark.core.run import WINDOW_TOKENS, Stop
 from stark.core.usage import Price
 
@@ -92,6 +93,12 @@ class RunOptions(Frozen):
         False,
         "On a GPU, also run the final check under NVIDIA's compute-sanitizer; a candidate for which it reports an "
         "error is incorrect.",
+        JUDGE,
+    )
+    precision: Precision = _option(
+        DEFAULT,
+        "How large a candidate's error may be: as small as the reference's own, or as with float32 split into parts, "
+        "TF32 or bfloat16. Looser classes allow faster arithmetic; docs/precision.md has the numbers.",
         JUDGE,
     )
     build_s: float = _option(180.0, "Time limit of a candidate's build in seconds.", JUDGE, gt=0)

@@ -37,6 +37,14 @@ def judged(way: str, terms: int, scale: float) -> Comparison:
     return compare(product(a, b, way), expect(a.double() @ b.double(), a @ b))
 
 
+@pytest.mark.parametrize(
+    ("way", "met"),
+    [("tf32x3", "reference"), ("bf16x3", "fp32-split"), ("tf32", "tf32"), ("bf16", "bf16")],
+)
+def test_a_product_meets_the_class_that_is_meant_for_its_arithmetic(way: str, met: str) -> None:
+    assert met == judged(way, 4096, 1.0).meets
+
+
 @pytest.mark.parametrize("terms", [256, 4096])
 @pytest.mark.parametrize("scale", [1.0, 64.0, 1e-3])
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_an_attempt_faster_than_the_roofline_is_called_doubtful() -> None:
     said = text_of(run_text(view(working(1, latency_ms=0.005), working(2)), 200))
 
     assert "1: roofline unknown: the kernel is faster than the memory estimate of 0.01 ms" in said
-    assert 2 == said.count("unknown  Strategy")
+    assert 2 == said.count("unknown  2e-07  reference  Strategy")
 
 
 def test_a_noisy_interval_is_not_printed() -> None:

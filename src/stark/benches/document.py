@@ -53,6 +53,11 @@ def run_row(result: Result) -> Row:
         **{f"speedup_vs_{name}": result.speedup(name) for name in references},
         "speedup_vs_eager_low": best.speedup_vs("eager").low if best else None,
         "roofline_fraction": best.roofline_fraction if best else None,
+        "relative_rms": best.accuracy.relative_rms if best else None,
+        "reference_relative_rms": best.accuracy.reference_relative_rms if best else None,
+        "error_budget": best.accuracy.budget if best else None,
+        "precision": best.accuracy.precision if best else None,
+        "precision_met": best.accuracy.meets if best else None,
         **_cost(outcome.spent),
         "active_s": outcome.elapsed_s,
     }

@@ -11,16 +11,18 @@ With several seeds, each run counts once.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from pydantic import computed_field
+from pydantic import Field, computed_field
 
 from stark.benches.results import Result
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
 from stark.core.standing import rank_key
 from stark.core.usage import Spent, roles_together
+from stark.explain.evaluation import precision_met
 from stark.search.repairs import failures_repaired
 
 REFERENCES = ("eager", "compile", "max-autotune")
@@ -85,6 +87,9 @@ class Summary(Frozen):
     roofline: float | None
     """The roofline's time divided by the kernel's: median over the best kernels whose roofline is known."""
 
+    meets: dict[str, int] = Field(default={})
+    """How many of the best kernels have an error within each precision class, the strictest that it meets."""
+
     attempts: int
     correct_share: float | None
     """Share of finished attempts that are correct; None if none finished. An unusable reply counts as a failure."""
@@ -135,6 +140,7 @@ def summarize(level: str, strategy: str, results: Sequence[Result]) -> Summary:
         success=len(kernels) / len(results),
         against={name: against(results, name) for name in REFERENCES if name in measured},
         roofline=median(shares) if shares else None,
+        meets=dict(Counter(map(precision_met, kernels))),
         attempts=len(attempts),
         correct_share=fmean(attempt.works for attempt in attempts) if attempts else None,
         failures_taken_up=sum(taken for taken, _ in repairs),

@@ -157,7 +157,8 @@ _KERNELS = _Table[Summary](
     "Best kernels against eager. Success: share of runs with a correct kernel. fast_p: share of all runs with a "
     "speedup over p (KernelBench's fastp). Clearly faster: share of all runs whose whole 95 % interval is above 1. "
     "Geomean: over all runs; a run without a correct kernel counts as 1. Roofline: the roofline's time divided by the "
-    "kernel's, median over the best kernels.",
+    "kernel's, median over the best kernels. Error meets: the strictest precision class of each best kernel's error, with "
+    "the number of kernels; it does not tell their arithmetic.",
     ("level", "strategy"),
     {
         "runs": lambda one: str(one.runs),
@@ -167,6 +168,9 @@ _KERNELS = _Table[Summary](
         "clearly faster": lambda one: _percent(one.against["eager"].clearly_faster),
         "geomean": lambda one: _times(one.against["eager"].of_all.geomean),
         "roofline": lambda one: _percent(one.roofline),
+        "error meets": lambda one: (
+            ", ".join(f"{name} {count}" for name, count in one.meets.items()) or "-"
+        ),
     },
 )
 

@@ -20,7 +20,7 @@ from stark.cli.showing import run_shown
 from stark.configuration import device_kind, without_unused_models
 from stark.core.errors import ModelRefused, StarkError, UsageError
 from stark.events import Prepared
-from stark.explain.evaluation import verdict
+from stark.explain.evaluation import accuracy_text, verdict
 from stark.explain.numbers import counted
 from stark.explain.run import replay_line
 from stark.problems import load
@@ -105,6 +105,7 @@ def _show(result: Result, path: Path | None) -> None:
     else:
         assert result.kernel is not None
         console.print(Text(verdict(result.kernel.evaluation), "bold"))
+        console.print(Text(accuracy_text(result.kernel.evaluation.accuracy)), soft_wrap=True)
         console.print(Text(f"kernel: {path}"), soft_wrap=True)
     if result.run.is_replay:
         console.print(Text(f"In this run {replay_line(result.run)}."))

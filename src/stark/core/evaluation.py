@@ -15,6 +15,7 @@ from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
 from stark.core.device import NEAR, Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
+from stark.core.precision import DEFAULT, Precision
 from stark.core.profile import Profile
 
 Phase = Literal["static", "build", "load", "verify", "time", "profile", "tools"]
@@ -105,6 +106,13 @@ class Accuracy(Frozen):
 
     allclose: bool
     """Whether the outputs pass KernelBench's criterion, for comparison with published results."""
+
+    precision: Precision = DEFAULT
+    """The class that set the budget."""
+
+    meets: Precision | None = None
+    """The strictest class whose budget every output is within. It does not identify the candidate's arithmetic. None in
+    results from before classes were recorded."""
 
     oracle: Literal["float64", "float32"]
     """`float64`: the reference computed in float64. `float32`: the reference's own outputs, if float64 fails."""

@@ -1,14 +1,15 @@
-"""Defines the limits and the optional tools that apply to every candidate of a run."""
+"""Defines the limits, the error budget and the optional tools that apply to every candidate of a run."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from stark.core.base import Frozen
+from stark.core.precision import DEFAULT, Precision
 
 
 class Limits(Frozen):
-    """Deadlines and resource limits for one candidate. Times are in seconds, memory is in GB."""
+    """Deadlines, resource limits and the error budget of one candidate. Times are in seconds, memory is in GB."""
 
     build_s: float = Field(default=180.0, gt=0)
     load_s: float = Field(default=60.0, gt=0)
@@ -30,6 +31,9 @@ class Limits(Frozen):
 
     output_kb: int = Field(default=64, ge=1)
     """How much of a candidate's printed output is kept."""
+
+    precision: Precision = DEFAULT
+    """The class whose error budget applies."""
 
 
 class Tools(Frozen):

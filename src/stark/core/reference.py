@@ -6,6 +6,7 @@ from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
 from stark.core.device import Device, Roofline
 from stark.core.measurement import Measurement
+from stark.core.precision import DEFAULT, Precision
 from stark.core.profile import Profile
 
 
@@ -38,6 +39,9 @@ class Reference(Frozen):
     error_budgets: tuple[float | None, ...] = ()
     """For each output, the largest relative RMS error that passes on the problem's own inputs; None if the output must
     be exactly equal. Empty if unknown."""
+
+    precision: Precision = DEFAULT
+    """The class that set the error budgets."""
 
     @property
     def profiled(self) -> Profiled | None:

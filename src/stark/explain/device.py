@@ -6,9 +6,20 @@ from collections.abc import Iterator
 
 from stark.core.device import Device, Roofline
 from stark.core.evaluation import beats_roofline
+from stark.core.precision import Precision
 from stark.core.reference import Reference
 from stark.explain.evaluation import faster_than
 from stark.explain.profile import profile_lines
+
+_FITTING: dict[Precision, str] = {
+    "reference": "float32 products and tf32x3 usually fit the budget; bf16x3, TF32, fp16 and bf16 products do not",
+    "fp32-split": "float32 products in parts (tf32x3, bf16x3) usually fit the budget; single TF32, fp16 and bf16 "
+    "products do not, unless the reference itself uses them",
+    "tf32": "single TF32 and fp16 products usually fit the budget; bf16 products do not, unless the reference itself "
+    "uses them",
+    "bf16": "single bf16, fp16 and TF32 products usually fit the budget",
+}
+"""What usually passes with float32 outputs."""
 
 
 def device_text(device: Device) -> str:
@@ -83,6 +94,8 @@ def _error_facts(reference: Reference) -> Iterator[str]:
     ]
     if stated:
         yield f"accuracy against the reference in float64: {'; '.join(dict.fromkeys(stated))}"
+    if any(spec.dtype == "float32" for spec in reference.outputs):
+        yield f"so, by the chosen precision {reference.precision}, {_FITTING[reference.precision]}"
 
 
 def _profile_of(reference: Reference) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 from stark.core.device import Roofline
 from stark.core.evaluation import (
+    Accuracy,
     Correct,
     Crashed,
     Evaluation,
@@ -38,7 +39,9 @@ def evidence(evaluation: Evaluation) -> str:
             names = sorted(evaluation.references, key=lambda name: name != "eager")
             first, *others = (verdict(evaluation, name) for name in names)
             correct = f"correct, {evaluation.latency_ms:.4g} ms: {first}"
-            return "\n".join([correct, *others, roofline_text(evaluation)])
+            return "\n".join(
+                [correct, *others, roofline_text(evaluation), accuracy_text(evaluation.accuracy)]
+            )
         case TimedOut():
             return f"the {evaluation.phase} phase did not end within {evaluation.limit_s:g} s"
         case Unusable():
@@ -81,7 +84,8 @@ def verdict(correct: Correct, reference: str = "eager") -> str:
 def checked(evaluation: Evaluation) -> str:
     """The result of a final check, in one line."""
     if isinstance(evaluation, Correct):
-        return ", ".join(map(speedup_text, map(evaluation.speedup_vs, evaluation.references)))
+        speedups = map(speedup_text, map(evaluation.speedup_vs, evaluation.references))
+        return ", ".join([*speedups, accuracy_text(evaluation.accuracy)])
     return f"{status(evaluation)}: {reason(evaluation)}"
 
 
@@ -101,6 +105,21 @@ def measured(measurement: Measurement) -> str:
     median = f"median of {samples} of {counted(measurement.calls_per_sample, 'call')}"
     how = f"{median}, {measurement.cache} cache, {measurement.clock.replace('_', ' ')}"
     return f"{milliseconds(measurement.latency_ms)} ({how})"
+
+
+def accuracy_text(accuracy: Accuracy) -> str:
+    """`error 3e-07 (reference 2e-07, allowed 2e-05; meets reference)`: relative RMS errors, and the class they meet.
+
+    The class says how large the error is, not which arithmetic the kernel uses.
+    """
+    met = "" if accuracy.meets is None else f"; meets {accuracy.meets}"
+    reference = f"reference {accuracy.reference_relative_rms:.2g}"
+    return f"error {accuracy.relative_rms:.2g} ({reference}, allowed {accuracy.budget:.2g}{met})"
+
+
+def precision_met(correct: Correct) -> str:
+    """The strictest precision class that the kernel's error meets, for a table."""
+    return correct.accuracy.meets or "not recorded"
 
 
 def roofline_text(correct: Correct) -> str:

@@ -73,7 +73,7 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     """Status, evidence and derived figures."""
     summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
     if not isinstance(evaluation, Correct):
-        unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "bottleneck"))
+        unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "accuracy", "bottleneck"))
         return {**summary, **unknown, "speedups": {}}
     profiled, speedups = evaluation.profiled, map(evaluation.speedup_vs, evaluation.references)
     return {
@@ -81,6 +81,7 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
         "latency_ms": evaluation.latency_ms,
         "speedups": {each.reference: each.model_dump(mode="json") for each in speedups},
         "roofline_fraction": evaluation.roofline_fraction,
+        "accuracy": evaluation.accuracy.model_dump(mode="json"),
         "bottleneck": None
         if profiled is None
         else {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)},

@@ -12,7 +12,14 @@ from stark.core.evaluation import Correct
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluating import Judged
-from stark.explain.evaluation import evidence, roofline_share, speedup_text, status
+from stark.explain.evaluation import (
+    accuracy_text,
+    evidence,
+    precision_met,
+    roofline_share,
+    speedup_text,
+    status,
+)
 from stark.explain.numbers import milliseconds
 from stark.explain.profile import bottleneck_text, profile_lines
 from stark.explain.run import reference_line
@@ -37,12 +44,12 @@ def _table(judged: Sequence[Judged]) -> Table:
     timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
     names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
     speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
-    numbers = ("latency", *speedups, "roofline", "seconds")
+    numbers = ("latency", *speedups, "roofline", "error meets", "seconds")
     table = columns("file", "language", "status", numbers=numbers)
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for each in judged:
         evaluation = each.evaluation
-        measured = [""] * (len(names) + 2)
+        measured = [""] * (len(names) + 3)
         if isinstance(evaluation, Correct):
             measured = [
                 milliseconds(evaluation.latency_ms),
@@ -53,6 +60,7 @@ def _table(judged: Sequence[Judged]) -> Table:
                     for name in names
                 ),
                 roofline_share(evaluation),
+                precision_met(evaluation),
             ]
         table.add_row(
             each.file,
@@ -74,9 +82,11 @@ def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
 
 
 def _remarks(each: Judged) -> Text:
-    """The evidence of a failure, shortened, and all warnings."""
+    """The errors of a correct kernel or the evidence of a failure, shortened, and all warnings."""
     text = Text()
-    if not isinstance(each.evaluation, Correct):
+    if isinstance(each.evaluation, Correct):
+        text.append(f"\n{each.file}: ", "bold").append(accuracy_text(each.evaluation.accuracy))
+    else:
         lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])
         text.append(f"\n{each.file}", "bold").append(f"\n  {shown}")

@@ -17,7 +17,7 @@ from stark.core.node import Node
 from stark.core.python import parse_python
 from stark.core.reference import Reference
 from stark.core.run import Run
-from stark.explain.evaluation import verdict
+from stark.explain.evaluation import accuracy_text, verdict
 from stark.explain.numbers import milliseconds
 
 _OTHER_SHAPES = {
@@ -76,8 +76,14 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     yield "Language", f"{run.config.language}; imports {packages}"
     inputs = ", ".join(map(str, reference.inputs))
     yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
-    oracle = f"against the reference in {accuracy.oracle}; {accuracy.budget:.2g} was allowed"
-    yield "Accuracy", f"relative RMS error {accuracy.relative_rms:.2g} {oracle}"
+    yield (
+        "Accuracy",
+        f"{accuracy_text(accuracy)}; relative RMS, against the reference in {accuracy.oracle}",
+    )
+    yield (
+        "Precision",
+        f"{accuracy.precision} was asked for; an error does not tell which arithmetic the kernel uses",
+    )
     yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
 
 

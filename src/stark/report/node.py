@@ -16,6 +16,7 @@ from stark.core.errors import UsageError
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.node import ROOT, Node
 from stark.explain.evaluation import (
+    accuracy_text,
     evidence,
     measured,
     roofline_text,
@@ -82,10 +83,10 @@ def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
     roof, accuracy = correct.roofline, correct.accuracy
     work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.own_arithmetic}"
     yield "roofline", f"{roofline_text(correct)}; at least {work}"
-    error = f"relative RMS error {accuracy.relative_rms:.2g} of {accuracy.budget:.2g} allowed"
-    eager = f"the reference in {accuracy.oracle} (eager: {accuracy.reference_relative_rms:.2g})"
+    against = f"relative RMS, against the reference in {accuracy.oracle}"
     allclose = f"KernelBench's allclose {'passes' if accuracy.allclose else 'fails'}"
-    yield "accuracy", f"{error}, against {eager}; {allclose}"
+    yield "accuracy", f"{accuracy_text(accuracy)}; {against}; {allclose}"
+    yield "precision", f"{accuracy.precision} was asked for"
     if correct.profiled is not None:
         yield "profile", "\n".join(profile_lines(correct.profiled))
     yield "device", f"{correct.device.name} ({correct.device.architecture})"

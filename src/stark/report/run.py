@@ -12,7 +12,13 @@ from rich.text import Text
 from stark.core.evaluation import Correct
 from stark.core.standing import standing_of
 from stark.core.usage import Spent
-from stark.explain.evaluation import checked, roofline_share, roofline_text, speedup_text
+from stark.explain.evaluation import (
+    checked,
+    precision_met,
+    roofline_share,
+    roofline_text,
+    speedup_text,
+)
 from stark.explain.numbers import counted, first_line, listed, milliseconds
 from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
@@ -33,6 +39,9 @@ from stark.store import RunSummary
 
 LEADERS = 5
 
+ROOM_FOR_ERRORS = 80
+"""On a screen with fewer characters per line, the fastest kernels are shown without their errors."""
+
 
 def run_text(view: RunView, width: int) -> RenderableType:
     """Everything about a run."""
@@ -40,7 +49,7 @@ def run_text(view: RunView, width: int) -> RenderableType:
     if view.reference is not None:
         tree = TreeTable(view.tree, view.run.problem.name, checked=view.promotions)
         parts += ["", tree.table(width)]
-    parts += _leaders(view)
+    parts += _leaders(view, width)
     for attempt, found in view.promotions.items():
         parts += ["", Text(f"final check of attempt {attempt}: {checked(found)}")]
     ended = () if view.ended is None else (Text(f"ended: {view.ended.detail}"),)
@@ -76,6 +85,7 @@ def header(view: RunView) -> RenderableType:
     if run.is_replay:
         table.add_row("replay", replay_line(run))
     table.add_row("budget", budget_line(config.budget))
+    table.add_row("precision", config.limits.precision)
     if view.reference is None:
         table.add_row("reference", "not measured yet")
         return table
@@ -115,17 +125,19 @@ def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str,
     return table
 
 
-def _leaders(view: RunView) -> Iterator[RenderableType]:
+def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     """The fastest attempts, as the search measured them, and what their marks mean.
 
-    The best attempt and those that cannot be told apart from it come first.
+    The best attempt and those that cannot be told apart from it come first. A narrow screen has no room for their errors.
     """
     refuted = {id for id, found in view.promotions.items() if not isinstance(found, Correct)}
     search = standing_of([node for node in view.nodes if node.id not in refuted], {})
     if not search.ranking:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
-    table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline"))
+    numbers = ("attempt", "latency", "vs eager [95 %]", "roofline")
+    numbers += ("error", "meets") if width >= ROOM_FOR_ERRORS else ()
+    table = columns(numbers=numbers)
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
     leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
@@ -141,7 +153,8 @@ def _leaders(view: RunView) -> Iterator[RenderableType]:
         speedup = speedup_text(found.speedup_vs("eager"), named=False)
         share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
-        table.add_row(f"{mark} {id}", latency, speedup, share, note)
+        error = f"{found.accuracy.relative_rms:.2g}", precision_met(found)
+        table.add_row(f"{mark} {id}", latency, speedup, share, *error[: len(numbers) - 4], note)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:

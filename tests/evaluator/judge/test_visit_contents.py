@@ -13,12 +13,12 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.evaluation import Incorrect
+from stark.core.precision import floor_of
 from stark.core.problem import Problem
 from stark.evaluator.judge import visit_contents
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.shared import SharedSet
-from stark.evaluator.judge.verify.oracle import FLOORS
 from stark.evaluator.judge.visit_contents import Kept, VisitContents, _addresses
 from support.nodes import CPU
 
@@ -73,7 +73,7 @@ class Window:
             self.prepared,
             self.candidate,
             [(self.reference, self.reference.shared)],
-            [FLOORS[torch.float32]] * results,
+            [floor_of("fp32-split", "float32")] * results,
         )
         self._ask_oracle = self.contents._ask_oracle
         self.contents._ask_oracle = self.ask_oracle  # type: ignore[method-assign]

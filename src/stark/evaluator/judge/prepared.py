@@ -16,6 +16,7 @@ import torch
 from stark.core.device import Device
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
+from stark.core.precision import DEFAULT, Precision, looser
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
@@ -25,6 +26,7 @@ from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.roofline import (
     bandwidth_now,
     caches_bytes,
+    operations_of,
     roofline,
     synchronize,
 )
@@ -37,7 +39,7 @@ from stark.evaluator.judge.running import COMPILED, EAGER, RunningReference, sta
 from stark.evaluator.judge.shared import SharedSet
 from stark.evaluator.judge.timing import gated
 from stark.evaluator.judge.trials import Trial, Trials
-from stark.evaluator.judge.verify.oracle import expect
+from stark.evaluator.judge.verify.oracle import Terms, expect
 
 RANDOM_LIMIT = 1e-2
 """Largest relative RMS difference between the results of two reference calls on the same inputs.
@@ -69,7 +71,9 @@ class PreparedReference:
         sheet: Device,
         forkserver: Forkserver,
         only_nominal: bool = False,
+        precision: Precision = DEFAULT,
     ) -> None:
+        self.precision = precision
         self.problem, self.device, self.sheet = problem, device, sheet
         self.forkserver = forkserver
         with ExitStack() as resources:  # freed if the problem cannot be used
@@ -113,8 +117,13 @@ class PreparedReference:
         synchronize(self.device)
         draw_s = time.monotonic() - begin
         self.room = Room(self.sheet, self.signature, draw_s, peak_bytes)
-        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal)
-        self.roofline = roofline(self.program, drawn, outputs, self.sheet)
+        operations = operations_of(self.program, drawn, self.sheet.kind)
+        terms = Terms(self.precision, operations.precision)
+        self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
+        admitted = looser(self.precision, operations.precision)
+        self.roofline = roofline(
+            self.program, drawn, outputs, self.sheet, operations.counted, admitted
+        )
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:
         """Time a second call. Raises ProblemError if its results differ too much from the first call's."""
@@ -249,6 +258,7 @@ class PreparedReference:
                     lambda: self.started(PROFILED, limits), self.sheet.kind, eager.latency_ms
                 ),
                 error_budgets=self.trials.error_budgets,
+                precision=self.precision,
             )
         return self._described
 

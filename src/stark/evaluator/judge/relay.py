@@ -60,6 +60,8 @@ class Process:
     """One problem's process."""
 
     problem: str
+    """The key in `Relay._processes`."""
+
     pid: int
     pipe: Connection
     open: dict[str, AnyRequest] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class Relay:
         self._serve, self._forkserver, self._out = serve, forkserver, out
         self._device_class = device_class
         self._processes: dict[str, Process] = {}
-        """By the problem's digest, the least recently used first."""
+        """By the problem's digest and the precision, the least recently used first."""
 
         self._leaving: list[int] = []
         """Processes that end as soon as the device is free."""
@@ -124,9 +126,10 @@ class Relay:
             )
             self.say(RequestRefused(id=request.id, error=error))
             return
-        digest = request.problem.digest
-        process = self._processes.pop(digest, None) or self._started(digest)
-        self._processes[digest] = process
+        # Budgets, expected outputs and the roofline depend on the precision.
+        problem = f"{request.problem.digest} {request.limits.precision}"
+        process = self._processes.pop(problem, None) or self._started(problem)
+        self._processes[problem] = process
         process.open[request.id] = request
         try:
             process.pipe.send(request)

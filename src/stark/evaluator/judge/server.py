@@ -21,6 +21,7 @@ import torch
 
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Correct, Evaluation
+from stark.core.precision import Precision
 from stark.core.problem import Problem
 from stark.evaluator.candidate.sandbox.layers import gaps
 from stark.evaluator.judge import machine
@@ -63,7 +64,7 @@ SHAPES_TRIED = 2
 
 
 class Judge:
-    """Judges candidates for one problem on one device, in a process of its own."""
+    """Judges candidates for one problem and precision on one device, in a process of its own."""
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class Judge:
         ours = prepared.signature
         for changed, change in variants(prepared.problem):
             try:
-                other = self._new_prepared(changed, only_nominal=True)
+                other = self._new_prepared(changed, prepared.precision, only_nominal=True)
             except (ProblemError, torch.OutOfMemoryError):
                 # The variant is invalid, or does not fit into memory beside the problem.
                 if not machine.works(self.device):
@@ -221,12 +222,12 @@ class Judge:
 
         If memory is short, prepare it once more when nothing of another problem takes memory.
         """
-        self._latest, problem = request, request.problem
+        self._latest, problem, precision = request, request.problem, request.limits.precision
         if not machine.works(self.device):
             raise RuntimeError("the problem made the device unusable for this process")
         if self._prepared is None:
             try:
-                self._prepared = self._new_prepared(problem)
+                self._prepared = self._new_prepared(problem, precision)
             except ProblemError as error:
                 if not is_out_of_memory(error):
                     raise
@@ -236,12 +237,15 @@ class Judge:
                 self._alone.wait()
                 if self._prepared is not None:
                     self._prepared.close()
-                self._prepared = self._new_prepared(problem)
+                self._prepared = self._new_prepared(problem, precision)
         return self._prepared
 
-    def _new_prepared(self, problem: Problem, only_nominal: bool = False) -> PreparedReference:
+    def _new_prepared(
+        self, problem: Problem, precision: Precision, only_nominal: bool = False
+    ) -> PreparedReference:
+        sheet = self.machine.sheet
         return PreparedReference(
-            problem, self.device, self.machine.sheet, self.forkserver, only_nominal
+            problem, self.device, sheet, self.forkserver, only_nominal, precision
         )
 
     def _probe(self) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -20,7 +21,7 @@ from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, expect, pieces
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, expect, pieces
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and number of calls on each of these draws.
@@ -63,13 +64,25 @@ class Trial:
         return f"with {self.regime} inputs, " if self.regime else ""
 
 
+class Allowed(NamedTuple):
+    """The error budget of one output, and the reference's own error, both as relative RMS."""
+
+    budget: float
+    reference_error: float
+
+
 class Trials:
     """Trials of one problem and their expected outputs."""
 
     def __init__(
-        self, program: Program, signature: Signature, keeps_all: bool, nominal: Sequence[Trial]
+        self,
+        program: Program,
+        signature: Signature,
+        keeps_all: bool,
+        nominal: Sequence[Trial],
+        terms: Terms,
     ) -> None:
-        self._program, self._signature = program, signature
+        self._program, self._signature, self._terms = program, signature, terms
         self._twin = Twin(program, save_memory=not keeps_all)
         self._keeps_all = keeps_all
         """Whether the expected outputs of all trials fit into memory."""
@@ -97,13 +110,16 @@ class Trials:
         If the float64 oracle does not fit, the reference's own outputs replace it.
         """
         try:
-            budgets = [self._budgets(trial) for trial in self.nominal]
+            outputs = [self._allowed(trial) for trial in self.nominal]
         except torch.OutOfMemoryError:
             if not self.oracle_is_float64:
                 raise
             self._without_oracle(NO_ROOM)
-            budgets = [self._budgets(trial) for trial in self.nominal]
-        self.error_budgets = tuple(min(each) or None for each in zip(*budgets, strict=True))
+            outputs = [self._allowed(trial) for trial in self.nominal]
+        self.error_budgets = tuple(
+            min(each.budget for each in draws) or None for draws in zip(*outputs, strict=True)
+        )
+        self.warnings += self._beyond_budget([each for draw in outputs for each in draw])
 
     def add_regimes(self) -> None:
         """Verify every candidate also in regimes, except where the reference is inaccurate.
@@ -148,31 +164,47 @@ class Trials:
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
-        outputs = self.expected_of(drawn)
+        outputs = self.expected_of(drawn, bounded=trial.regime is None)
         if keep and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
 
-    def expected_of(self, drawn: Drawn) -> list[ExpectedTensor]:
+    def expected_of(self, drawn: Drawn, bounded: bool = True) -> list[ExpectedTensor]:
         """Compute the expected outputs for these inputs. Raises torch.OutOfMemoryError.
 
+        `bounded` is false for a regime: its error budget has no limit, or the judge would demand more of a candidate
+        on hard inputs than the reference can do.
         If the reference does not run in float64, its own outputs replace the oracle.
         """
         eager = self._program.run(drawn)
         oracle = self._twin.outputs(drawn, eager) if self.oracle_is_float64 else None
         if oracle is None and self.oracle_is_float64 and not self.error_budgets:
             self._without_oracle(NO_FLOAT64)
-        return list(map(expect, oracle or eager, eager))
+        terms = replace(self._terms, bounded=bounded)
+        pairs = zip(oracle or eager, eager, strict=True)
+        return [expect(exact, ours, terms) for exact, ours in pairs]
 
     def _without_oracle(self, warning: str) -> None:
         self.oracle_is_float64, self.warnings = False, (warning,)
         self.short_of_memory |= warning == NO_ROOM
         self.kept.clear()
 
-    def _budgets(self, trial: Trial) -> list[float]:
-        """The error budgets of a nominal trial's outputs."""
+    def _allowed(self, trial: Trial) -> list[Allowed]:
+        """The error budgets of a nominal trial's outputs. Keeps no tensors."""
         outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
-        return [output.budget for output in outputs]
+        return [Allowed(each.budget, each.eager_errors.relative_rms) for each in outputs]
+
+    def _beyond_budget(self, outputs: Sequence[Allowed]) -> tuple[str, ...]:
+        """Return a warning if the reference itself would fail, because its own error is above a budget's limit."""
+        beyond = [each for each in outputs if each.reference_error > each.budget > 0]
+        if not beyond:
+            return ()
+        worst = max(beyond, key=lambda each: each.reference_error / each.budget)
+        return (
+            f"the reference's own relative RMS error, {worst.reference_error:.2g}, is above the largest that the "
+            f"precision {self._terms.precision} allows, {worst.budget:.2g}, so a candidate must be more accurate than "
+            "the reference; use a better conditioned reference, or choose a looser precision",
+        )
 
     def _usable(self, regimes: Sequence[str], keep: bool = False) -> Iterator[Trial]:
         """Yield a trial for each regime in which the reference is finite and accurate."""

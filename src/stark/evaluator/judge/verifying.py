@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from stark.core.evaluation import Accuracy, Incorrect
+from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.problem.inputs import Drawn
@@ -20,8 +21,8 @@ from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, comp
 AGREEMENT_FACTOR = 1.5
 """A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
 
-A result whose error is within the budget differs from the reference's result by at most 4/3 budgets,
-because the reference's own error is at most 1/3 of the budget.
+A result whose error is within the budget differs from the reference's result by at most 4/3 budgets if the
+reference's own error is at most 1/3 of the budget. It is larger only where the budget is at its limit.
 """
 
 
@@ -52,10 +53,17 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
         relative_rms=worst.errors.relative_rms,
         budget=worst.budget,
         reference_relative_rms=worst.reference_errors.relative_rms,
+        precision=attempt.limits.precision,
+        meets=_met(comparisons),
         allclose=all(comparison.allclose for comparison in comparisons),
         oracle="float64" if prepared.trials.oracle_is_float64 else "float32",
     )
     return Verified(accuracy, budgets)
+
+
+def _met(comparisons: Sequence[Comparison]) -> Precision:
+    """The strictest class whose budget no output exceeds."""
+    return max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index)
 
 
 def _verify_on(

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 from stark.core.device import Roofline
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
+    Operations,
     _allows_tf32,
-    _Operations,
     _rate,
     implausible,
     roofline,
@@ -69,7 +69,7 @@ def test_operations_are_counted_by_type_without_the_compiler(
     monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)  # another test's
     product, image = torch.rand(8, 8), torch.rand(1, 2, 6, 6, dtype=torch.bfloat16)
 
-    with torch.no_grad(), _Operations("cpu") as operations:
+    with torch.no_grad(), Operations("cpu") as operations:
         (torch.nn.functional.linear(product, product) + torch.matmul(product, product))
         torch.nn.functional.conv2d(image, torch.rand(3, 2, 3, 3, dtype=torch.bfloat16))
         product.double() @ product.double()
@@ -95,7 +95,7 @@ def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
     product = torch.rand(64, 64)
     fast = CPU.model_copy(update={"peak_tflop_s": {"fp32": 1e-6, "bf16": 6e-6}})
 
-    found = roofline(program, Drawn([product], []), [product], fast)
+    found = roofline(program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3})
 
     assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)
     assert pytest.approx(2 * found.compute_ms) == found.own_compute_ms

@@ -4,20 +4,25 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.verify.mismatch import fault
-from stark.evaluator.judge.verify.oracle import compare, expect
+from stark.evaluator.judge.verify.oracle import DEFAULT_TERMS, Terms, compare, expect
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def passes(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> bool:
-    return compare(result, expect(oracle, eager)).passes
+def passes(
+    result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
+) -> bool:
+    return compare(result, expect(oracle, eager, terms)).passes
 
 
-def said(result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor) -> str:
-    expected = expect(oracle, eager)
+def said(
+    result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
+) -> str:
+    expected = expect(oracle, eager, terms)
     assert not compare(result, expected).passes
     return fault("output 0", result, expected, {})
 
@@ -40,16 +45,83 @@ def test_a_drop_to_a_lower_precision_fails(lower: torch.dtype) -> None:
     assert f"rounded to {str(lower).removeprefix('torch.')}" in text
 
 
-def test_a_reference_that_is_itself_inexact_allows_as_much() -> None:
+def test_a_reference_with_inexact_products_allows_as_much() -> None:
     oracle = normal(64, 64)
     tf32_like = oracle.half().float()
 
-    assert passes(tf32_like, oracle, tf32_like)
+    assert passes(tf32_like, oracle, tf32_like, Terms(own="tf32"))
+
+
+def with_error(oracle: torch.Tensor, error: float) -> torch.Tensor:
+    """The oracle in float32 with about this relative RMS error."""
+    return (oracle * (1 + error * normal(*oracle.shape, seed=1).sign())).float()
+
+
+def test_a_badly_conditioned_reference_does_not_admit_half_precision() -> None:
+    oracle = normal(64, 64)
+    inexact, half = with_error(oracle, 5e-3), oracle.half().float()
+
+    found = compare(half, expect(oracle, inexact))
+
+    assert not found.passes
+    assert pytest.approx(2e-4) == found.budget
+    assert "allowed 0.0002" in said(half, oracle, inexact)
+    assert passes(half, oracle, inexact, Terms(bounded=False))  # as in a regime
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_looser_class_never_allows_less_and_no_class_more_than_its_limit(
+    dtype: torch.dtype,
+) -> None:
+    oracle = normal(64, 64)
+    for eager in (oracle, with_error(oracle, 1e-5), with_error(oracle, 0.5)):
+        expected = expect(oracle, eager.to(dtype))
+
+        budgets = [expected.budget_in(each) for each in CLASSES]
+        floors = [expect(oracle, oracle.to(dtype)).budget_in(each) for each in CLASSES]
+
+        assert sorted(budgets) == budgets
+        assert all(
+            found <= 10 * max(floor, 1e-2) for found, floor in zip(budgets, floors, strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "met"),
+    [
+        (1e-6, "reference"),
+        (1e-5, "fp32-split"),
+        (5e-4, "tf32"),
+        (5e-3, "bf16"),
+        (5e-2, None),
+        (float("nan"), None),
+    ],
+)
+def test_the_strictest_class_that_an_error_meets_is_named(
+    error: float, met: Precision | None
+) -> None:
+    oracle = normal(64, 64)
+    for precision in CLASSES:
+        found = compare(with_error(oracle, error), expect(oracle, oracle.float(), Terms(precision)))
+
+        passes = met is not None and CLASSES.index(met) <= CLASSES.index(precision)
+        assert (passes, met if passes else None) == (found.passes, found.meets)
+
+
+def test_a_single_wrong_element_counts_for_the_class() -> None:
+    oracle = normal(200, 200)
+    wrong = oracle.float()
+    wrong[7, 3] += 0.002
+
+    found = compare(wrong, expect(oracle, oracle.float(), Terms("tf32")))
+
+    assert found.errors.relative_rms < 2e-5
+    assert ("tf32", True) == (found.meets, found.passes)
 
 
 @pytest.mark.parametrize(("times", "passed"), [(2.9, True), (3.1, False)])
 def test_three_times_the_references_error_is_allowed(times: float, passed: bool) -> None:
-    oracle, noise = normal(64, 64), 1e-3 * normal(64, 64, seed=1)
+    oracle, noise = normal(64, 64), 1e-5 * normal(64, 64, seed=1)
 
     assert passed == passes((oracle + times * noise).float(), oracle, (oracle + noise).float())
 
@@ -116,8 +188,10 @@ def test_numbers_of_one_byte_have_the_references_own_error() -> None:
     oracle = normal(64, 64)
     eager = oracle.to(torch.float8_e4m3fn)
 
-    assert passes(eager.clone(), oracle, eager)
-    assert "relative RMS error 1," in said(torch.zeros_like(eager), oracle, eager)
+    terms = Terms(own="bf16")
+
+    assert passes(eager.clone(), oracle, eager, terms)
+    assert "relative RMS error 1," in said(torch.zeros_like(eager), oracle, eager, terms)
 
 
 def test_complex_numbers_have_a_budget_like_real_ones() -> None:

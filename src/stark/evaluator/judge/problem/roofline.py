@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from stark.core.device import Device, Roofline
+from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 
@@ -28,14 +29,22 @@ MOST_S = 0.5
 REPEATS = 4
 """A measurement is repeated so often. The shortest time counts."""
 
-ACCURATE_ENOUGH = {
-    "fp64": (),
-    "fp32": ("tf32x3", "bf16x3"),
-    "tf32": ("bf16x3",),
-    "bf16": ("fp32",),
+ADMITTED: dict[Precision, tuple[str, ...]] = {
+    "reference": ("fp32", "tf32x3", "bf16x6"),
+    "fp32-split": ("fp32", "tf32x3", "bf16x6", "bf16x3"),
+    "tf32": ("fp32", "tf32x3", "bf16x6", "bf16x3", "tf32"),
+    "bf16": ("fp32", "tf32x3", "bf16x6", "bf16x3", "tf32", "bf16"),
 }
-"""By the reference's arithmetic, others in which a candidate's error is usually accepted. `bf16x3` splits each float32
-number into two parts in bfloat16 and adds three of their products, with an error of about 2^-16."""
+"""The arithmetic whose error is usually within a class's budget. `bf16x3` splits each float32 number into two parts in
+bfloat16 and adds three of their products; `bf16x6` has three parts and six products."""
+
+OWN_PRECISION: dict[str, Precision] = {
+    "fp64": "reference",
+    "fp32": "reference",
+    "tf32": "tf32",
+    "bf16": "bf16",
+}
+"""The strictest class that admits each arithmetic of references."""
 
 PLAUSIBLE_SHARE = 0.8
 """A time below this share of the roofline is implausible. Measurement errors are too small to explain such a time."""
@@ -82,28 +91,39 @@ def measure_device(device: torch.device) -> Device:
     )
 
 
+def operations_of(program: Program, drawn: Drawn, kind: Literal["cuda", "cpu"]) -> Operations:
+    """Count the operations of one call of the reference."""
+    operations = Operations(kind)
+    with operations:
+        program.run(drawn)
+    return operations
+
+
 def roofline(
-    program: Program, drawn: Drawn, outputs: list[torch.Tensor], device: Device
+    program: Program,
+    drawn: Drawn,
+    outputs: list[torch.Tensor],
+    device: Device,
+    counted: Mapping[str, int],
+    precision: Precision = DEFAULT,
 ) -> Roofline:
     """Compute the roofline from the reference's operations and the least bytes that it moves.
 
-    The least bytes are those of inputs, weights and outputs, each counted once. On a CPU, timed calls find warm
-    caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
+    `counted` are the operations by the reference's arithmetic. Each counts at the rate of the fastest arithmetic that
+    the precision admits. The least bytes are those of inputs, weights and outputs, each counted once. On a CPU, timed
+    calls find warm caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
     is cold, so the device's measured bandwidth applies.
     """
-    with _Operations(device.kind) as operations:
-        program.run(drawn)
-    counted = operations.counted
     state = [*program.model.parameters(), *program.model.buffers()]
     written = {t.data_ptr(): t for t in outputs}.values()  # a changed input may also be returned
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
         bandwidth = bandwidth_now(torch.device("cpu"), least_bytes // 2)
-    own_ms: Counter[str] = Counter()
-    least_ms: Counter[str] = Counter()
+    own_ms: dict[str, float] = defaultdict(float)
+    least_ms: dict[str, float] = defaultdict(float)
     for own, flops in counted.items():
-        rates = {kind: _rate(kind, device.peak_tflop_s) for kind in (own, *ACCURATE_ENOUGH[own])}
+        rates = {kind: _rate(kind, device.peak_tflop_s) for kind in admitted(own, precision)}
         fastest = max(rates, key=lambda kind: rates[kind])
         own_ms[own] += flops / rates[own] / 1e9
         least_ms[fastest] += flops / rates[fastest] / 1e9
@@ -118,13 +138,24 @@ def roofline(
     )
 
 
+def admitted(own: str, precision: Precision) -> tuple[str, ...]:
+    """The arithmetic that a candidate may use for operations that the reference does in `own`, beginning with it.
+
+    float64 is only replaced if the user chose a class that is looser than float32.
+    """
+    if own == "fp64" and precision in ("reference", "fp32-split"):
+        return (own,)
+    others = ADMITTED[looser(precision, OWN_PRECISION[own])]
+    return (own, *(each for each in others if each != own))
+
+
 def _rate(arithmetic: str, peaks: Mapping[str, float]) -> float:
     """TFLOP/s at the measured peak. `bf16x3` needs three products in bf16; 0 if the device has no such peak."""
     narrow, _, products = arithmetic.partition("x")
     return peaks.get(narrow, 0.0) / int(products or 1)
 
 
-class _Operations(TorchDispatchMode):
+class Operations(TorchDispatchMode):
     """Counts the operations of matrix products, convolutions and attention, by the reference's arithmetic.
 
     As torch's FlopCounterMode, which does not tell types apart and imports the compiler.
@@ -134,6 +165,8 @@ class _Operations(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._kind = kind
         self.counted: Counter[str] = Counter()
+        self.precision: Precision = "reference"
+        """The loosest class of all operations, also of those that are not counted, such as a conversion to float16."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -148,12 +181,22 @@ class _Operations(TorchDispatchMode):
         if count is None:
             with self:
                 found = func.decompose(*args, **kwargs)
-            return func(*args, **kwargs) if found is NotImplemented else found
+            result = func(*args, **kwargs) if found is NotImplemented else found
+            self._note_types(result)
+            return result
         result = func(*args, **kwargs)
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
         arithmetic = _arithmetic("conv" in str(operator), given.dtype, self._kind)
         self.counted[arithmetic] += int(count(*args, **kwargs, out_val=result))
+        self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
+
+    def _note_types(self, result: object) -> None:
+        """Note a result in a type that is less exact than float32."""
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.itemsize < 4:
+                narrow: Precision = "tf32" if leaf.dtype == torch.float16 else "bf16"
+                self.precision = looser(self.precision, narrow)
 
 
 def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[str, ...]:

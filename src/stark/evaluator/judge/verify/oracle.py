@@ -1,17 +1,20 @@
 """Compares an output with the float64 oracle and decides whether its error is acceptable.
 
 Let e(x) be the relative RMS error of an output x against the oracle, let `eager` be the reference's
-own output, and let k be `REFERENCE_FACTOR`. Then x passes if
+own output, and let k be `REFERENCE_FACTOR`. Floor and limit follow from the precision class that the user chose and
+from x's type (`core/precision.py`). Then x passes if
 
-- e(x) is at most the budget, max(k * e(eager), the floor of x's type);
-- no element of x has an error above max(k * the largest error of an element of `eager`, 20 * the budget);
+- e(x) is at most the budget, min(k * e(eager), the limit), or the floor if that is larger;
+- no element of x has an error above min(k * the largest error of an element of `eager`, 20 * the limit), or
+  20 * the budget if that is larger;
 - no row and no column of x is lost (`lines.py`);
 - x has at most as many non-finite mismatches as `eager`. A non-finite mismatch is an element that differs
   from the oracle's element, where at least one of the two is not finite.
 
 A candidate's error may therefore be up to k times the reference's, or up to the floor if that is larger.
 The rule follows TorchDynamo's `same()`. The limit on the largest error is added because an RMS hides a
-single wrong element.
+single wrong element. The limit on the budget is added because the error of a badly conditioned reference would
+otherwise admit any arithmetic.
 """
 
 from __future__ import annotations
@@ -22,27 +25,20 @@ from dataclasses import dataclass
 
 import torch
 
+from stark.core.precision import (
+    CLASSES,
+    DEFAULT,
+    REFERENCE_FACTOR,
+    Precision,
+    budget_of,
+    floor_of,
+    limit_of,
+    looser,
+)
 from stark.evaluator.judge.verify.lines import lost_lines
-
-REFERENCE_FACTOR = 3.0
-"""k: the allowed error as a multiple of the reference's own error."""
 
 LARGEST_FACTOR = 20.0
 """A single element may always have an error of up to this multiple of the allowed RMS error."""
-
-FLOORS = {
-    torch.float64: 1e-12,
-    torch.float32: 2e-5,
-    torch.float16: 1e-3,
-    torch.bfloat16: 4e-3,
-}
-"""Relative RMS error that is always allowed, by type.
-
-The RMS of one rounding is about 2.5e-8 in float32, 2e-4 in float16 and 1.7e-3 in bfloat16. The floors
-therefore equal about 800 roundings for float32, 5 for float16 and 2 for bfloat16. Each floor is below the error
-of one rounding to the next less precise type, and below the error (6.8e-3) of rounding weights to one
-byte each with one scale per 128 weights.
-"""
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
@@ -74,6 +70,23 @@ EXACT = Errors(0.0, 0.0, 0)
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What outputs are judged by."""
+
+    precision: Precision = DEFAULT
+    """The class that the user chose."""
+
+    own: Precision = "reference"
+    """The class of the reference's own products, such as `tf32`; `reference` if they are not less exact than float32."""
+
+    bounded: bool = True
+    """Whether a budget has a limit. It has none in a regime, whose inputs may be harder than the problem's own."""
+
+
+DEFAULT_TERMS = Terms()
+
+
+@dataclass(frozen=True)
 class ExpectedTensor:
     """What an output is compared with: the oracle, and the reference's own output with its errors."""
 
@@ -83,6 +96,7 @@ class ExpectedTensor:
     """Root mean square of the oracle, with non-finite elements as zero; 1 if the root mean square is zero."""
 
     eager_errors: Errors
+    terms: Terms = DEFAULT_TERMS
 
     @property
     def exact(self) -> bool:
@@ -92,16 +106,39 @@ class ExpectedTensor:
     @property
     def budget(self) -> float:
         """Largest relative RMS error that passes."""
-        if self.exact:
-            return 0.0
-        return max(REFERENCE_FACTOR * self.eager_errors.relative_rms, floor(self.eager))
+        return self.budget_in(self.terms.precision)
 
     @property
     def cap(self) -> float:
         """Largest error of a single element that passes."""
+        return self.cap_in(self.terms.precision)
+
+    def budget_in(self, precision: Precision) -> float:
+        """Largest relative RMS error that passes in this class."""
         if self.exact:
             return 0.0
-        return max(REFERENCE_FACTOR * self.eager_errors.largest, LARGEST_FACTOR * self.budget)
+        own = self.eager_errors.relative_rms
+        return budget_of(precision, _dtype(self.eager), own, self._limit_in(precision))
+
+    def cap_in(self, precision: Precision) -> float:
+        """Largest error of a single element that passes in this class."""
+        if self.exact:
+            return 0.0
+        limit = LARGEST_FACTOR * self._limit_in(precision)
+        own = min(REFERENCE_FACTOR * self.eager_errors.largest, limit)
+        return max(own, LARGEST_FACTOR * self.budget_in(precision))
+
+    def admits(self, errors: Errors, precision: Precision) -> bool:
+        """Whether the errors are within the class's budget. A NaN is in none."""
+        return errors.relative_rms <= self.budget_in(precision) and errors.largest <= self.cap_in(
+            precision
+        )
+
+    def _limit_in(self, precision: Precision) -> float:
+        """The largest budget of a class; of the class of the reference's own products, if that is looser."""
+        if not self.terms.bounded:
+            return math.inf
+        return limit_of(looser(precision, self.terms.own), _dtype(self.eager))
 
     def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
         """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
@@ -121,6 +158,9 @@ class Comparison:
     """Largest allowed relative RMS error."""
 
     passes: bool
+    meets: Precision | None
+    """The strictest class whose budget the errors are within; None if the output does not pass."""
+
     allclose: bool
     """Whether it passes and is also close by KernelBench's rule."""
 
@@ -137,16 +177,22 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def floor(tensor: torch.Tensor) -> float:
-    """Relative RMS error that is always allowed in such a tensor; 0 if every element must be equal."""
+    """Relative RMS error that two ways to compute such a tensor may differ by; 0 if every element must be equal."""
     real = as_real(tensor[:0] if tensor.dim() else tensor)
-    return FLOORS.get(real.dtype, FLOORS[torch.float32]) if real.is_floating_point() else 0.0
+    return floor_of(DEFAULT, _dtype(real)) if real.is_floating_point() else 0.0
 
 
-def expect(oracle: torch.Tensor, eager: torch.Tensor) -> ExpectedTensor:
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def expect(
+    oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
+) -> ExpectedTensor:
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
     oracle, eager = as_real(oracle), as_real(eager)
     scale = _scale(oracle)
-    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale))
+    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms)
 
 
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
@@ -192,20 +238,20 @@ def compare(result: torch.Tensor, expected: ExpectedTensor) -> Comparison:
     result, allowed = as_real(result), expected.eager_errors
     if expected.exact:
         equal = torch.equal(result, expected.eager)
-        return Comparison(EXACT, EXACT, 0.0, equal, equal)
+        return Comparison(EXACT, EXACT, 0.0, equal, CLASSES[0], equal)
     errors = measure(result, expected.oracle, expected.scale)
-    # A NaN fails every `<=`. The candidate may overflow in as many elements as the reference does.
+    # The candidate may overflow in as many elements as the reference does.
     passes = (
         errors.nonfinite_mismatches <= allowed.nonfinite_mismatches
-        and errors.relative_rms <= expected.budget
-        and errors.largest <= expected.cap
+        and expected.admits(errors, expected.terms.precision)
         and not expected.lost(result)
     )
+    meets = next(each for each in CLASSES if expected.admits(errors, each)) if passes else None
     tolerance = KERNELBENCH_TOLERANCE.get(result.dtype, 1e-4)
     close = passes and all(
         _close(ours, theirs, tolerance) for ours, theirs in pieces(result, expected.eager)
     )
-    return Comparison(errors, allowed, expected.budget, passes, close)
+    return Comparison(errors, allowed, expected.budget, passes, meets, close)
 
 
 def _close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float) -> bool:
