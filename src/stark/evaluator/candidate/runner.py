@@ -86,6 +86,7 @@ class Runner:
             "build": self._build,
             "load": self._load,
             "compile": self._compile,
+            "weights": self._weights,
             "call": self._call,
             "time once": self._time_once,
             "queue": self._queue_calls,
@@ -189,6 +190,11 @@ class Runner:
         self.model = model
         gc.disable()  # a garbage collection inside a timed block would count as its time
         return answer
+
+    def _weights(self, request: Message) -> Message:
+        """Give the module the weights that the judge has written since, as an optimizer's step or a checkpoint would."""
+        give_weights(self.model, self.state)
+        return {}
 
     def _compile(self, request: Message) -> Message:
         """Wrap the loaded module in `torch.compile`. The next call compiles it."""

@@ -104,6 +104,16 @@ class SharedSet:
     def renew(self) -> None:
         """Clear the shared memory, unused parts too, so that no program finds what another left; write the weights."""
         self.arena.block.zero_()
+        self._write_weights()
+
+    def replace_weights(self, child: Child, limit_s: float) -> None:
+        """Give a loaded program the weights that the reference has now. Raises ChildFailed."""
+        self._write_weights()
+        if self.program.device.type == "cuda":
+            torch.cuda.synchronize(self.program.device)
+        child.ask({"do": "weights"}, limit_s)
+
+    def _write_weights(self) -> None:
         for name, value in self.program.model.state_dict().items():
             self._weights[name].copy_(value)
 

@@ -17,6 +17,7 @@ import torch
 from stark.core.errors import ProblemError
 from stark.core.evaluation import Effort
 from stark.evaluator.judge.problem.degenerate import passing
+from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
@@ -34,6 +35,14 @@ REGIMES_S = 1.0
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
+
+INDICES = "other integer or boolean"
+"""The regime that draws indices and masks anew (`problem/indices.py`)."""
+
+REPLACED = (
+    "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "
+    "compute it again when a weight's `_version` has changed), "
+)
 
 NO_FLOAT64 = (
     "the reference does not run in float64, so candidates are compared with the reference's "
@@ -54,13 +63,17 @@ class Trial:
     """None for the problem's own inputs, untransformed."""
 
     calls: int = 1
+    replaced: bool = False
+    """Whether the model has other weights meanwhile, made from the seed."""
 
     @classmethod
-    def fresh(cls, regime: str | None = None, calls: int = 1) -> Trial:
+    def fresh(cls, regime: str | None = None, calls: int = 1, replaced: bool = False) -> Trial:
         """Create a trial with a new secret seed."""
-        return cls(secrets.randbits(48), regime, calls)
+        return cls(secrets.randbits(48), regime, calls, replaced)
 
     def __str__(self) -> str:
+        if self.replaced:
+            return REPLACED
         return f"with {self.regime} inputs, " if self.regime else ""
 
 
@@ -92,6 +105,12 @@ class Trials:
 
         self.always = list(nominal)
         """Trials that every candidate is verified on."""
+
+        self.replaced = Trial.fresh(replaced=True) if program.has_weights else None
+        """The trial with other weights, if the model has any. It counts on the caller to replace them."""
+
+        self._ranges: dict[int, int] = {}
+        """The inputs that INDICES draws anew."""
 
         self.error_budgets: tuple[float | None, ...] = ()
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
@@ -127,7 +146,8 @@ class Trials:
         Where expected outputs are computed anew for each candidate, in as many as take `REGIMES_S`.
         """
         begin = time.monotonic()
-        for trial in self._usable(list(REGIMES), keep=True):
+        self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
+        for trial in self._usable(self._regimes(), keep=True):
             self.always.append(trial)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
                 break
@@ -143,7 +163,11 @@ class Trials:
             for _ in range(PROMOTE_DRAWS):
                 yield Trial.fresh(calls=PROMOTE_CALLS)
             tried = {trial.regime for trial in self.always}
-            yield from self._usable([regime for regime in REGIMES if regime not in tried])
+            yield from self._usable([each for each in self._regimes() if each not in tried])
+
+    def _regimes(self) -> list[str]:
+        """The harshest first."""
+        return [*([INDICES] if self._ranges else []), *REGIMES]
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
@@ -151,7 +175,11 @@ class Trials:
             return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
         self._signature.check(drawn, self._program)
-        return drawn if trial.regime is None else changed(drawn, trial.regime, trial.seed)
+        if trial.regime is None:
+            return drawn
+        if trial.regime == INDICES:
+            return drawn_anew(drawn, self._ranges, trial.seed)
+        return changed(drawn, trial.regime, trial.seed)
 
     def expected(
         self, trial: Trial, drawn: Drawn | None = None, keep: bool = False
@@ -165,7 +193,7 @@ class Trials:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
         outputs = self.expected_of(drawn, bounded=trial.regime is None)
-        if keep and self._keeps_all:
+        if (keep or trial.replaced) and self._keeps_all:
             self.kept[trial] = drawn, outputs
         return outputs
 
@@ -224,8 +252,9 @@ class Trials:
     def _degenerate(self) -> tuple[str, ...]:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
         left: list[str] | None = None
-        for trial in self.always:
-            found = passing(self.drawn(trial), self.expected(trial))
+        for place, trial in enumerate(self.always):
+            others = self.expected(self.always[1 if place == 0 else 0])
+            found = passing(self.drawn(trial), self.expected(trial), others)
             left = [name for name in found if left is None or name in left]
             if not left:
                 return ()

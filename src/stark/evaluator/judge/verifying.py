@@ -44,6 +44,8 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
             for trial in prepared.trials.for_effort(attempt.effort)
             for comparison in _verify_on(trial, attempt, child, prepared)
         ]
+        if prepared.trials.replaced is not None:
+            found += _verify_replaced(prepared.trials.replaced, limit_s, attempt, child, prepared)
     results = len(prepared.signature.outputs) + len(prepared.program.changes)
     nominal = [comparison.budget for trial, comparison in found if trial.regime is None]
     budgets = tuple(max(nominal[index::results]) for index in range(results))
@@ -64,6 +66,17 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
 def _met(comparisons: Sequence[Comparison]) -> Precision:
     """The strictest class whose budget no output exceeds."""
     return max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index)
+
+
+def _verify_replaced(
+    trial: Trial, limit_s: float, attempt: Attempt, child: Child, prepared: PreparedReference
+) -> list[tuple[Trial, Comparison]]:
+    """Verify a call with other weights: nothing may be kept that was computed from the former ones. Then restore them."""
+    with prepared.program.other_weights(trial.seed):
+        prepared.shared.replace_weights(child, limit_s)
+        found = [(trial, each) for each in _verify_on(trial, attempt, child, prepared)]
+    prepared.shared.replace_weights(child, limit_s)
+    return found
 
 
 def _verify_on(

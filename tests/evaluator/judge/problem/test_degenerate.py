@@ -13,7 +13,8 @@ def passing_for(*outputs: torch.Tensor) -> list[str]:
     """The null solvers that pass where these are the right outputs."""
     drawn = Drawn([], [])
     expected = [expect(output.double(), output) for output in outputs]
-    return passing(drawn, expected)
+    others = [expect(output.double() + 1, output + 1) for output in outputs]
+    return passing(drawn, expected, others)
 
 
 def test_a_product_that_vanishes_after_the_first_few_factors_is_degenerate() -> None:
@@ -26,3 +27,10 @@ def test_sums_of_all_that_came_before_are_not() -> None:
     numbers = torch.rand(8, 1000)
 
     assert [] == passing_for(numbers.cumsum(dim=1), numbers.sum())
+
+
+def test_an_answer_to_other_inputs_that_passes_is_named() -> None:
+    output = torch.ones(8, 1000)
+    expected = [expect(output.double(), output)]
+
+    assert "the answer to other inputs" in passing(Drawn([], []), expected, expected)

@@ -1,5 +1,7 @@
 """The number of cores that programs get."""
 
+from __future__ import annotations
+
 import os
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import pytest
 from stark.evaluator.judge.processes import cores
 
 
-def _groups(root: Path, limits: dict[str, str]) -> None:
+def make_groups(root: Path, limits: dict[str, str]) -> None:
     for group, limit in limits.items():
         folder = root / group
         folder.mkdir(parents=True, exist_ok=True)
@@ -16,8 +18,8 @@ def _groups(root: Path, limits: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def grouped(tmp_path, monkeypatch):
-    """This process in group `/a/b` of a machine where it may use eight cores."""
+def grouped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts this process into group `/a/b` of a machine where it may use eight cores."""
     monkeypatch.setattr(cores, "GROUPS", tmp_path)
     monkeypatch.setattr(cores, "GROUP", tmp_path / "of-this-process")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
@@ -35,11 +37,13 @@ def grouped(tmp_path, monkeypatch):
         ({}, 8),
     ],
 )
-def test_the_smallest_quota_of_the_groups_around_it_counts(grouped, limits, usable):
-    _groups(grouped, limits)
+def test_the_smallest_quota_of_the_groups_around_it_counts(
+    grouped: Path, limits: dict[str, str], usable: int
+) -> None:
+    make_groups(grouped, limits)
     assert cores.usable() == usable
 
 
-def test_without_control_groups_the_affinity_counts(grouped):
+def test_without_control_groups_the_affinity_counts(grouped: Path) -> None:
     (grouped / "of-this-process").unlink()
     assert cores.usable() == 8

@@ -86,7 +86,7 @@ class Program:
 
         with self._user_code("Model"):
             self.model = self._constructed()
-        self._perturb_weights()
+        self._vary(secrets.randbits(48))
 
     def draw(self, seed: int) -> Drawn:
         """Draw inputs from a seed, on the device: this can be a hundred times faster than on the host.
@@ -157,6 +157,22 @@ class Program:
             returned = tensors_of(twin(*filled(drawn.arguments, given)))
         return [*returned, *(given[index] for index in self.changes)]
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether the model has state that can be replaced."""
+        return bool(self._variable())
+
+    @contextmanager
+    def other_weights(self, seed: int) -> Iterator[None]:
+        """Meanwhile the model has other weights, the same for the same seed. The former ones wait in the host's memory."""
+        kept = [state.to("cpu", copy=True) for state in self._variable()]
+        self._vary(seed)
+        try:
+            yield
+        finally:
+            for state, value in zip(self._variable(), kept, strict=True):
+                state.copy_(value)
+
     def refusal(self, function: str, reason: str) -> ProblemError:
         """Build an error that names one of the problem's functions and the function's line."""
         code = getattr(getattr(self.module, function, None), "__code__", None)
@@ -203,25 +219,40 @@ class Program:
         except ValueError as error:
             raise self.refusal(function, f"returns {error}") from error
 
-    def _perturb_weights(self) -> None:
-        """Change every parameter slightly, so that results computed from the initial values are wrong.
+    def _vary(self, seed: int) -> None:
+        """Change the model's state slightly, so that results computed from other values of it are wrong.
 
-        Parameters are scaled, which keeps their signs; zeros get an offset. The running statistics of
-        normalization layers are changed too: with the initial values 0 and 1, a candidate that ignores
-        the statistics would pass. Other buffers are not changed, because forward may rely on their values.
+        Values are scaled, which keeps their signs, and zeros get an offset. So a candidate that takes the statistics of
+        a normalization for 0 and 1 fails.
         """
-        torch.manual_seed(secrets.randbits(48))
-        statistics = (
-            statistic
-            for module in self.model.modules()
-            if isinstance(module, torch.nn.modules.batchnorm._NormBase)
-            for statistic in (module.running_mean, module.running_var)
-        )
-        for weight in (*self.model.parameters(), *statistics):
-            if weight is not None and (weight.is_floating_point() or weight.is_complex()):
-                factors = torch.rand(weight.shape, device=weight.device)
-                noise = PERTURBATION * (2 * factors - 1).to(weight.dtype)
-                weight.data.copy_(torch.where(weight == 0, noise, weight * (1 + noise)))
+        torch.manual_seed(seed)
+        for state in self._variable():
+            factors = torch.rand(state.shape, device=state.device)
+            noise = PERTURBATION * (2 * factors - 1).to(state.dtype)
+            state.copy_(torch.where(state == 0, noise, state * (1 + noise)))
+
+    def _variable(self) -> list[torch.Tensor]:
+        """Parameters, and those buffers whose values may change, all floating-point or complex.
+
+        A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all
+        are zero: it may be filled later, as a memory is. A buffer with other zeros may be a mask too.
+        """
+        constants = {
+            name
+            for name, buffer in self.model.named_buffers()
+            if not self._is_statistic(name) and not _may_change(buffer.detach())
+        }
+        state = self.model.state_dict()
+        return [
+            value
+            for name, value in state.items()
+            if name not in constants and isinstance(value, torch.Tensor) and _is_inexact(value)
+        ]
+
+    def _is_statistic(self, buffer: str) -> bool:
+        """Whether a buffer is a normalization's running mean or variance."""
+        owner = self.model.get_submodule(buffer.rpartition(".")[0])
+        return isinstance(owner, torch.nn.modules.batchnorm._NormBase)
 
     @contextmanager
     def _user_code(self, part: str) -> Iterator[None]:
@@ -265,6 +296,18 @@ class Program:
             if not self._flags_known:
                 self.flags = flags.current()
             flags.apply(self._judges)
+
+
+def _may_change(buffer: torch.Tensor) -> bool:
+    """Whether a buffer's values are not those of a mask."""
+    zeros = buffer == 0
+    if bool(zeros.all()):
+        return True
+    return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
+
+
+def _is_inexact(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def tensors_of(value: object) -> list[torch.Tensor]:
