@@ -31,8 +31,8 @@ USUAL = {
 TOKENS_PER_S = 60.0
 """Assumed speed at which hosted models answer."""
 
-JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0}
-"""Mean time for which an attempt occupies the judge, by language. The value for `cuda` is a guess; nvcc takes most of it."""
+JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0, "pytorch": 5.0}
+"""Mean time for which an attempt occupies the judge, by language. The values for `cuda` and `pytorch` are guesses; nvcc takes most of it."""
 
 
 def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import BuildFailed, Correct
 from stark.core.judging import Limits
@@ -20,7 +21,7 @@ pytest.importorskip("torch")
 
 pytestmark = [pytest.mark.gpu, pytest.mark.asyncio(loop_scope="module")]
 
-LIMITS = Limits(verify_s=8.0, timing_budget_s=0.5, memory_gb=8.0)
+LIMITS = Limits(build_s=90.0, verify_s=8.0, timing_budget_s=0.5, memory_gb=8.0)
 
 PRECISE = """
 import torch
@@ -238,3 +239,95 @@ async def test_a_drivers_threads_are_confined_like_the_first_one(executor: Execu
     assert int(said[1]) > 1, "the driver has threads of its own"
     assert said[2:4] == ["states", "1"], found.output
     assert "0000000000000000" in found.output
+
+
+TUTORIAL = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+from triton.runtime import driver
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+PROCESSORS = driver.active.utils.get_device_properties(DEVICE.index)["multiprocessor_count"]
+
+
+{tuned}
+@triton.jit
+def scaled_kernel(x_ptr, scale_ptr, out_ptr, n, columns, BLOCK: tl.constexpr):
+    for first in tl.range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + at, mask=at < n)
+        scale = tl.load(scale_ptr + at % columns, mask=at < n)
+        tl.store(out_ptr + at, tl.where(x < 0, 0.0, x) * scale, mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(features))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        scaled_kernel[(PROCESSORS,)](x, self.scale, out, x.numel(), x.shape[-1]{block})
+        return out
+"""
+
+TUNED = """@triton.autotune(
+    [
+        triton.Config({"BLOCK": 2**power}, num_warps=warps, num_stages=stages)
+        for power in (6, 7, 8, 9, 10)
+        for warps in (1, 2, 4, 8)
+        for stages in (1, 2)
+    ],
+    key=["n"],
+)"""
+
+
+@pytest.mark.parametrize(("tuned", "block"), [("", ", BLOCK=256"), (TUNED, "")])
+async def test_triton_as_its_tutorials_write_it_is_judged(
+    executor: Executor, tuned: str, block: str
+) -> None:
+    source = TUTORIAL.replace("{tuned}", tuned).replace("{block}", block)
+
+    found = await executor.evaluate(PROBLEM, Candidate(language="triton", source=source))
+
+    assert isinstance(found, Correct), found
+
+
+async def test_a_graph_in_pytorch_alone_is_judged(executor: Executor) -> None:
+    source = FAULTS["honest"][0].replace(
+        "        return torch.relu(x) * self.scale",
+        """        if not hasattr(self, "graph"):
+            self.x = x.clone()
+            torch.relu(self.x) * self.scale
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.answer = torch.relu(self.x) * self.scale
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.answer.clone()""",
+    )
+
+    found = await executor.evaluate(PROBLEM, as_candidate("pytorch", source))
+
+    assert isinstance(found, Correct), found
+
+
+async def test_a_workspace_of_most_of_the_card_is_out_of_memory_and_the_judge_lives(
+    executor: Executor,
+) -> None:
+    honest = FAULTS["honest"][0]
+    greedy = honest.replace(
+        "        return torch.relu",
+        "        free, whole = torch.cuda.mem_get_info()\n"
+        "        self.workspace = torch.empty(int(0.8 * whole), dtype=torch.uint8, device=x.device)\n"
+        "        return torch.relu",
+    )
+
+    found = await executor.evaluate(PROBLEM, as_candidate("pytorch", greedy))
+    after = await executor.evaluate(PROBLEM, as_candidate("pytorch", honest))
+
+    assert found.status in ("out_of_memory", "correct"), found
+    assert "correct" == after.status

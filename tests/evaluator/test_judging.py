@@ -56,6 +56,28 @@ async def test_operations_are_counted(executor: Executor) -> None:
     assert 2 * 8**3 == reference.roofline.flops
 
 
+async def test_pytorch_alone_is_a_language(executor: Executor) -> None:
+    example = guide_example(language("pytorch"))
+
+    evaluation = await executor.evaluate(example.problem, example.candidate)
+
+    assert isinstance(evaluation, Correct), evaluation
+
+
+async def test_a_first_call_that_compiles_has_a_builds_deadline(judge_within: JudgeWithin) -> None:
+    slow_at_first = HONEST.replace(
+        "        return torch.relu",
+        "        if not hasattr(self, 'ready'):\n            import time; time.sleep(3); self.ready = 1\n"
+        "        return torch.relu",
+    )
+    executor = judge_within(Limits(timing_budget_s=0.1, verify_s=2.0))
+
+    tuned = await executor.evaluate(PROBLEM, as_candidate("pytorch", slow_at_first))
+    built = await executor.evaluate(PROBLEM, as_candidate("cpp", slow_at_first))
+
+    assert ("correct", "timed_out") == (tuned.status, built.status)
+
+
 async def test_the_guides_example_is_correct(executor: Executor) -> None:
     example = guide_example(language("cpp"))
 

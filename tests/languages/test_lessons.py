@@ -31,7 +31,10 @@ def reference(language: Language) -> Reference:
     )
 
 
-@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
+WITH_KERNELS = [entry for entry in LANGUAGES.values() if entry.name != "pytorch"]
+
+
+@pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
 def test_a_plan_a_writer_and_a_repair_are_shown_different_parts(language: Language) -> None:
     lessons = language.lessons(reference(language))
 
@@ -53,3 +56,15 @@ def test_without_techniques_the_guide_is_all() -> None:
 
     assert (bare.form, bare.guide.strip()) == (lessons.to_plan, lessons.to_write)
     assert lessons.to_write == lessons.to_repair
+
+
+def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
+    pytorch = LANGUAGES["pytorch"]
+    products = SOFTMAX.model_copy(
+        update={"steps": (SOFTMAX.steps[0].model_copy(update={"name": "aten::addmm"}),)}
+    )
+    on_gpu = reference(pytorch).model_copy(update={"profile": products})
+    on_cpu = on_gpu.model_copy(update={"device": CPU})
+
+    assert ["gpu/libraries"] == [each.name for each in pytorch.lessons(on_gpu).techniques]
+    assert () == pytorch.lessons(on_cpu).techniques

@@ -142,6 +142,7 @@ import triton.language as tl
 def _never_launched(x, n):
     pass
 """,
+    "pytorch": "",
 }
 
 

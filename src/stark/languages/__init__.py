@@ -9,9 +9,10 @@ from stark.core.errors import UsageError
 from stark.languages.base import DeviceKind, Language
 from stark.languages.cpp import CPP
 from stark.languages.cuda import CUDA
+from stark.languages.pytorch import PYTORCH
 from stark.languages.triton import TRITON
 
-LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA)}
+LANGUAGES: dict[str, Language] = {entry.name: entry for entry in (CPP, TRITON, CUDA, PYTORCH)}
 """Languages for the same kind of device are in order of preference."""
 
 __all__ = ["LANGUAGES", "Language", "best_for", "language"]
@@ -28,10 +29,15 @@ def best_for(device_kind: DeviceKind, here: bool = True) -> Language:
     """Chooses a language for a device of this kind; `here` says whether the device is in this machine.
 
     For a device in this machine, the choice is the first language, in order of preference, whose tools are all
-    installed. If no language has all its tools here, the choice is the last language. For a device in another
+    installed. PyTorch alone is never chosen: where a language with kernels lacks its tools, the user should hear of it.
+    If no language has all its tools here, the choice is the last language. For a device in another
     machine, whose tools are unknown, the choice is the first language.
     """
-    fitting = [entry for entry in LANGUAGES.values() if device_kind in entry.device_kinds]
+    fitting = [
+        entry
+        for entry in LANGUAGES.values()
+        if device_kind in entry.device_kinds and entry is not PYTORCH
+    ]
     if not here:
         return fitting[0]
     return next((entry for entry in fitting if entry.missing() is None), fitting[-1])

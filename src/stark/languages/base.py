@@ -83,6 +83,9 @@ class Language:
     None, the build tools detect the architecture of the device.
     """
 
+    compiles_when_called: bool = False
+    """Whether candidates compile and tune at their first calls, and nothing when they are imported."""
+
     techniques: tuple[Technique, ...] = ()
     """Techniques that a prompt may include in addition to the guide, in order of priority."""
 

@@ -44,6 +44,9 @@ class Technique:
     few_outputs: bool = False
     """Whether the technique pays off only for work whose `few_outputs` is true."""
 
+    gpu: bool = False
+    """Whether the technique needs a GPU."""
+
     hopper: bool = False
     """Whether the technique needs an NVIDIA GPU from `sm_90` on."""
 
@@ -54,6 +57,7 @@ class Technique:
             and (not self.operators or bool(self.operators & work.operators))
             and work.steps >= self.least_steps
             and (work.few_outputs or not self.few_outputs)
+            and (work.architecture.startswith("sm_") or not self.gpu)
             and (_HOPPER.match(work.architecture) is not None or not self.hopper)
         )
 
@@ -84,8 +88,8 @@ MATMUL = frozenset[Operator]({"matmul"})
 ROWS = frozenset[Operator]({"softmax", "norm", "reduction"})
 """Operators that must read a whole row before they can write the row's first result."""
 
-CUDA_GRAPHS = Technique("gpu/cuda_graphs", ("launch",), least_steps=4)
-LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}))
+CUDA_GRAPHS = Technique("gpu/cuda_graphs", ("launch",), least_steps=4, gpu=True)
+LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}), gpu=True)
 """`CUDA_GRAPHS` and `LIBRARIES` are techniques for every GPU language."""
 
 

@@ -12,16 +12,29 @@ from stark.languages.technique import CUDA_GRAPHS, LIBRARIES, MATMUL, ROWS, Tech
 from stark.languages.tools import C_COMPILER, TORCH, TRITON_COMPILER
 
 
+def has_kernel(tree: ast.Module) -> bool:
+    """Whether the file uses a decorator that makes a Triton kernel."""
+    return any(name.startswith("triton.") and name.endswith(".jit") for name in names_used(tree))
+
+
+def kernel_folders(build_dir: Path) -> dict[str, str]:
+    """Variables that keep Triton's kernels, and what its autotuner found, in a candidate's folder."""
+    return {
+        "TRITON_HOME": str(build_dir),
+        "TRITON_CACHE_DIR": str(build_dir / "triton"),
+        "TRITON_CACHE_AUTOTUNING": "1",
+    }
+
+
 def _rule(tree: ast.Module) -> str | None:
-    if not any(name.startswith("triton.") and name.endswith(".jit") for name in names_used(tree)):
+    if not has_kernel(tree):
         return "The file has no Triton kernel; write one as a function decorated with @triton.jit."
     return None
 
 
 def _environment(build_dir: Path, architecture: str | None) -> dict[str, str]:
     """Ignores the architecture, since Triton compiles for the device on which a kernel is launched."""
-    folders = {"TRITON_HOME": str(build_dir), "TRITON_CACHE_DIR": str(build_dir / "triton")}
-    return common_environment(build_dir) | folders
+    return common_environment(build_dir) | kernel_folders(build_dir)
 
 
 TRITON = Language(
@@ -37,6 +50,7 @@ TRITON = Language(
     tools=(TRITON_COMPILER, C_COMPILER, TORCH),
     rule=_rule,
     environment=_environment,
+    compiles_when_called=True,
     techniques=(
         CUDA_GRAPHS,
         LIBRARIES,

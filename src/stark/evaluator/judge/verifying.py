@@ -17,6 +17,7 @@ from stark.evaluator.judge.processes.child import Child
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verify.mismatch import fault
 from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
+from stark.languages import language
 
 AGREEMENT_FACTOR = 1.5
 """A timed result that differs from the reference's by more error budgets than this is compared with the oracle.
@@ -38,6 +39,8 @@ class Verified:
 def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verified:
     """Call a candidate on every trial and compare its results with the oracle. Raises Verdict."""
     limit_s = attempt.limits.verify_s + prepared.slack_s
+    if language(attempt.candidate.language).compiles_when_called:
+        _call_first(attempt, child, prepared)
     with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
@@ -66,6 +69,15 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
 def _met(comparisons: Sequence[Comparison]) -> Precision:
     """The strictest class whose budget no output exceeds."""
     return max((each.meets or CLASSES[-1] for each in comparisons), key=CLASSES.index)
+
+
+def _call_first(attempt: Attempt, child: Child, prepared: PreparedReference) -> None:
+    """Make a call that compiles and tunes, with a build's deadline. Its results do not matter."""
+    limit_s = attempt.limits.build_s + prepared.slack_s
+    with attempt.during("verify", limit_s), attempt.charging_memory():
+        prepared.shared.fill_inputs(prepared.trials.drawn(prepared.trials.nominal[0]), 0)
+        prepared.settle()
+        child.ask({"do": "call", "slot": 0, "seed": 0}, limit_s)
 
 
 def _verify_replaced(

@@ -30,3 +30,26 @@ def test_a_build_of_which_a_part_is_gone_is_built_again(tmp_path: Path, lost: st
     assert again == first
     assert again.error is None and "built" in again.output
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("language", "error", "built"),
+    [
+        ("pytorch", "0 active drivers ([]). There should only be one.", True),
+        ("pytorch", "No CUDA GPUs are available", True),
+        ("pytorch", "the file has a fault of its own", False),
+        ("cpp", "No CUDA GPUs are available", False),
+    ],
+)
+def test_a_file_that_asks_for_the_device_is_imported_where_there_is_one(
+    tmp_path: Path, language: str, error: str, built: bool
+) -> None:
+    candidate = as_candidate(language, f"class ModelNew: pass\nraise RuntimeError({error!r})\n")
+    server = Forkserver.start([])
+    try:
+        builds = Builds(BuildCache(tmp_path, most_bytes=1e9), CPU, server)
+        with builds.in_use(candidate):
+            found = builds.build(candidate, Limits())
+    finally:
+        server.close()
+    assert built == (found.error is None)

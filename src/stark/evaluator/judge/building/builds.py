@@ -32,6 +32,15 @@ BUILD_MEMORY_GB = 32.0
 """Memory limit of a build in gigabytes."""
 
 
+NO_DEVICE = (
+    "active drivers ([])",
+    "No CUDA GPUs are available",
+    "Found no NVIDIA driver",
+    "no CUDA-capable device is detected",
+    "not compiled with CUDA enabled",
+)
+"""What Triton and torch say where there is no GPU."""
+
 KEPT_BYTES = 512 << 20
 """Most bytes that a build may leave. They are copied before every run of the candidate, and no time limit covers that."""
 
@@ -152,12 +161,19 @@ class Builds:
         except ChildFailed as failure:
             if failure.kind != "crashed":
                 raise
-            error = failure.error
+            # What asks for the device is imported again where there is one. That is too late for a compiler.
+            if not (language(candidate.language).compiles_when_called and _lacks_device(failure)):
+                error = failure.error
         finally:
             output = child.close()
         if error is None and (too_much := folders.excess(built.work, most=KEPT_BYTES)) is not None:
             error = f"its build wrote {too_much}"
         return error, output
+
+
+def _lacks_device(failure: ChildFailed) -> bool:
+    """Whether a program failed because it asked for a GPU, of which a build has none."""
+    return any(words in failure.error for words in NO_DEVICE)
 
 
 def complaint(built: Built, raised: str, printed: str, source: str) -> str:
