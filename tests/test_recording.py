@@ -9,14 +9,17 @@ import pytest
 
 import loop_samples as samples
 from loop_samples import Worked
+from stark.configuration import replayed_run
 from stark.core.call import Message
 from stark.core.candidate import Candidate
 from stark.core.errors import ModelRefused, PromptRefused, RecordingError, UsageError
 from stark.core.evaluation import Evaluation
+from stark.core.judging import Limits
 from stark.core.node import Node
 from stark.core.problem import Problem
 from stark.core.usage import Budget
 from stark.events import AttemptFinished, Event
+from stark.options import checked_options
 from stark.recording import (
     RecordedReplies,
     Recording,
@@ -383,3 +386,18 @@ async def test_a_recording_names_a_model_and_not_what_is_behind_it(
     models = record(store, run).run.config.models
 
     assert {name} == {entry.model for entry in models.values()}
+
+
+async def test_a_replay_keeps_the_precision_unless_another_is_chosen(store: Store) -> None:
+    recording = await recorded(store)
+    config = recording.run.config
+    loose = config.model_copy(update={"limits": Limits(precision="tf32", build_s=9)})
+    recording = recording.model_copy(
+        update={"run": recording.run.model_copy(update={"config": loose})}
+    )
+
+    kept = replayed_run(recording, checked_options({"build_s": 60}), ())
+    chosen = replayed_run(recording, checked_options({"precision": "reference"}), ())
+
+    assert Limits(precision="tf32", build_s=60) == kept.config.limits
+    assert "reference" == chosen.config.limits.precision

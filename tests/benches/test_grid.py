@@ -53,6 +53,7 @@ def test_the_same_request_leads_to_the_same_names() -> None:
         {"parallel": 2},
         {"window_tokens": 8000},
         {"limits": Limits(build_s=600)},
+        {"limits": Limits(precision="tf32")},
         {"tools": Tools(sanitizer=True)},
     ],
     ids=str,

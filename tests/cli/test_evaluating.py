@@ -151,7 +151,7 @@ def test_bad_files_in_a_folder_do_not_block_the_others(
     no_model = "The file does not define a class ModelNew at its top level."
     assert no_model == found["empty.py"]["evidence"]
     assert "cannot be read as UTF-8 text" in found["latin.py"]["evidence"]
-    assert "not written in a supported kernel language" in found["plain.py"]["evidence"]
+    assert "does not define a class ModelNew" in found["plain.py"]["evidence"]
     assert None is found["plain.py"]["language"]
 
 

@@ -60,6 +60,7 @@ def test_options_become_a_configuration_without_defaults() -> None:
         attempts=7,
         dollars=2,
         build_s=9,
+        precision="tf32",
         sanitizer=True,
         seed=0,
     ).config
@@ -76,7 +77,10 @@ def test_options_become_a_configuration_without_defaults() -> None:
     price = Price(input_per_million=3, output_per_million=15)
     assert {price} == {entry.price for entry in config.models.values()}
     assert Budget(attempts=7, dollars=2) == config.budget
-    assert (Limits(build_s=9), Tools(sanitizer=True)) == (config.limits, config.tools)
+    assert (Limits(build_s=9, precision="tf32"), Tools(sanitizer=True)) == (
+        config.limits,
+        config.tools,
+    )
 
 
 def test_a_run_without_a_seed_gets_a_random_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +134,7 @@ def test_a_change_leaves_everything_else_as_the_run_began() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["strategy", "language", "seed"])
+@pytest.mark.parametrize("name", ["strategy", "language", "seed", "precision"])
 def test_what_a_run_keeps_cannot_be_changed(name: str) -> None:
     with pytest.raises(UsageError, match=f"a run keeps its {name}; start a new run to change it"):
         reconfigured(made(), {name: getattr(RunOptions(), name)})

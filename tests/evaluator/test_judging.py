@@ -88,6 +88,35 @@ async def test_the_guides_example_is_correct(executor: Executor) -> None:
     assert evaluation.accuracy.allclose
 
 
+async def test_a_looser_precision_admits_what_the_default_refuses(
+    judge_within: JudgeWithin,
+) -> None:
+    rounded = as_candidate(
+        "cpp",
+        HONEST.replace(
+            "return torch.relu(x)",
+            "x = ((x.view(torch.int32) + 4096) & -8192).view(torch.float32)\n"
+            "        return torch.relu(x)",
+        ),
+    )
+    strict = judge_within(Limits(timing_budget_s=0.1))
+    loose = judge_within(Limits(timing_budget_s=0.1, precision="tf32"))
+
+    refused = await strict.evaluate(PROBLEM, rounded)
+    admitted = await loose.evaluate(PROBLEM, rounded)
+    exact = await loose.evaluate(PROBLEM, as_candidate("cpp", HONEST))
+
+    assert isinstance(refused, Incorrect), refused
+    assert "allowed 2e-05" in refused.error
+    assert isinstance(admitted, Correct), admitted
+    assert ("tf32", "tf32") == (admitted.accuracy.precision, admitted.accuracy.meets)
+    assert 1e-4 < admitted.accuracy.relative_rms < admitted.accuracy.budget == 1e-3
+    assert isinstance(exact, Correct), exact
+    assert ("tf32", "reference") == (exact.accuracy.precision, exact.accuracy.meets)
+    reference = await loose.describe(PROBLEM)
+    assert ("tf32", (1e-3,)) == (reference.precision, reference.error_budgets)
+
+
 async def test_a_build_error_is_the_compilers_own(executor: Executor) -> None:
     example = guide_example(language("cpp"))
     broken = example.candidate.source.replace("float total = 0.0f;", "flaot total = 0.0f;")

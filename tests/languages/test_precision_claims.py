@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.evaluator.judge.verify.oracle import Comparison, compare, expect
+from stark.core.precision import Precision
+from stark.evaluator.judge.verify.oracle import Comparison, Terms, compare, expect
 
 BITS = {"tf32": 10, "bf16": 7}
 """Of the fraction that is kept; both have float32's exponents."""
@@ -30,11 +31,11 @@ def product(a: torch.Tensor, b: torch.Tensor, way: str) -> torch.Tensor:
     return high @ other_high
 
 
-def judged(way: str, terms: int, scale: float) -> Comparison:
+def judged(way: str, terms: int, scale: float, precision: Precision = "fp32-split") -> Comparison:
     chance = torch.Generator().manual_seed(0)
     a = torch.randn(128, terms, generator=chance) * scale
     b = torch.randn(terms, 128, generator=chance)
-    return compare(product(a, b, way), expect(a.double() @ b.double(), a @ b))
+    return compare(product(a, b, way), expect(a.double() @ b.double(), a @ b, Terms(precision)))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def judged(way: str, terms: int, scale: float) -> Comparison:
     [("tf32x3", "reference"), ("bf16x3", "fp32-split"), ("tf32", "tf32"), ("bf16", "bf16")],
 )
 def test_a_product_meets_the_class_that_is_meant_for_its_arithmetic(way: str, met: str) -> None:
-    assert met == judged(way, 4096, 1.0).meets
+    assert met == judged(way, 4096, 1.0, "bf16").meets
 
 
 @pytest.mark.parametrize("terms", [256, 4096])

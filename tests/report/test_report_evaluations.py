@@ -45,6 +45,25 @@ def test_programs_get_the_bottleneck_by_its_kind() -> None:
     assert evaluation_summary(failure("incorrect"))["bottleneck"] is None
 
 
+def test_programs_get_the_errors_and_the_class() -> None:
+    accuracy = evaluation_summary(PROFILED)["accuracy"]
+
+    assert (2e-7, 1e-7, 2e-5) == (
+        accuracy["relative_rms"],
+        accuracy["reference_relative_rms"],
+        accuracy["budget"],
+    )
+    assert ("fp32-split", "reference") == (accuracy["precision"], accuracy["meets"])
+    assert evaluation_summary(failure("incorrect"))["accuracy"] is None
+
+
+def test_every_correct_file_shows_its_errors_and_the_class() -> None:
+    said = table(PROFILED)
+
+    assert "error meets" in said
+    assert "a.py: error 2e-07 (reference 1e-07, allowed 2e-05; meets reference)" in said
+
+
 def test_an_interval_too_wide_to_rank_by_is_called_too_noisy() -> None:
     doubtful = measurement(0.5).model_copy(update={"resolution_ms": 0.4})
     noisy = PROFILED.model_copy(update={"candidate": doubtful})

@@ -85,7 +85,7 @@ def checked(evaluation: Evaluation) -> str:
     """The result of a final check, in one line."""
     if isinstance(evaluation, Correct):
         speedups = map(speedup_text, map(evaluation.speedup_vs, evaluation.references))
-        return ", ".join([*speedups, accuracy_text(evaluation.accuracy)])
+        return f"{', '.join(speedups)}; {accuracy_text(evaluation.accuracy)}"
     return f"{status(evaluation)}: {reason(evaluation)}"
 
 

@@ -135,9 +135,9 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
     if not search.ranking:
         return
     yield Text("\nfastest correct kernels, as the search measured them", "bold")
-    numbers = ("attempt", "latency", "vs eager [95 %]", "roofline")
-    numbers += ("error", "meets") if width >= ROOM_FOR_ERRORS else ()
-    table = columns(numbers=numbers)
+    has_room = width >= ROOM_FOR_ERRORS
+    errors = ("error", "meets") if has_room else ()
+    table = columns(numbers=("attempt", "latency", "vs eager [95 %]", "roofline", *errors))
     table.add_column(no_wrap=True, ratio=1)
     table.expand = True
     leaders = list(dict.fromkeys([*view.standing.group, *search.group, *search.ranking]))[:LEADERS]
@@ -153,8 +153,8 @@ def _leaders(view: RunView, width: int) -> Iterator[RenderableType]:
         speedup = speedup_text(found.speedup_vs("eager"), named=False)
         share = "unknown" if beating else roofline_share(found)
         latency, note = milliseconds(found.latency_ms), Text(idea(node), "dim")
-        error = f"{found.accuracy.relative_rms:.2g}", precision_met(found)
-        table.add_row(f"{mark} {id}", latency, speedup, share, *error[: len(numbers) - 4], note)
+        error = (f"{found.accuracy.relative_rms:.2g}", precision_met(found)) if has_room else ()
+        table.add_row(f"{mark} {id}", latency, speedup, share, *error, note)
     yield table
     yield from map(Text, standing_lines(view.standing))
     if beating:

@@ -11,6 +11,7 @@ from stark.core.candidate import Candidate
 from stark.core.errors import JudgeUnavailable, ProblemError, UsageError
 from stark.core.evaluation import Evaluation
 from stark.core.judging import Limits
+from stark.core.precision import CLASSES
 from stark.core.problem import Problem
 from stark.evaluator.executors import folder, open_executor
 from stark.evaluator.executors.folder import STALE_S, FolderExecutor, serve_folder
@@ -20,6 +21,7 @@ from stark.evaluator.protocol import (
     Describe,
     Evaluated,
     ProblemRefused,
+    request_id,
 )
 from support.nodes import correct
 
@@ -101,6 +103,15 @@ async def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
     await asyncio.gather(*again)
 
     assert ["0", "1", "2"] == sorted(judge.asked)
+
+
+def test_an_answer_by_another_precision_is_not_used() -> None:
+    asked = {
+        request_id(Describe(id="", problem=PROBLEM, limits=Limits(precision=each)))
+        for each in CLASSES
+    }
+
+    assert 4 == len(asked)
 
 
 async def test_two_workers_share_the_work(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import cast
 
 import pytest
 
+from stark.core.judging import Limits
+from stark.core.precision import Precision
 from stark.core.problem import Problem
 from stark.evaluator.judge import relay
 from stark.evaluator.judge.processes.forkserver import Forkserver
@@ -89,6 +91,15 @@ class Executor:
             line = Describe(id=f"{self.count}: {source}", problem=problem).model_dump_json()
             os.write(self.requests, line.encode() + b"\n")
 
+    def ask_with(self, precision: Precision) -> int:
+        """The number of the process that answered for the problem `a`, judged by this precision."""
+        limits, problem = Limits(precision=precision), Problem(name="a", source="a")
+        line = Describe(id=precision, problem=problem, limits=limits).model_dump_json()
+        os.write(self.requests, line.encode() + b"\n")
+        answer = self.hear()
+        assert isinstance(answer, ProblemRefused)
+        return int(answer.error)
+
     def hear(self) -> Answer:
         return answer_adapter.validate_json(self.answers.readline())
 
@@ -126,6 +137,13 @@ def test_each_problem_has_its_process_and_keeps_it(executor: Executor) -> None:
 
     assert a != b
     assert [a, b] == [executor.ask("a"), executor.ask("b")]
+
+
+def test_a_problem_has_a_process_for_each_precision(executor: Executor) -> None:
+    default, loose = executor.ask("a"), executor.ask_with("tf32")
+
+    assert default != loose
+    assert [default, loose] == [executor.ask_with("fp32-split"), executor.ask_with("tf32")]
 
 
 def test_problems_do_not_wait_for_each_other(executor: Executor) -> None:

@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.errors import ProblemError
+from stark.core.precision import DEFAULT, Precision
 from stark.core.problem import Problem
 from stark.evaluator.judge import room, trials
 from stark.evaluator.judge.prepared import PreparedReference
@@ -47,10 +48,11 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
     return prepared.trials
 
 
-def made_ready(source: str, folder: Path) -> PreparedReference:
+def made_ready(source: str, folder: Path, precision: Precision = DEFAULT) -> PreparedReference:
     forkserver: Any = SimpleNamespace(folder=folder)
     problem = Problem(name="made_up", source=source)
-    return PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
+    device = torch.device("cpu")
+    return PreparedReference(problem, device, CPU, forkserver, precision=precision)
 
 
 def full(*_: object) -> None:
@@ -114,6 +116,33 @@ def test_a_problem_that_nothing_can_be_compared_of_is_refused(
 
     with pytest.raises(ProblemError, match="made_up: too little memory to judge this problem"):
         made_ready(SOURCE, tmp_path)
+
+
+def test_a_badly_conditioned_reference_is_reported_and_its_budget_has_a_limit(
+    tmp_path: Path,
+) -> None:
+    source = SOURCE.replace(
+        "return x / x.abs().amax().clamp(min=1)", "return (x + 3e4) - x.mean() - 3e4"
+    )
+
+    default = made_ready(source, tmp_path).trials
+    loose = made_ready(source, tmp_path, "bf16").trials
+
+    assert pytest.approx((2e-4,)) == default.error_budgets
+    (warning,) = [each for each in default.warnings if "the reference's own" in each]
+    assert "the precision fp32-split allows, 0.0002" in warning
+    assert (1e-2,) == loose.error_budgets
+    assert not any("the reference's own" in each for each in loose.warnings)
+
+
+def test_a_reference_in_half_precision_is_not_held_to_float32(tmp_path: Path) -> None:
+    source = SOURCE.replace(
+        "return x / x.abs().amax().clamp(min=1)", "return x.square().float()"
+    ).replace("torch.rand(256, 64)", "torch.rand(256, 64).bfloat16()")
+
+    (budget,) = made_ready(source, tmp_path).trials.error_budgets
+
+    assert budget is not None and 4e-3 < budget < 1e-2
 
 
 @pytest.mark.slow

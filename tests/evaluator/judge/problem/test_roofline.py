@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from stark.core.device import Roofline
+from stark.core.precision import Precision
 from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     Operations,
     _allows_tf32,
     _rate,
+    admitted,
     implausible,
     roofline,
 )
@@ -82,6 +85,29 @@ def test_operations_are_counted_by_type_without_the_compiler(
     assert "torch._dynamo" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    ("program", "precision"),
+    [
+        (lambda x: x @ x, "reference"),
+        (lambda x: (x.half() + 1).float(), "tf32"),
+        (lambda x: x.bfloat16().float() @ x, "bf16"),
+    ],
+)
+def test_the_class_of_a_reference_is_that_of_its_least_exact_results(
+    program: Callable[[torch.Tensor], torch.Tensor], precision: Precision
+) -> None:
+    with torch.no_grad(), Operations("cpu") as operations:
+        program(torch.rand(8, 8))
+
+    assert precision == operations.precision
+
+
+def test_float64_is_replaced_only_on_request() -> None:
+    assert ("fp64",) == admitted("fp64", "fp32-split")
+    assert "tf32" in admitted("fp64", "tf32")
+    assert "bf16x3" in admitted("tf32", "reference")
+
+
 def test_a_product_in_parts_is_as_slow_as_its_parts_together() -> None:
     peaks = {"fp32": 50.0, "bf16": 750.0}
 
@@ -97,6 +123,15 @@ def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
 
     found = roofline(program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3})
 
+    allowed: tuple[Precision, ...] = ("reference", "fp32-split", "tf32", "bf16")
+    fastest = [
+        roofline(
+            program, Drawn([product], []), [product], fast, {"fp32": 2 * 64**3}, each
+        ).arithmetic
+        for each in allowed
+    ]
+
+    assert ["fp32", "bf16x3", "bf16x3", "bf16"] == fastest
     assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)
     assert pytest.approx(2 * found.compute_ms) == found.own_compute_ms
     assert 2 * 64**3 == found.flops
