@@ -1,0 +1,50 @@
+"""Copies tensors into memory of their own, between stretches that AddressSanitizer refuses to let anyone touch.
+
+Works only in a process into which AddressSanitizer's library was loaded first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+import torch
+
+from stark.evaluator.candidate.arena import span_bytes
+
+LEAST_BYTES, MOST_BYTES = 64 << 10, 64 << 20
+"""Bounds of the stretch before and after a tensor, in bytes. Between them it is as long as the tensor, so that an index
+that is wrong by a row or by an image is noticed too."""
+
+SIGN = "guarded input"
+"""First words of the line that is printed for each tensor; then its number, address, bytes and form."""
+
+_kept: list[mmap.mmap] = []
+"""The memory, which must outlive the tensors."""
+
+
+def guarded(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a CPU tensor with the same strides, in guarded memory, whose place is printed.
+
+    A tensor whose elements share memory becomes a full one. A tensor without elements is returned as it is.
+    """
+    if tensor.numel() == 0:
+        return tensor
+    form = torch.empty_like(tensor, device="meta")
+    size = span_bytes(form.dtype, tuple(form.shape), form.stride())
+    page = mmap.PAGESIZE
+    guard = -(-min(max(size, LEAST_BYTES), MOST_BYTES) // page) * page
+    memory = mmap.mmap(-1, guard + size + guard)
+    _kept.append(memory)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + guard
+    block: Any = (ctypes.c_char * size).from_address(start)
+    copy = torch.frombuffer(block, dtype=torch.uint8).view(form.dtype)
+    copy = copy.as_strided(form.shape, form.stride()).copy_(tensor)
+    poison = ctypes.CDLL(None).__asan_poison_memory_region
+    poison.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    poison(start - guard, guard)
+    poison(start + size, guard)
+    dtype = str(form.dtype).removeprefix("torch.")
+    print(SIGN, len(_kept) - 1, hex(start), size, f"{dtype}{list(form.shape)}", flush=True)
+    return copy
