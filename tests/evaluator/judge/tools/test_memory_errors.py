@@ -11,11 +11,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.core.candidate import Candidate
 from stark.core.judging import Limits
 from stark.core.problem import Problem
-from stark.evaluator.judge.building.builds import Builds
-from stark.evaluator.judge.building.cache import BuildCache
+from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.prepared import PreparedReference
 from stark.evaluator.judge.processes.forkserver import Forkserver
 from stark.evaluator.judge.tools import memory_errors
@@ -66,7 +64,7 @@ void scaled(TensorView x, TensorView scale, TensorView out) {{
   float* to = static_cast<float*>(out.data_ptr());
   const int64_t rows = x.size(0), columns = x.size(1), count = rows * columns;
   float lost = 0.0f;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) num_threads(2)
   for (int64_t row = 0; row < rows; ++row) {{
 #pragma omp simd
     for (int64_t i = 0; i < columns; ++i) {{
@@ -98,6 +96,31 @@ class ModelNew(nn.Module):
         return out
 '''
 
+BY_TORCH = '''
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+KERNEL = r"""
+torch::Tensor scaled(torch::Tensor x, torch::Tensor scale) {
+  auto out = x * scale;
+  out.data_ptr<float>()[0] += 0 * x.data_ptr<float>()[-1];
+  return out;
+}
+"""
+
+kernels = load_inline("scaled", cpp_sources=KERNEL, functions=["scaled"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, columns):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(columns))
+
+    def forward(self, x):
+        return kernels.scaled(x, self.scale)
+'''
+
 Found = Callable[..., list[str]]
 
 
@@ -107,75 +130,73 @@ def source(fault: str = "", includes: str = "", before: str = "") -> str:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
-    """Builds a candidate and returns what is found in it."""
+    """Builds and runs a candidate and returns what is found in it."""
     server = Forkserver.start(language("cpp").preload)
     prepared = PreparedReference(PROBLEM, torch.device("cpu"), CPU, server)
-    builds = Builds(BuildCache(tmp_path_factory.mktemp("builds"), 1e9), CPU, server)
-
     def findings(source: str) -> list[str]:
-        candidate = Candidate(language="cpp", source=source)
-        with builds.in_use(candidate):
-            built = builds.build(candidate, Limits())
-            assert built.error is None, built.error
-            with builds.ready(candidate, built):
-                return memory_errors.findings(Target(built, "cpp", prepared, Limits()))
+        built = Built(tmp_path_factory.mktemp("built"))
+        built.work.mkdir()
+        built.source.write_text(source)
+        return memory_errors.findings(Target(built, "cpp", prepared, Limits()))
 
     yield findings
     prepared.close()
     server.close()
 
 
-FAULTS = {
+BUFFERS = {
     "reads one before the input": (
         "lost = from[-1];",
-        "buffer-overflow: read of 4 bytes at {line} (`{code}`), "
+        "buffer-overflow: read of 4 bytes at {line}, "
         "4 bytes before the start of the input float32[64, 250]",
     ),
-    "reads one past the input": (
-        "lost = from[count];",
-        "buffer-overflow: read of 4 bytes at {line} (`{code}`), "
-        "0 bytes past the end of the input float32[64, 250]",
-    ),
-    "reads a row before the input": (
-        "lost = from[-columns];",
-        "buffer-overflow: read of 4 bytes at {line} (`{code}`), "
-        "1000 bytes before the start of the input float32[64, 250]",
+    "reads a row past the input": (
+        "lost = from[count + columns];",
+        "buffer-overflow: read of 4 bytes at {line}, "
+        "1000 bytes past the end of the input float32[64, 250]",
     ),
     "reads past a weight": (
         "lost = by[columns];",
-        "heap-buffer-overflow: read of 4 bytes at {line} (`{code}`), "
+        "heap-buffer-overflow: read of 4 bytes at {line}, "
         "0 bytes past the end of a buffer of 1000 bytes",
     ),
     "writes past the output": (
         "to[count] = 1.0f;",
-        "heap-buffer-overflow: write of 4 bytes at {line} (`{code}`), "
+        "heap-buffer-overflow: write of 4 bytes at {line}, "
         "0 bytes past the end of a buffer of 64000 bytes",
     ),
     "copies too much": (
-        "std::vector<float> row(columns); std::memcpy(row.data(), from, 4 * (count + columns));",
-        "heap-buffer-overflow: write of 65000 bytes at {line} (`{code}`), "
-        "0 bytes past the end of a buffer of 1000 bytes",
-    ),
-    "overflows an integer": (
-        "int n = count; lost = n * 1000000;",
-        "signed integer overflow: 16000 * 1000000 cannot be represented in type 'int' "
-        "at {line} (`{code}`)",
-    ),
-    "shifts too far": (
-        "int n = columns; lost = 1 << n;",
-        "shift exponent 250 is too large for 32-bit type 'int' at {line} (`{code}`)",
+        "std::memcpy(to, from, 4 * (count + columns));",
+        "buffer-overflow: read of 65000 bytes at {line}, "
+        "0 bytes past the end of the input float32[64, 250]",
     ),
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_an_error_in_the_candidates_code_is_found_with_its_line(found: Found, fault: str) -> None:
-    code, expected = FAULTS[fault]
-    text = source(code)
+def line_of(code: str, text: str) -> str:
     number = next(n for n, line in enumerate(text.split("\n"), 1) if line.strip() == code)
+    return f"line {number} of the file (`{code}`)"
 
-    assert [expected.format(line=f"line {number} of the file", code=code)] == found(text)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", BUFFERS)
+def test_an_access_outside_of_a_buffer_is_found_with_its_line(found: Found, fault: str) -> None:
+    code, expected = BUFFERS[fault]
+    text = source(code)
+
+    assert [expected.format(line=line_of(code, text))] == found(text)
+
+
+@pytest.mark.slow
+def test_undefined_arithmetic_is_found_with_its_lines(found: Found) -> None:
+    overflow, shift = "lost += n * 1000000;", "lost += 1 << m;"
+    text = source(f"int n = count, m = columns;\n  {overflow}\n  {shift}")
+
+    assert [
+        "signed integer overflow: 16000 * 1000000 cannot be represented in type 'int' at "
+        + line_of(overflow, text),
+        "shift exponent 250 is too large for 32-bit type 'int' at " + line_of(shift, text),
+    ] == found(text)
 
 
 INTRINSICS = """
@@ -186,8 +207,23 @@ INTRINSICS = """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", ["", INTRINSICS])
-def test_an_honest_candidate_with_threads_or_intrinsics_passes(found: Found, extra: str) -> None:
-    includes = "#if defined(__AVX2__)\n#include <immintrin.h>\n#endif" if extra else ""
+def test_an_honest_candidate_with_threads_and_intrinsics_passes(found: Found) -> None:
+    includes = "#if defined(__AVX2__)\n#include <immintrin.h>\n#endif"
 
-    assert [] == found(source(extra, includes))
+    assert [] == found(source(INTRINSICS, includes))
+
+
+@pytest.mark.slow
+def test_a_candidate_built_by_torch_is_checked_too(found: Found) -> None:
+    text = BY_TORCH
+    code = "out.data_ptr<float>()[0] += 0 * x.data_ptr<float>()[-1];"
+
+    assert [BUFFERS["reads one before the input"][1].format(line=line_of(code, text))] == found(text)
+
+
+@pytest.mark.slow
+def test_a_candidate_that_fails_under_the_tool_gives_no_result(found: Found) -> None:
+    fails = source().replace("        return out", "        raise ValueError('no such size')")
+
+    with pytest.raises(NotRun, match="ValueError: no such size"):
+        found(fails)

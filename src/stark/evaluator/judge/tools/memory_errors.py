@@ -138,8 +138,8 @@ def _ran(target: Target) -> Ran:
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=work))
     changed: dict[str, str | None] = {
         **language(target.language).environment(folder, None),
-        "CXX": f"{compiler} {' '.join(FLAGS)}",
-        "TORCH_DONT_CHECK_COMPILER_ABI": "1",  # torch looks for a program with the whole of CXX as its name
+        "CXX": str(_wrapper(folder / "c++", compiler)),
+        "TORCH_DONT_CHECK_COMPILER_ABI": "1",  # torch knows compilers by their names
         "LD_PRELOAD": None,  # compilers would be checked too
     }
     variables = {
@@ -153,6 +153,13 @@ def _ran(target: Target) -> Ran:
     with closing(desk):
         limit_s = target.limits.build_s + LIMIT_S
         return desk.run(target, 0, limit_s, changed, guarded=True)
+
+
+def _wrapper(path: Path, compiler: str) -> Path:
+    """Write a script that calls the compiler with `FLAGS`: tvm-ffi and torch find compilers by CXX, and torch quotes it."""
+    path.write_text(f'#!/bin/sh\nexec {compiler} {" ".join(FLAGS)} "$@"\n')
+    path.chmod(0o755)
+    return path
 
 
 @cache
