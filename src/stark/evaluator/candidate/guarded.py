@@ -1,12 +1,14 @@
-"""Copies tensors into memory of their own, between stretches that AddressSanitizer refuses to let anyone touch.
+"""What AddressSanitizer can see of a program: its inputs' bounds, and which of its code is checked.
 
-Works only in a process into which AddressSanitizer's library was loaded first.
+Tensors are copied into memory of their own, between stretches that nobody may touch. This works only in a process
+into which AddressSanitizer's library was loaded first.
 """
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,8 +19,9 @@ LEAST_BYTES, MOST_BYTES = 64 << 10, 64 << 20
 """Bounds of the stretch before and after a tensor, in bytes. Between them it is as long as the tensor, so that an index
 that is wrong by a row or by an image is noticed too."""
 
-SIGN = "guarded input"
-"""First words of the line that is printed for each tensor; then its number, address, bytes and form."""
+GUARDED, UNCHECKED = "guarded input", "unchecked library"
+"""First words of the lines that are printed for the judge. A guarded tensor's address, bytes and form follow, or a
+library's name."""
 
 _kept: list[mmap.mmap] = []
 """The memory, which must outlive the tensors."""
@@ -46,5 +49,17 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     poison(start - guard, guard)
     poison(start + size, guard)
     dtype = str(form.dtype).removeprefix("torch.")
-    print(SIGN, len(_kept) - 1, hex(start), size, f"{dtype}{list(form.shape)}", flush=True)
+    print(GUARDED, hex(start), size, f"{dtype}{list(form.shape)}", flush=True)
     return copy
+
+
+def print_unchecked(folder: Path) -> None:
+    """Print the name of each library in a program's folder that it has loaded and that was built without the checks."""
+    mapped = (line.split(maxsplit=5) for line in Path("/proc/self/maps").read_text().splitlines())
+    inside = f"{folder.resolve()}/"
+    for path in sorted({parts[5] for parts in mapped if len(parts) == 6 and "x" in parts[1]}):
+        if not path.startswith(inside):
+            continue
+        file = Path(path)
+        if not file.is_file() or b"__asan_" not in file.read_bytes():
+            print(UNCHECKED, file.name, flush=True)

@@ -96,20 +96,21 @@ class ModelNew(nn.Module):
         return out
 '''
 
-BY_TORCH = '''
+OTHERWISE = '''
+import ctypes
+import os
+import subprocess
+from pathlib import Path
 import torch
 import torch.nn as nn
-from torch.utils.cpp_extension import load_inline
+from torch.utils.cpp_extension import load
 
-KERNEL = r"""
-torch::Tensor scaled(torch::Tensor x, torch::Tensor scale) {
-  auto out = x * scale;
-  out.data_ptr<float>()[0] += 0 * x.data_ptr<float>()[-1];
-  return out;
+Path("kernel.cpp").write_text(r"""
+extern "C" float before(const float* from) {
+  return from[-1];
 }
-"""
-
-kernels = load_inline("scaled", cpp_sources=KERNEL, functions=["scaled"])
+""")
+{build}
 
 
 class ModelNew(nn.Module):
@@ -118,7 +119,14 @@ class ModelNew(nn.Module):
         self.scale = nn.Parameter(torch.randn(columns))
 
     def forward(self, x):
-        return kernels.scaled(x, self.scale)
+        ctypes.CDLL(built).before(ctypes.c_void_p(x.data_ptr()))
+        return x * self.scale
+'''
+
+BY_TORCH = 'built = load("kernel", ["kernel.cpp"], is_python_module=False)'
+BY_COMMAND = '''
+built = os.path.abspath("kernel.so")
+subprocess.run(["c++", "-shared", "-fPIC", "kernel.cpp", "-o", built], check=True)
 '''
 
 Found = Callable[..., list[str]]
@@ -135,7 +143,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     prepared = PreparedReference(PROBLEM, torch.device("cpu"), CPU, server)
     def findings(source: str) -> list[str]:
         built = Built(tmp_path_factory.mktemp("built"))
-        built.work.mkdir()
         built.source.write_text(source)
         return memory_errors.findings(Target(built, "cpp", prepared, Limits()))
 
@@ -215,10 +222,16 @@ def test_an_honest_candidate_with_threads_and_intrinsics_passes(found: Found) ->
 
 @pytest.mark.slow
 def test_a_candidate_built_by_torch_is_checked_too(found: Found) -> None:
-    text = BY_TORCH
-    code = "out.data_ptr<float>()[0] += 0 * x.data_ptr<float>()[-1];"
+    text = OTHERWISE.replace("{build}", BY_TORCH)
 
-    assert [BUFFERS["reads one before the input"][1].format(line=line_of(code, text))] == found(text)
+    expected = BUFFERS["reads one before the input"][1]
+    assert [expected.format(line=line_of("return from[-1];", text))] == found(text)
+
+
+@pytest.mark.slow
+def test_code_that_is_not_checked_is_named(found: Found) -> None:
+    with pytest.raises(NotRun, match=r"it loaded kernel.so, which was built neither by tvm-ffi"):
+        found(OTHERWISE.replace("{build}", BY_COMMAND))
 
 
 @pytest.mark.slow

@@ -17,15 +17,16 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from stark.evaluator.candidate.guarded import SIGN
+from stark.evaluator.candidate.guarded import GUARDED, UNCHECKED
+from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.building.complaints import source_line
+from stark.evaluator.judge.processes.folders import remove
 from stark.evaluator.judge.processes.output import printable
 from stark.evaluator.judge.tools.running import Desk, NotRun, Ran, Target
-from stark.languages import language
 
 CHECKS = ("AddressSanitizer", "UndefinedBehaviorSanitizer")
 
@@ -90,7 +91,8 @@ _VARIABLE = re.compile(r"'(?P<name>[^']*)'(?: \(line \d+\))? <== Memory access a
 _UNDEFINED = re.compile(r"^(?P<place>\S+?:\d+)(?::\d+)?: runtime error: (?P<says>.+)$", re.MULTILINE)
 _FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+ )?(?P<place>\S+?)(?: \(BuildId: \w+\))?$")
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?::\d+)?$")
-_GUARDED = re.compile(rf"^{SIGN} (\d+) (0x[0-9a-f]+) (\d+) (.+)$", re.MULTILINE)
+_GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]+) (\d+) (.+)$", re.MULTILINE)
+_UNCHECKED = re.compile(rf"^{UNCHECKED} (.+)$", re.MULTILINE)
 _OF_THE_TOOL = re.compile(r"libsanitizer/|/lib(?:asan|ubsan)\.so")
 _HEADER = re.compile(r"/include/|\.h(?:pp|xx|h)?:\d")
 
@@ -106,8 +108,15 @@ class Guarded:
 
 def findings(target: Target) -> list[str]:
     """The errors in the candidate's own code. Raises NotRun."""
-    ran = _ran(target)
-    return found_in(ran, target.built.work, target.built.source.read_text())
+    folder = Path(tempfile.mkdtemp(prefix="checked-", dir=target.prepared.forkserver.folder))
+    built = Built(folder)  # a new folder, so that nothing of the ordinary build is used
+    try:
+        built.work.mkdir()
+        source = target.built.source.read_text()
+        built.source.write_text(source)
+        return found_in(_ran(replace(target, built=built)), built.work, source)
+    finally:
+        remove(folder)
 
 
 def found_in(ran: Ran, work: Path, source: str) -> list[str]:
@@ -127,6 +136,9 @@ def found_in(ran: Ran, work: Path, source: str) -> list[str]:
         raise NotRun(printable(reason)[:LONGEST])
     if ran.code != 0:
         raise NotRun(f"the program failed under the tool: {ran.why()}")
+    if unchecked := _UNCHECKED.search(ran.printed):
+        reason = f"it loaded {unchecked[1]}, which was built neither by tvm-ffi nor by torch"
+        raise NotRun(printable(reason)[:LONGEST])
     return []
 
 
@@ -134,11 +146,9 @@ def _ran(target: Target) -> Ran:
     """Build and run the candidate with the checks. Raises NotRun."""
     compiler = os.environ.get("CXX", "c++")
     loaded = (runtime(compiler), _standard_library())
-    prepared, work = target.prepared, target.built.work
-    folder = Path(tempfile.mkdtemp(prefix="checked-", dir=work))
-    changed: dict[str, str | None] = {
-        **language(target.language).environment(folder, None),
-        "CXX": str(_wrapper(folder / "c++", compiler)),
+    prepared = target.prepared
+    changed = {
+        "CXX": str(_wrapper(target.built.folder / "compiler", compiler)),
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",  # torch knows compilers by their names
         "LD_PRELOAD": None,  # compilers would be checked too
     }
@@ -155,8 +165,13 @@ def _ran(target: Target) -> Ran:
         return desk.run(target, 0, limit_s, changed, guarded=True)
 
 
-def _wrapper(path: Path, compiler: str) -> Path:
-    """Write a script that calls the compiler with `FLAGS`: tvm-ffi and torch find compilers by CXX, and torch quotes it."""
+def _wrapper(folder: Path, compiler: str) -> Path:
+    """Write a script that calls the compiler with `FLAGS`: tvm-ffi and torch find compilers by CXX, and torch quotes it.
+
+    The candidate may read the script's folder, which must therefore not contain its working folder.
+    """
+    folder.mkdir()
+    path = folder / "c++"
     path.write_text(f'#!/bin/sh\nexec {compiler} {" ".join(FLAGS)} "$@"\n')
     path.chmod(0o755)
     return path
@@ -253,7 +268,7 @@ def _where(report: str, inputs: list[Guarded]) -> str:
 def _inputs(text: str) -> list[Guarded]:
     return [
         Guarded(int(start, 16), int(size), form)
-        for _, start, size, form in _GUARDED.findall(text)
+        for start, size, form in _GUARDED.findall(text)
     ]
 
 
