@@ -260,3 +260,24 @@ async def test_promotion_calls_more_often_so_that_rare_faults_show(executor: Exe
 
     assert isinstance(found, Incorrect), found
     assert "time" not in found.seconds
+
+
+async def test_a_candidate_that_reads_before_its_input_is_incorrect_at_promotion(
+    judge_within: JudgeWithin,
+) -> None:
+    example = guide_example(language("cpp"))
+    right = "to[i] = value;"
+    wrong = "to[i] = value + 0.0f * (x_data[-1] > 0.0f);"
+    assert right in example.candidate.source
+    early = example.candidate.model_copy(
+        update={"source": example.candidate.source.replace(right, wrong)}
+    )
+    number = next(n for n, line in enumerate(early.source.split("\n"), 1) if wrong in line)
+    executor = judge_within(Limits(timing_budget_s=0.1), sanitizer=True)
+
+    searched = await executor.evaluate(example.problem, early)
+    found = await executor.evaluate(example.problem, early, "promote")
+
+    assert isinstance(searched, Correct), searched
+    assert isinstance(found, Incorrect), found
+    assert f"at line {number} of the file (`{wrong}`), 4 bytes before the start" in found.error

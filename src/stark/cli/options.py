@@ -100,7 +100,11 @@ def _kind(name: str, as_begun: bool) -> Any:
     panel = extra.get("panel") if isinstance(extra, dict) else None
     default = None if as_begun else field.default
     shown = option(
-        _metavar(field), field.description or "", _flags(name), default=default, rich_help_panel=panel
+        _metavar(field),
+        field.description or "",
+        _flags(name),
+        default=default,
+        rich_help_panel=panel,
     )
     return Annotated[_plain_type(field) | None, shown]
 

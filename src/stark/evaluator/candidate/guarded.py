@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def guarded(tensor: torch.Tensor) -> torch.Tensor:
     poison(start - guard, guard)
     poison(start + size, guard)
     dtype = str(form.dtype).removeprefix("torch.")
-    print(GUARDED, hex(start), size, f"{dtype}{list(form.shape)}", flush=True)
+    _say(f"{GUARDED} {start:#x} {size} {dtype}{list(form.shape)}")
     return copy
 
 
@@ -62,4 +63,10 @@ def print_unchecked(folder: Path) -> None:
             continue
         file = Path(path)
         if not file.is_file() or b"__asan_" not in file.read_bytes():
-            print(UNCHECKED, file.name, flush=True)
+            _say(f"{UNCHECKED} {file.name}")
+
+
+def _say(line: str) -> None:
+    """Print a line at once: the process may end without flushing."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -98,7 +96,6 @@ class ModelNew(nn.Module):
 
 OTHERWISE = '''
 import ctypes
-import os
 import subprocess
 from pathlib import Path
 import torch
@@ -124,10 +121,10 @@ class ModelNew(nn.Module):
 '''
 
 BY_TORCH = 'built = load("kernel", ["kernel.cpp"], is_python_module=False)'
-BY_COMMAND = '''
+BY_COMMAND = """
 built = os.path.abspath("kernel.so")
 subprocess.run(["c++", "-shared", "-fPIC", "kernel.cpp", "-o", built], check=True)
-'''
+"""
 
 Found = Callable[..., list[str]]
 
@@ -141,6 +138,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     """Builds and runs a candidate and returns what is found in it."""
     server = Forkserver.start(language("cpp").preload)
     prepared = PreparedReference(PROBLEM, torch.device("cpu"), CPU, server)
+
     def findings(source: str) -> list[str]:
         built = Built(tmp_path_factory.mktemp("built"))
         built.source.write_text(source)
@@ -240,3 +238,114 @@ def test_a_candidate_that_fails_under_the_tool_gives_no_result(found: Found) -> 
 
     with pytest.raises(NotRun, match="ValueError: no such size"):
         found(fails)
+
+
+GENERATED = "checked/main.cpp"
+CODE = """#include "tvm_ffi.h"
+#include <immintrin.h>
+void scaled(const float* from, float* to) {
+  float row[4];
+  row[n] = from[0];
+}
+"""
+OWN = f"""KERNEL = r'''{CODE.partition(chr(10))[2]}'''"""
+HEADERS = """    #0 0x7f01 in memcpy ../../../../src/libsanitizer/asan/asan_interceptors.cpp:827
+    #1 0x7f02 in _mm256_loadu_ps(float const*) /usr/lib/gcc/x86_64-linux-gnu/12/include/avxintrin.h:875
+    #2 0x7f03 in std::vector<float>::operator[](unsigned long) /usr/include/c++/12/bits/stl_vector.h:1123
+"""
+
+
+def report(first: str, frames: str, rest: str = "") -> Ran:
+    return Ran("", f"hello\n==7==ERROR: AddressSanitizer: {first}\n{frames}\n{rest}", 1)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "checked").mkdir(parents=True)
+    (folder / GENERATED).write_text(CODE)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "expected"),
+    [
+        (
+            "heap-buffer-overflow on address 0x5020 at pc 0x1 bp 0x2 sp 0x3\nREAD of size 4 at 0x5020 thread T0",
+            "0x5020 is located 4 bytes after 1000-byte region [0x4000,0x43e8)",
+            "heap-buffer-overflow: read of 4 bytes at {place}, 4 bytes past the end of a buffer of 1000 bytes",
+        ),
+        (
+            "stack-buffer-overflow on address 0x5020 at pc 0x1 bp 0x2 sp 0x3\nWRITE of size 4 at 0x5020 thread T0",
+            "    [32, 48) 'row' (line 4) <== Memory access at offset 48 overflows this variable",
+            "stack-buffer-overflow: write of 4 bytes at {place}, outside of the variable 'row'",
+        ),
+        (
+            "global-buffer-overflow on address 0x5020 at pc 0x1 bp 0x2 sp 0x3\nREAD of size 8 at 0x5020 thread T0",
+            "0x5020 is located 24 bytes to the left of global variable 'table' defined in 'main.cpp:1:7' (0x5038)",
+            "global-buffer-overflow: read of 8 bytes at {place}, 24 bytes before the start of global variable 'table'",
+        ),
+        (
+            "SEGV on unknown address 0x000000000008 (pc 0x1 bp 0x2 sp 0x3 T0)\n"
+            "==7==The signal is caused by a WRITE memory access.",
+            "",
+            "SEGV: write of memory that does not exist at {place}",
+        ),
+        ("attempting double-free on 0x5020 in thread T0:", "", "attempting double-free at {place}"),
+        (
+            "memcpy-param-overlap: memory ranges [0x1,0x9) and [0x2, 0xa) overlap",
+            "",
+            "memcpy-param-overlap at {place}",
+        ),
+    ],
+)
+def test_a_report_is_read(work: Path, first: str, rest: str, expected: str) -> None:
+    own = f"    #3 0x7f04 in scaled(float const*, float*) {GENERATED}:5 (BuildId: 0a1b)\n"
+    place = "line 4 of the file (`row[n] = from[0];`)"
+
+    assert [expected.format(place=place)] == found_in(report(first, HEADERS + own, rest), work, OWN)
+
+
+@pytest.mark.parametrize(
+    ("ran", "said"),
+    [
+        (
+            report("SEGV on unknown address 0x0", "    #0 0x7f01  (/lib/libtorch_cpu.so+0x11)"),
+            "only in a library: SEGV at /lib/libtorch_cpu.so\\+0x11",
+        ),
+        (
+            Ran(
+                "",
+                "/usr/include/tvm/ffi/any.h:7:3: runtime error: shift exponent 99 is too large\n",
+                0,
+            ),
+            "only in a library: shift exponent 99 is too large at /usr/include/tvm/ffi/any.h:7",
+        ),
+        (
+            report("stack-overflow on address 0x1", f"    #0 0x7f01 in scaled {GENERATED}:5"),
+            "the checks need more memory than there is: stack-overflow",
+        ),
+        (
+            report("SEGV on unknown address 0x0", "    #0 0x7f01 in f ../secret:1"),
+            "only in a library: SEGV at ../secret:1",
+        ),
+        (
+            report("SEGV on unknown address 0x0", "    #0 0x7f01 in f link:1"),
+            "only in a library: SEGV at link:1",
+        ),
+        (Ran("", "MemoryError: no memory\n", 1), "failed under the tool: MemoryError: no memory"),
+    ],
+)
+def test_what_is_not_surely_the_candidates_own_error_gives_no_result(
+    work: Path, ran: Ran, said: str
+) -> None:
+    (work.parent / "secret").write_text("a password\n")
+    (work / "link").symlink_to(work.parent / "secret")
+
+    with pytest.raises(NotRun, match=said):
+        found_in(ran, work, OWN)
+
+
+def test_a_compiler_without_the_checks_is_named() -> None:
+    with pytest.raises(NotRun, match=r"/nonexistent/c -O2 has no libasan.so; install g"):
+        memory_errors.runtime("/nonexistent/c -O2")

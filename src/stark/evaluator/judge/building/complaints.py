@@ -200,7 +200,9 @@ def _equal_around(one: list[str], at: int, other: list[str], there: int) -> int:
     for step in (-1, 1):
         n = step
         while (
-            0 <= at + n < len(one) and 0 <= there + n < len(other) and one[at + n] == other[there + n]
+            0 <= at + n < len(one)
+            and 0 <= there + n < len(other)
+            and one[at + n] == other[there + n]
         ):
             count, n = count + 1, n + step
     return count

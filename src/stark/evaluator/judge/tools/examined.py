@@ -85,7 +85,8 @@ def _sanitized(check: str, correct: Correct, target: Target) -> Evaluation:
 def _memory_checked(correct: Correct, target: Target) -> Evaluation:
     """The evaluation after the compiler's sanitizers."""
     findings = memory_errors.findings(target)
-    return _judged(correct, findings, " or ".join(memory_errors.CHECKS), memory_errors.CHECKS)
+    tool = "a check for memory errors and undefined arithmetic"
+    return _judged(correct, findings, tool, memory_errors.CHECKS)
 
 
 def _judged(

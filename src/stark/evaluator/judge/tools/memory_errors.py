@@ -15,7 +15,7 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -88,8 +88,11 @@ _BESIDE = re.compile(
     r"(?P<what>\d+-byte region|global variable '[^']*')"
 )
 _VARIABLE = re.compile(r"'(?P<name>[^']*)'(?: \(line \d+\))? <== Memory access at offset")
-_UNDEFINED = re.compile(r"^(?P<place>\S+?:\d+)(?::\d+)?: runtime error: (?P<says>.+)$", re.MULTILINE)
-_FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+ )?(?P<place>\S+?)(?: \(BuildId: \w+\))?$")
+_UNDEFINED = re.compile(
+    r"^(?P<place>\S+?:\d+)(?::\d+)?: runtime error: (?P<says>.+)$", re.MULTILINE
+)
+_FRAME = re.compile(r"^ +#\d+ 0x[0-9a-f]+ +(?:in .+ )?(?P<place>\S+)$")
+_BUILD = re.compile(r" \(BuildId: \w+\)$")
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?::\d+)?$")
 _GUARDED = re.compile(rf"^{GUARDED} (0x[0-9a-f]+) (\d+) (.+)$", re.MULTILINE)
 _UNCHECKED = re.compile(rf"^{UNCHECKED} (.+)$", re.MULTILINE)
@@ -126,7 +129,7 @@ def found_in(ran: Ran, work: Path, source: str) -> list[str]:
         place = next((frame for frame in frames if not _is_passed_over(frame)), "")
         shown = _own_place(place, work, source)
         if shown is None:
-            others.append(f"{what} at {place or 'an unknown place'}")
+            others.append(f"{what} at {place or next(iter(frames), 'an unknown place')}")
         else:
             own.append(printable(f"{what} at {shown}{detail}")[:LONGEST])
     if own:
@@ -152,13 +155,14 @@ def _ran(target: Target) -> Ran:
         "TORCH_DONT_CHECK_COMPILER_ABI": "1",  # torch knows compilers by their names
         "LD_PRELOAD": None,  # compilers would be checked too
     }
-    variables = {
-        "LD_PRELOAD": " ".join(loaded),
-        "ASAN_OPTIONS": _options(ADDRESS_OPTIONS),
-        "UBSAN_OPTIONS": _options({"print_stacktrace": 1}),
-    }
+    options = ":".join(f"{name}={value}" for name, value in ADDRESS_OPTIONS.items())
+    loading = ("env", f"LD_PRELOAD={' '.join(loaded)}", f"ASAN_OPTIONS={options}")
     desk = Desk(
-        lambda _: (), prepared.forkserver, prepared.device, target.limits, variables, OUTPUT_KB
+        lambda _: (*_at_fixed_addresses(), *loading),
+        prepared.forkserver,
+        prepared.device,
+        target.limits,
+        output_kb=OUTPUT_KB,
     )
     with closing(desk):
         limit_s = target.limits.build_s + LIMIT_S
@@ -187,7 +191,9 @@ def runtime(compiler: str) -> str:
             command, capture_output=True, text=True, timeout=20, check=True
         ).stdout.strip()
     if not Path(path).is_absolute():
-        raise NotRun(f"{compiler} has no libasan.so; install g++ with its sanitizers, or turn the check off")
+        raise NotRun(
+            f"{compiler} has no libasan.so; install g++ with its sanitizers, or turn the check off"
+        )
     return path
 
 
@@ -200,18 +206,27 @@ def _standard_library() -> str:
     return "libstdc++.so.6"
 
 
-def _options(options: Mapping[str, int]) -> str:
-    return ":".join(f"{name}={value}" for name, value in options.items())
+@cache
+def _at_fixed_addresses() -> tuple[str, ...]:
+    """The command that turns off the randomization of addresses, if there is one and it works here.
+
+    Where Linux randomizes more than 28 bits of an address, AddressSanitizer up to g++ 13 fails now and then.
+    """
+    command = ("setarch", "-R")
+    try:
+        subprocess.run([*command, "true"], capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return command
 
 
 def _reports(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """For each error: what it is, further details, and the places on the stack, the innermost first."""
     for match in _UNDEFINED.finditer(text):
-        frames = _frames(text[match.end() :].lstrip("\n"))
-        yield match["says"].strip(), "", [match["place"], *frames]
+        yield match["says"].strip(), "", [match["place"]]
     if match := _ADDRESS.search(text):
         report = text[match.start() :]
-        kind = match["kind"].partition(" on ")[0].partition(" (")[0].strip()
+        kind = match["kind"].partition(" on ")[0].partition(":")[0].strip()
         if kind.startswith(_LIMITS_OF_THE_TOOL):
             raise NotRun(f"the checks need more memory than there is: {kind}")
         frames = _frames(report[max(report.find("\n    #0 ") + 1, 0) :])
@@ -222,7 +237,7 @@ def _frames(text: str) -> list[str]:
     """The places of the stack with which the text begins."""
     places = []
     for line in text.splitlines():
-        match = _FRAME.match(line)
+        match = _FRAME.match(_BUILD.sub("", line))
         if match is None:
             break
         places.append(match["place"].strip("()"))
@@ -267,8 +282,7 @@ def _where(report: str, inputs: list[Guarded]) -> str:
 
 def _inputs(text: str) -> list[Guarded]:
     return [
-        Guarded(int(start, 16), int(size), form)
-        for start, size, form in _GUARDED.findall(text)
+        Guarded(int(start, 16), int(size), form) for start, size, form in _GUARDED.findall(text)
     ]
 
 
