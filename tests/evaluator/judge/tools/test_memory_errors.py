@@ -96,6 +96,7 @@ class ModelNew(nn.Module):
 
 OTHERWISE = '''
 import ctypes
+import os
 import subprocess
 from pathlib import Path
 import torch

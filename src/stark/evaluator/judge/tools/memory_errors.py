@@ -224,9 +224,9 @@ def _reports(text: str) -> Iterator[tuple[str, str, list[str]]]:
     """For each error: what it is, further details, and the places on the stack, the innermost first."""
     for match in _UNDEFINED.finditer(text):
         yield match["says"].strip(), "", [match["place"]]
-    if match := _ADDRESS.search(text):
-        report = text[match.start() :]
-        kind = match["kind"].partition(" on ")[0].partition(":")[0].strip()
+    if error := _ADDRESS.search(text):
+        report = text[error.start() :]
+        kind = error["kind"].partition(" on ")[0].partition(":")[0].strip()
         if kind.startswith(_LIMITS_OF_THE_TOOL):
             raise NotRun(f"the checks need more memory than there is: {kind}")
         frames = _frames(report[max(report.find("\n    #0 ") + 1, 0) :])
@@ -249,8 +249,8 @@ def _what(kind: str, report: str) -> str:
         kind = "buffer-overflow"
     if access := _ACCESS.search(report):
         return f"{kind}: {access[1].lower()} of {access[2]} bytes"
-    if access := _SIGNAL.search(report):
-        return f"{kind}: {access[1].lower()} of memory that does not exist"
+    if signal := _SIGNAL.search(report):
+        return f"{kind}: {signal[1].lower()} of memory that does not exist"
     return kind
 
 
