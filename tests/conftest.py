@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from stark.core.judging import Limits, Tools
 from stark.evaluator.executors import open_judges
+from stark.evaluator.executors.base import Executor
 from support.sharing import JudgeWithin, SharingExecutor
 
 SHARED_JUDGE = "judge_within"
@@ -86,7 +88,11 @@ async def judge_within(private_cache: None) -> AsyncIterator[JudgeWithin]:
         patch.setenv("STARK_TEST_API_KEY", "a secret")  # candidates must not see it
         judges = open_judges("local:cpu")
         await judges.start()
-    yield lambda limits: SharingExecutor(judges, limits)
+
+    def within(limits: Limits, sanitizer: bool = False) -> Executor:
+        return SharingExecutor(judges, limits, Tools(sanitizer=sanitizer))
+
+    yield within
     await judges.close()
 
 

@@ -89,10 +89,11 @@ class RunOptions(Frozen):
         "On a GPU, also read the hardware counters of correct candidates with NVIDIA's ncu.",
         JUDGE,
     )
-    sanitizer: bool = _option(
-        False,
-        "On a GPU, also run the final check under NVIDIA's compute-sanitizer; a candidate for which it reports an "
-        "error is incorrect.",
+    sanitizer: bool | None = _option(
+        None,
+        "Look for memory errors at the final check; a candidate that has one is incorrect. On a CPU, for C++, by "
+        "AddressSanitizer and UndefinedBehaviorSanitizer, on by default; on a GPU by NVIDIA's compute-sanitizer, off by "
+        "default.",
         JUDGE,
     )
     precision: Precision = _option(

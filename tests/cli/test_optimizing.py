@@ -175,9 +175,13 @@ def test_resume_stores_the_options_that_it_changes_and_keeps_the_others(
 
     assert 0 == stark("resume", "last", "--attempts", "2", "--counters", "--build-s", "60").code
     assert 0 == stark("resume", "last", "--attempts", "3", "--parallel", "2").code
+    assert 0 == stark("resume", "last", "--attempts", "3", "--no-sanitizer").code
 
-    changed = (Limits(build_s=60, memory_gb=8), Tools(counters=True, sanitizer=True))
-    assert [(Limits(build_s=600, memory_gb=8), Tools(sanitizer=True)), changed, changed] == opened
+    began = (Limits(build_s=600, memory_gb=8), Tools(sanitizer=True))
+    limits = Limits(build_s=60, memory_gb=8)
+    checked = (limits, Tools(counters=True, sanitizer=True))
+    changed = (limits, Tools(counters=True, sanitizer=False))
+    assert [began, checked, checked, changed] == opened
     with Store.open(STORE) as store:
         config = store.run("last").config
     assert (3, 2, *changed) == (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stark.core.candidate import Candidate
 from stark.core.errors import ProblemError
 from stark.core.evaluation import BuildFailed, Correct, Incorrect
 from stark.core.judging import Limits
@@ -311,3 +312,45 @@ async def test_promotion_calls_more_often_so_that_rare_faults_show(executor: Exe
 
     assert isinstance(found, Incorrect), found
     assert "time" not in found.seconds
+
+
+EARLY = """
+import torch
+import torch.nn as nn
+import tvm_ffi.cpp
+
+KERNELS = r'''
+using tvm::ffi::TensorView;
+
+void above(TensorView x, TensorView out) {
+  const float* from = static_cast<const float*>(x.data_ptr());
+  float* to = static_cast<float*>(out.data_ptr());
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    to[i] = std::max(from[i], from[i - 1] == 12345.0f ? 1.0f : 0.0f) + 1;
+  }
+}
+'''
+
+kernels = tvm_ffi.cpp.load_inline("above", cpp_sources=KERNELS, functions=["above"])
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        kernels.above(x, out)
+        return out
+"""
+
+
+async def test_a_candidate_that_reads_before_its_input_is_incorrect_at_promotion(
+    judge_within: JudgeWithin,
+) -> None:
+    executor = judge_within(Limits(timing_budget_s=0.1), sanitizer=True)
+
+    searched = await executor.evaluate(SHAPED, Candidate(language="cpp", source=EARLY))
+    found = await executor.evaluate(SHAPED, Candidate(language="cpp", source=EARLY), "promote")
+
+    assert isinstance(searched, Correct), searched
+    assert isinstance(found, Incorrect), found
+    assert "read of 4 bytes at line 13 of the file (`to[i] = std::max(" in found.error
+    assert "4 bytes before the start of the input float32[" in found.error

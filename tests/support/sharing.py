@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from stark.core.judging import Limits
+from stark.core.judging import Limits, Tools
 from stark.evaluator.executors.base import Executor, RequestingExecutor
 from stark.evaluator.protocol import Answer, AnyRequest
 
@@ -15,8 +15,8 @@ class SharingExecutor(RequestingExecutor):
     Closing it leaves the judges running, since starting one takes seconds.
     """
 
-    def __init__(self, judges: RequestingExecutor, limits: Limits) -> None:
-        super().__init__(limits, None)
+    def __init__(self, judges: RequestingExecutor, limits: Limits, tools: Tools) -> None:
+        super().__init__(limits, tools)
         self._judges = judges
 
     async def close(self) -> None:
@@ -26,5 +26,9 @@ class SharingExecutor(RequestingExecutor):
         return await self._judges.answer(request)
 
 
-JudgeWithin = Callable[[Limits], Executor]
-"""Opens an executor on the judges that a test session shares: the type of its fixture."""
+class JudgeWithin(Protocol):
+    """Opens an executor on the judges that a test session shares: the type of its fixture."""
+
+    def __call__(self, limits: Limits, sanitizer: bool = False) -> Executor:
+        """Without `sanitizer`, no candidate is built twice, which would take seconds."""
+        ...

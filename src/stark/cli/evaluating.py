@@ -161,7 +161,7 @@ def _print(
         console.print(Text(f"sandbox: {', '.join(common)}", "dim"), soft_wrap=True)
 
 
-def _check(sanitizer: bool, effort: Effort, demand: Demand) -> None:
+def _check(sanitizer: bool | None, effort: Effort, demand: Demand) -> None:
     """Raise UsageError for options that exclude each other or cannot be used."""
     if sanitizer and effort == "search":
         raise UsageError("--sanitizer does not run with --effort search; leave out one of the two")

@@ -100,9 +100,19 @@ def _kind(name: str, as_begun: bool) -> Any:
     panel = extra.get("panel") if isinstance(extra, dict) else None
     default = None if as_begun else field.default
     shown = option(
-        _metavar(field), field.description or "", flag(name), default=default, rich_help_panel=panel
+        _metavar(field),
+        field.description or "",
+        _flags(name),
+        default=default,
+        rich_help_panel=panel,
     )
     return Annotated[_plain_type(field) | None, shown]
+
+
+def _flags(name: str) -> str:
+    """The command-line option for a field of `RunOptions`. If a flag may be on by default, another turns it off."""
+    kinds = get_args(RunOptions.model_fields[name].annotation)
+    return f"{flag(name)}/--no-{flag(name)[2:]}" if bool in kinds else flag(name)
 
 
 def _plain_type(field: FieldInfo) -> Any:

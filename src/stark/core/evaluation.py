@@ -80,7 +80,7 @@ class OutOfMemory(EvaluationBase):
 
 
 class Incorrect(EvaluationBase):
-    """The outputs are wrong, an input that must stay unchanged was changed, or compute-sanitizer found an error."""
+    """The outputs are wrong, an input that must stay unchanged was changed, or a sanitizer found an error."""
 
     status: Literal["incorrect"] = "incorrect"
     error: str
@@ -137,7 +137,8 @@ class Correct(EvaluationBase):
     """Where the candidate's time goes, as its own process reported; None if there was no usable profile."""
 
     sanitized: tuple[str, ...] = ()
-    """The tools of NVIDIA's compute-sanitizer that found nothing; empty if none ran."""
+    """The checks for memory errors that found nothing: tools of NVIDIA's compute-sanitizer, or the compiler's sanitizers on
+    a CPU. Empty if none ran."""
 
     @property
     def profiled(self) -> Profiled | None:

@@ -37,10 +37,14 @@ class Limits(Frozen):
 
 
 class Tools(Frozen):
-    """NVIDIA's tools. On a GPU, each enabled tool runs a correct candidate once more, which takes seconds."""
+    """Tools that run a correct candidate once more, which takes seconds."""
 
     counters: bool = False
-    """Add Nsight Compute's counters to the profile."""
+    """On a GPU, add Nsight Compute's counters to the profile."""
 
-    sanitizer: bool = False
-    """Run compute-sanitizer at the final check; any finding makes the candidate incorrect."""
+    sanitizer: bool | None = None
+    """At the final check, look for memory errors; any finding makes the candidate incorrect.
+
+    On a CPU, AddressSanitizer and UndefinedBehaviorSanitizer check C++ unless this is False. On a GPU, compute-sanitizer
+    checks kernels only if this is True.
+    """

@@ -28,8 +28,15 @@ def explain(evaluation: Evaluation) -> str:
         if evaluation.profiled is not None:
             lines += profile_lines(evaluation.profiled)
         if evaluation.sanitized:
-            lines.append(f"compute-sanitizer found no errors: {', '.join(evaluation.sanitized)}")
+            lines.append(_sanitized(evaluation))
     return "\n".join([*lines, *(f"Note: {warning}" for warning in evaluation.warnings)])
+
+
+def _sanitized(correct: Correct) -> str:
+    """Which checks for memory errors found nothing."""
+    if correct.device.kind == "cpu":
+        return f"{' and '.join(correct.sanitized)} found no errors"
+    return f"compute-sanitizer found no errors: {', '.join(correct.sanitized)}"
 
 
 def evidence(evaluation: Evaluation) -> str:

@@ -1,8 +1,10 @@
-"""Runs a program under a tool, without the judge. The tool (a profiler or memory checker) starts this process.
+"""Runs a program under a tool, without the judge. The tool (a profiler or memory checker) starts this process, or is
+loaded into it (AddressSanitizer).
 
 Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
-profiled one), `layers`, and the program's `folder`, `scratch` and `environment`.
+profiled one), `guarded` (whether to surround inputs with memory that AddressSanitizer guards), `layers`,
+and the program's `folder`, `scratch` and `environment` (null removes a variable).
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
 is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
@@ -25,6 +27,7 @@ from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import confine
 from stark.evaluator.candidate.confine import Place
+from stark.evaluator.candidate.guarded import guarded, print_unchecked
 from stark.evaluator.candidate.program import give_weights, import_file
 
 POLL_S = 0.005
@@ -48,6 +51,8 @@ def main() -> None:
     with device:
         given = problem.get_inputs()
     arguments = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), list(given))
+    if request["guarded"]:
+        arguments = _guarded(arguments)
     weights = {name: value.clone() for name, value in reference.state_dict().items()}
     del reference, given
     _lock(request)
@@ -57,6 +62,8 @@ def main() -> None:
     for _ in range(request["warm"]):
         module(*arguments)
     _profiled_call(module, arguments, device)
+    if request["guarded"]:
+        print_unchecked(Path(request["folder"]))
 
 
 def _request(path: Path) -> dict[str, Any]:
@@ -73,10 +80,27 @@ def _built(kind: Any, arguments: list[Any], device: torch.device, seed: int) -> 
         return kind(*arguments).to(device)
 
 
+def _guarded(arguments: list[Any]) -> list[Any]:
+    """The arguments with guarded copies of their tensors. A tensor given twice stays one tensor."""
+    copies: dict[int, torch.Tensor] = {}
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = guarded(tensor)
+        return copies[id(tensor)]
+
+    found: list[Any] = pytree.tree_map_only(torch.Tensor, copied, arguments)
+    return found
+
+
 def _lock(request: dict[str, Any]) -> None:
     """Move from the tool's folder, which candidates cannot access, to the program's folder, and lock the sandbox."""
     # Keep the variables that the tool has set: its library in this process reads them.
-    os.environ.update(request["environment"])
+    for name, value in request["environment"].items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     os.chdir(request["folder"])
     tempfile.tempdir = None
     place = Place(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stark.evaluator.judge.building.complaints import first_errors
+from stark.evaluator.judge.building.complaints import first_errors, source_line
 
 SOURCE = '''import tvm_ffi.cpp
 
@@ -197,3 +197,14 @@ def test_a_long_text_keeps_its_beginning_and_its_end() -> None:
     lines = first_errors("\n".join(f"line {n}" for n in range(1000))).splitlines()
 
     assert ["line 0", "… 960 lines …", "line 999"] == [lines[0], lines[20], lines[-1]]
+
+
+def test_a_line_of_a_generated_file_is_found_in_the_source_by_what_is_around_it() -> None:
+    kernel = ["void one() {", "  sum += x;", "}", "void two() {", "  sum += x;", "}", "end();"]
+    generated = ["#include <header.h>", *(f"  {line}" for line in kernel), "sum += x;"]
+    source = "\n".join(["import torch", *kernel])
+
+    assert [2, 3, 4] == [source_line(generated, number, source) for number in (2, 3, 4)]
+    assert 6 == source_line(generated, 6, source)
+    assert source_line(generated, 1, source) is None, "it is not in the source"
+    assert source_line(generated, 9, source) is None, "either could be meant"

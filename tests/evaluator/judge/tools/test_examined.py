@@ -13,7 +13,7 @@ from stark.core.evaluation import Correct, Incorrect
 from stark.core.judging import Tools
 from stark.core.profile import KernelCounters
 from stark.evaluator.judge.tools import examined as module
-from stark.evaluator.judge.tools import sanitizer
+from stark.evaluator.judge.tools import memory_errors, sanitizer
 from stark.evaluator.judge.tools.examined import examined
 from stark.evaluator.judge.tools.running import NotRun
 from stark.explain.evaluation import explain
@@ -133,10 +133,38 @@ def test_what_triton_guards_itself_is_not_checked_there(asked: list[str]) -> Non
     assert isinstance(found, Correct) and ("memcheck",) == found.sanitized
 
 
-def test_on_a_cpu_there_is_nothing_to_look_at(asked: list[str]) -> None:
-    cpu = candidate()
-    cpu = cpu.model_copy(update={"device": cpu.device.model_copy(update={"kind": "cpu"})})
-    found = examined(cpu, BOTH, TARGET, COUNTERS)
+CPP: Any = SimpleNamespace(language="cpp")
+
+
+def on_cpu(effort: str = "promote") -> Correct:
+    found = candidate(effort)
+    return found.model_copy(update={"device": found.device.model_copy(update={"kind": "cpu"})})
+
+
+def test_on_a_cpu_nvidias_tools_are_not_run(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory_errors, "findings", lambda _: [])
+    found = examined(on_cpu(), BOTH, CPP, COUNTERS)
 
     assert isinstance(found, Correct) and [] == asked
     assert (module.ON_A_GPU_ONLY,) == found.warnings[-1:]
+    assert memory_errors.CHECKS == found.sanitized
+    assert "AddressSanitizer and UndefinedBehaviorSanitizer found no errors" in explain(found)
+
+
+def test_on_a_cpu_the_final_check_of_cpp_looks_for_memory_errors_unless_told_not_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = "heap-buffer-overflow: read of 4 bytes at line 7 of the file (`x[-1]`)"
+    monkeypatch.setattr(memory_errors, "findings", lambda _: [error])
+    found = examined(on_cpu(), Tools(), CPP, COUNTERS)
+
+    assert isinstance(found, Incorrect)
+    assert (
+        f"its outputs are correct, but a check for memory errors and undefined arithmetic found:\n{error}"
+        == found.error
+    )
+    assert on_cpu() == examined(on_cpu(), Tools(sanitizer=False), CPP, COUNTERS)
+    assert on_cpu("search") == examined(on_cpu("search"), Tools(), CPP, COUNTERS)
+    assert on_cpu() == examined(on_cpu(), Tools(), TARGET, COUNTERS)  # CUDA C++ is not for a CPU

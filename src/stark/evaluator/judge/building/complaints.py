@@ -178,3 +178,31 @@ def _line_of(shown: str, source: str) -> int | None:
     wanted = shown.strip()
     found = [n for n, line in enumerate(source.split("\n"), 1) if line.strip() == wanted]
     return found[0] if wanted and len(found) == 1 else None
+
+
+def source_line(lines: list[str], number: int, source: str) -> int | None:
+    """The number of the line in `source` from which line `number` of a generated file comes, or None if that is unclear.
+
+    Of several equal lines in `source`, the one with the most equal lines around it counts.
+    """
+    given = [line.strip() for line in lines]
+    wanted = given[number - 1]
+    own = [line.strip() for line in source.split("\n")]
+    found = [n for n, line in enumerate(own, 1) if line == wanted] if wanted else []
+    context = {n: _equal_around(given, number - 1, own, n - 1) for n in found}
+    best = [n for n in found if context[n] == max(context.values())]
+    return best[0] if len(best) == 1 else None
+
+
+def _equal_around(one: list[str], at: int, other: list[str], there: int) -> int:
+    """How many lines in a row are equal before and after two places."""
+    count = 0
+    for step in (-1, 1):
+        n = step
+        while (
+            0 <= at + n < len(one)
+            and 0 <= there + n < len(other)
+            and one[at + n] == other[there + n]
+        ):
+            count, n = count + 1, n + step
+    return count

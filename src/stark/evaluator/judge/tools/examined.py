@@ -1,6 +1,6 @@
-"""Runs the requested NVIDIA tools on a candidate that was found correct.
+"""Runs tools on a candidate that was found correct: NVIDIA's on a GPU, the compiler's sanitizers on a CPU.
 
-Nsight Compute adds counters to the profile. Errors that compute-sanitizer finds make the candidate
+Nsight Compute adds counters to the profile. Errors that a sanitizer finds make the candidate
 incorrect. A tool that cannot run causes a warning and does not change the verdict. After a tool had
 to be killed, no further tool is started.
 """
@@ -13,25 +13,26 @@ from functools import partial
 
 from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.judging import Tools
-from stark.evaluator.judge.tools import sanitizer
+from stark.evaluator.judge.tools import memory_errors, sanitizer
 from stark.evaluator.judge.tools.counters import Counters
 from stark.evaluator.judge.tools.running import NotRun, Target
 
-ON_A_GPU_ONLY = "Nsight Compute and compute-sanitizer were not run: they need an NVIDIA GPU"
+Step = Callable[[Correct, Target], Evaluation]
+
+ON_A_GPU_ONLY = "Nsight Compute was not run: it needs an NVIDIA GPU"
 
 
 def examined(correct: Correct, tools: Tools, target: Target, counters: Counters) -> Evaluation:
-    """The evaluation after the requested tools have run. The sanitizer runs only in final checks (effort `promote`)."""
-    steps: dict[str, Callable[[Correct, Target], Evaluation]] = {}
-    if tools.counters:
-        steps["Nsight Compute"] = partial(_counted, counters)
-    if tools.sanitizer and correct.effort == "promote":
-        for check in sanitizer.checks(target.language):
-            steps[f"compute-sanitizer's {check}"] = partial(_sanitized, check)
+    """The evaluation after the tools have run. The sanitizers run only in final checks (effort `promote`)."""
+    on_cpu = correct.device.kind == "cpu"
+    if on_cpu and tools.counters:
+        correct = _warned(correct, ON_A_GPU_ONLY)
+    final = correct.effort == "promote"
+    steps = (
+        _cpu_steps(tools, target, final) if on_cpu else _gpu_steps(tools, target, counters, final)
+    )
     if not steps:
         return correct
-    if correct.device.kind == "cpu":
-        return _warned(correct, ON_A_GPU_ONLY)
     begin = time.monotonic()
     found: Evaluation = correct
     for name, step in steps.items():
@@ -49,6 +50,24 @@ def examined(correct: Correct, tools: Tools, target: Target, counters: Counters)
     return found.model_copy(update={"seconds": seconds})
 
 
+def _cpu_steps(tools: Tools, target: Target, final: bool) -> dict[str, Step]:
+    """On a CPU, C++ is checked unless that is turned off."""
+    if final and tools.sanitizer is not False and target.language == "cpp":
+        return {" and ".join(memory_errors.CHECKS): _memory_checked}
+    return {}
+
+
+def _gpu_steps(tools: Tools, target: Target, counters: Counters, final: bool) -> dict[str, Step]:
+    """On a GPU, only what was asked for is run."""
+    steps: dict[str, Step] = {}
+    if tools.counters:
+        steps["Nsight Compute"] = partial(_counted, counters)
+    if final and tools.sanitizer:
+        for check in sanitizer.checks(target.language):
+            steps[f"compute-sanitizer's {check}"] = partial(_sanitized, check)
+    return steps
+
+
 def _counted(counters: Counters, correct: Correct, target: Target) -> Evaluation:
     """The evaluation with counters in its profile."""
     if correct.profile is None:
@@ -58,11 +77,25 @@ def _counted(counters: Counters, correct: Correct, target: Target) -> Evaluation
 
 
 def _sanitized(check: str, correct: Correct, target: Target) -> Evaluation:
-    """The evaluation after one of the sanitizer's checks: Incorrect if it finds errors."""
+    """The evaluation after one of compute-sanitizer's checks."""
     findings = sanitizer.findings(target, check)
+    return _judged(correct, findings, f"compute-sanitizer's {check}", (check,))
+
+
+def _memory_checked(correct: Correct, target: Target) -> Evaluation:
+    """The evaluation after the compiler's sanitizers."""
+    findings = memory_errors.findings(target)
+    tool = "a check for memory errors and undefined arithmetic"
+    return _judged(correct, findings, tool, memory_errors.CHECKS)
+
+
+def _judged(
+    correct: Correct, findings: list[str], tool: str, checks: tuple[str, ...]
+) -> Evaluation:
+    """Incorrect if there are findings; otherwise the evaluation with the checks in `sanitized`."""
     if not findings:
-        return correct.model_copy(update={"sanitized": (*correct.sanitized, check)})
-    found = f"its outputs are correct, but compute-sanitizer's {check} found:"
+        return correct.model_copy(update={"sanitized": (*correct.sanitized, *checks)})
+    found = f"its outputs are correct, but {tool} found:"
     kept = {"seconds", "output", "warnings", "sandbox"}
     return Incorrect(error="\n".join([found, *findings]), **correct.model_dump(include=kept))
 

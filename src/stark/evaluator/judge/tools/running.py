@@ -1,4 +1,4 @@
-"""Runs a candidate by itself under one of NVIDIA's tools, in a sandbox.
+"""Runs a candidate by itself under a tool (NVIDIA's, or AddressSanitizer), in a sandbox.
 
 The tool opens many files and talks to its program through sockets. So the tool itself gets no full
 sandbox: it is only cut off from the network and limited in resources. The tool works in a new
@@ -108,8 +108,12 @@ class Desk:
         device: torch.device,
         limits: Limits,
         variables: Mapping[str, str] | None = None,
+        output_kb: int | None = None,
     ) -> None:
-        """`command` returns the tool's command line for a given log file. Raises NotRun."""
+        """`command` returns the tool's command line for a given log file. Raises NotRun.
+
+        `output_kb` replaces the limit of the kept output, for a tool that reports in the program's output.
+        """
         self._folder = Path(tempfile.mkdtemp(dir=server.folder))
         self._log, self._scratch = self._folder / "log", self._folder / "scratch"
         self._scratch.mkdir()
@@ -117,15 +121,26 @@ class Desk:
         self._allowed = Allowance(
             Place(str(self._folder), environment),
             memory_gb=limits.memory_gb + TOOL_GB,
-            output_kb=limits.output_kb,
+            output_kb=output_kb or limits.output_kb,
         )
         self._request = self._folder / "request.json"
         program = ["-P", "-s", "-m", "stark.evaluator.candidate.under_tool", str(self._request)]
         line = [*command(self._log), sys.executable, *program]
         self._child = server.fork(self._allowed, command=line)
 
-    def run(self, target: Target, warm: int, limit_s: float) -> Ran:
-        """Run a candidate. `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds."""
+    def run(
+        self,
+        target: Target,
+        warm: int,
+        limit_s: float,
+        changed: Mapping[str, str | None] | None = None,
+        guarded: bool = False,
+    ) -> Ran:
+        """Run a candidate. `warm` calls precede the profiled call. Raises NotRun, for instance after `limit_s` seconds.
+
+        `changed` has environment variables to set or, with None, to remove before the candidate's code runs. With
+        `guarded`, the candidate's inputs lie in memory with guards around it.
+        """
         prepared, built = target.prepared, target.built
         self._allowed.watched.append(built.work)
         extra = language(target.language).environment(built.work, prepared.architecture)
@@ -136,10 +151,15 @@ class Desk:
             "memory_fraction": DEVICE_SHARE,
             "seed": CONSTRUCTION_SEED,
             "warm": warm,
+            "guarded": guarded,
             "layers": prepared.forkserver.layers(),
             "folder": str(built.work),
             "scratch": str(self._scratch),
-            "environment": {**_environment(built.work, prepared.device), **extra},
+            "environment": {
+                **_environment(built.work, prepared.device),
+                **extra,
+                **(changed or {}),
+            },
         }
         part = self._request.with_suffix(".part")
         part.write_text(json.dumps(asked))
