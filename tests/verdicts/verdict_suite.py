@@ -42,6 +42,8 @@ from stark.evaluator.judge.verifying import check_results
 from stark.evaluator.judge.verify.oracle import Comparison
 from support.nodes import CPU
 
+SHEET = CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4, "bf16": 0.4, "fp16": 0.4}})
+
 KERNELS = Path(__file__).parent / "kernels"
 SHAPES = 2
 """Number of other shapes that a correct kernel is tried at, as in a final check."""
@@ -171,7 +173,7 @@ class Bench:
 
     def _ready(self, problem: Problem) -> PreparedReference:
         forkserver: Any = SimpleNamespace(folder=self._folder.name)
-        return PreparedReference(problem, torch.device("cpu"), CPU, forkserver)
+        return PreparedReference(problem, torch.device("cpu"), SHEET, forkserver)
 
 
 def verified(prepared: PreparedReference, name: str, effort: Any) -> Result:
