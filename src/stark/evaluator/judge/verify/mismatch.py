@@ -12,11 +12,14 @@ from itertools import starmap
 
 import torch
 
+from stark.evaluator.judge.verify.factors import line_pattern
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
     Sample,
+    axis_name,
+    function_of,
     precision,
     value_pattern,
 )
@@ -125,7 +128,11 @@ def describe(
     survey = _survey(result, oracle, rule)
     everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
     if not survey.wrong:
-        reason = precision(everywhere) or "the error is spread over the output"
+        reason = (
+            _explained(everywhere, result, oracle, others)
+            or precision(everywhere)
+            or "the error is spread over the output"
+        )
         return [f"no single element is far off; {reason}"]
     some = torch.cat(survey.sampled)
     lines = [f"wrong: {_location(survey, some)}"]
@@ -136,7 +143,7 @@ def describe(
         lines.append(f"{_share(survey.infinite, survey.wrong)} infinite")
     wrong = _sample(result, oracle, rule, _thinned(some))
     if len(wrong.places) >= FEW:
-        pattern = value_pattern(wrong, others)
+        pattern = value_pattern(wrong, others) or _explained(everywhere, result, oracle, others)
         if pattern is None and survey.largest < MAX_ROUNDING_ERROR:
             pattern = precision(everywhere)
         lines += [pattern] if pattern else []
@@ -145,6 +152,28 @@ def describe(
         examples["worst"] = survey.worst
     found = (_example(name, at, result, oracle, shape) for name, at in examples.items())
     return [*lines, "; ".join(found)]
+
+
+def _explained(
+    everywhere: Sample, result: torch.Tensor, oracle: torch.Tensor, others: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Explain the error of the whole output by lines, by the order in rows, or by a function of each element."""
+    sizes = {size for each in (result, *others.values()) for size in each.shape}
+    return (
+        line_pattern(result, oracle, sizes, everywhere.tolerance, everywhere.scale)
+        or _reordered(result, oracle, everywhere)
+        or (function_of(everywhere, others) if result.is_floating_point() else None)
+    )
+
+
+def _reordered(result: torch.Tensor, oracle: torch.Tensor, sample: Sample) -> str | None:
+    """Recognize rows that have the right values in another order."""
+    if result.dim() < 2 or result.shape[-1] < 3 or result.shape[-1] > SAMPLE:
+        return None
+    rows = _spread(result.numel() // result.shape[-1], result.device)[:FEW]
+    got, wanted = (t.reshape(-1, t.shape[-1])[rows].double().sort(1).values for t in (result, oracle))
+    near = (got - wanted).abs() <= sample.tolerance * (wanted.abs() + sample.scale)
+    return "each row has the right values in another order" if bool(near.all()) else None
 
 
 def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
@@ -225,7 +254,7 @@ def _box(survey: Survey) -> tuple[str, float] | None:
     for axis, (indices, extent) in enumerate(zip(chosen, survey.shape, strict=True)):
         words = None
         if len(indices) < extent:
-            name = _axis_name(axis, len(survey.shape))
+            name = axis_name(axis, len(survey.shape))
             words = _run(indices, len(indices), extent, name)
             if words is None and filled:
                 words = f"{len(indices)} of {extent} {name}s"
@@ -253,14 +282,6 @@ def _run(some: torch.Tensor, count: int, extent: int, name: str) -> str | None:
     end = f", the first {count}" if first == 0 else ""
     end = f", the last {count}" if last == extent - 1 else end
     return f"{name}s {first} to {last}{end} of {extent}"
-
-
-def _axis_name(axis: int, axes: int) -> str:
-    if axes == 1:
-        return "element"
-    if axis >= axes - 2:
-        return "row" if axis == axes - 2 else "column"
-    return f"axis-{axis} slice"
 
 
 def _share(count: int, total: int) -> str:
