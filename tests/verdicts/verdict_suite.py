@@ -20,7 +20,7 @@ from __future__ import annotations
 import random
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,16 +30,16 @@ from unittest.mock import patch
 
 import torch
 
-from stark.core.evaluation import Incorrect
+from stark.core.evaluation import Effort, Incorrect
 from stark.core.problem import Problem
 from stark.evaluator.candidate.program import filled, give_weights, leaves_of
 from stark.evaluator.judge.attempt import Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program, same_values
+from stark.evaluator.judge.problem.inputs import CONSTRUCTION_SEED, Drawn, Program
 from stark.evaluator.judge.problem.variants import variants
 from stark.evaluator.judge.trials import Trial
-from stark.evaluator.judge.verifying import check_results
-from stark.evaluator.judge.verify.oracle import Comparison
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, compare
+from stark.evaluator.judge.verifying import Called, verify_on
 from support.nodes import CPU
 
 SHEET = CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4, "bf16": 0.4, "fp16": 0.4}})
@@ -176,35 +176,30 @@ class Bench:
         return PreparedReference(problem, torch.device("cpu"), SHEET, forkserver)
 
 
-def verified(prepared: PreparedReference, name: str, effort: Any) -> Result:
+def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
     """Verify a kernel on every trial of an effort."""
-    program = prepared.program
-    model = _constructed(program, name)
-    worst = Result("correct", 0.0, 0.0, "own")
+    model = _constructed(prepared.program, name)
+    worst, latest = (0.0, 0.0, "own"), (0.0, 0.0)
     for trial in prepared.trials.for_effort(effort):
-        drawn = prepared.trials.drawn(trial)
-        for _ in range(trial.calls):
-            try:
-                found = _call(prepared, model, trial, drawn)
-            except Verdict as verdict:
-                assert isinstance(verdict.evaluation, Incorrect)
-                return Result(
-                    "incorrect", *_errors(prepared), trial.regime or "own", verdict.evaluation.error
-                )
-            except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-                return Result("crashed", 0.0, 0.0, trial.regime or "own", said)
-            budgets, caps = _ratios(found, prepared.trials.expected(trial, drawn))
-            if max(budgets, caps) > max(worst.over_budget, worst.over_cap):
-                worst = Result("correct", budgets, caps, trial.regime or "own")
-    return worst
+        where, failed = trial.regime or "own", []
 
+        def call(drawn: Drawn, trial: Trial = trial, failed: list[tuple[float, float]] = failed) -> Called:
+            called = _call(prepared, model, drawn)
+            if called.odd is None:
+                failed.append(_ratios(called, prepared.trials.expected(trial, drawn)))
+            return called
 
-_LAST: dict[int, tuple[float, float]] = {}
-
-
-def _errors(prepared: PreparedReference) -> tuple[float, float]:
-    return _LAST.get(id(prepared), (0.0, 0.0))
+        try:
+            verify_on(trial, prepared, call)
+        except Verdict as verdict:
+            assert isinstance(verdict.evaluation, Incorrect)
+            return Result("incorrect", *max(failed, default=latest), where, verdict.evaluation.error)
+        except Exception as error:
+            return Result("crashed", 0.0, 0.0, where, f"{type(error).__name__}: {error}")
+        latest = max(failed)
+        if max(latest) > max(worst[:2]):
+            worst = (*latest, where)
+    return Result("correct", *worst)
 
 
 def _constructed(program: Program, name: str) -> torch.nn.Module:
@@ -214,36 +209,25 @@ def _constructed(program: Program, name: str) -> torch.nn.Module:
     return model
 
 
-def _call(
-    prepared: PreparedReference, model: torch.nn.Module, trial: Trial, drawn: Drawn
-) -> list[Comparison]:
-    """Call a kernel and check its results. Raises Verdict, and whatever the kernel raises."""
+def _call(prepared: PreparedReference, model: torch.nn.Module, drawn: Drawn) -> Called:
+    """Call a kernel on copies of the inputs. Raises whatever the kernel raises."""
     given = [tensor.clone() for tensor in drawn.tensors]
     torch.manual_seed(0)
     with torch.no_grad():
         returned: list[Any] = leaves_of(model(*filled(drawn.arguments, given)))
-    forms = [f"{tuple(one.shape)} {one.dtype}" for one in returned]
-    wanted = [f"{tuple(one.shape)} {one.dtype}" for one in prepared.signature.returned]
-    changes = prepared.program.changes
-    changed = next(
-        (
-            index
-            for index, (ours, theirs) in enumerate(zip(given, drawn.tensors, strict=True))
-            if index not in changes and not same_values(ours, theirs)
-        ),
-        None,
+    forms, wanted = (
+        [f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} on cpu" for one in results]
+        for results in (returned, prepared.signature.returned)
     )
+    changes = prepared.program.changes
+    changed = prepared.shared.changed_input(drawn.tensors, given)
     results = [*returned, *(given[index] for index in changes)]
-    expected = prepared.trials.expected(trial, drawn)
-    odd = forms if forms != wanted else None
-    if odd is None:
-        from stark.evaluator.judge.verify.oracle import compare
-
-        _LAST[id(prepared)] = _ratios(list(map(compare, results, expected)), expected)
-    return check_results(prepared, results, changed, odd, drawn, expected, str(trial))
+    return Called(results, changed, forms if forms != wanted else None)
 
 
-def _ratios(found: list[Comparison], expected: Any) -> tuple[float, float]:
+def _ratios(called: Called, expected: Sequence[ExpectedTensor]) -> tuple[float, float]:
+    """The largest error of the results, and of an element, each as a multiple of what is allowed."""
+    found = list(map(compare, called.results, expected))
     budgets = [each.errors.relative_rms / (each.budget or 1.0) for each in found]
     caps = [
         each.errors.largest / (right.cap or 1.0) for each, right in zip(found, expected, strict=True)

@@ -133,6 +133,13 @@ class Program:
             returned = tensors_of(self.model(*filled(drawn.arguments, given)))
         return [*returned, *(given[index] for index in self.changes)]
 
+    def run_as_constructed(self, drawn: Drawn) -> list[torch.Tensor]:
+        """Run a model with its initial weights: what a candidate returns that keeps the weights of its construction."""
+        given = self._given(drawn)
+        with self._user_code("Model"), torch.no_grad():
+            returned = tensors_of(self._constructed()(*filled(drawn.arguments, given)))
+        return [*returned, *(given[index] for index in self.changes)]
+
     def in_float64(self, constructed: bool) -> torch.nn.Module:
         """Return a copy of the model with its weights in float64.
 

@@ -78,3 +78,23 @@ def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) ->
     for target, source in pieces(result, drawn):
         target.copy_(change(source, generator, mean))
     return result
+
+
+SUGGESTS = {
+    "mixed": "large and small values, both signs and exact zeros in one input",
+    "heavy-tailed": "a few values far larger than the rest",
+    "tiny": "a missing or misplaced epsilon, values that are rounded to zero, or an error that does not shrink with the input",
+    "large": "an overflow, or a sum or an approximation outside its range",
+    "shifted": "a mean far from zero, or negative values where the problem has few",
+}
+"""By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""
+
+
+def suggestion(regime: str, nonfinite: bool) -> str:
+    """Say what the failure in a regime suggests, after the problem's own inputs passed."""
+    reason = (
+        "an overflow, as in an exponential without subtracting the maximum or in sums of a narrow type, or 0/0"
+        if nonfinite and regime != "tiny"
+        else SUGGESTS[regime]
+    )
+    return f"the problem's own inputs pass; with {regime} inputs, look for {reason}"

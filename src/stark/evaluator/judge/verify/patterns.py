@@ -22,7 +22,7 @@ FEW = 8
 LITTLE = 0.1
 """A pattern must leave at most this share of the error."""
 
-SMOOTH = 0.8
+SMOOTH = 0.98
 """Least correlation of the errors of neighbours, sorted by a value, for the error to count as a function of the value."""
 
 BALANCED = 0.35
@@ -112,9 +112,9 @@ def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | N
     if sample.result.dtype == torch.bool:
         return None
     distinct = sample.got.unique()
-    if len(distinct) == 1:
+    if len(distinct) == 1 and len(sample.got) >= FEW:
         return f"all of them are {float(distinct[0]) + 0.0:.6g}"
-    for name, other in others.items():
+    for name, other in others.items() if len(sample.got) >= FEW else ():
         fits = other.numel() == sample.result.numel() and not other.is_complex()
         if fits and sample.matches(sample.at(other.reshape(sample.result.shape))):
             return f"they equal {name}"
@@ -130,6 +130,9 @@ def integer_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str |
     """Recognize ties, rounding, wrapping, saturation and missing offsets of integers."""
     if _tied(sample, others):
         return "they point to values equal to those expected: ties are resolved in another way"
+    limits = torch.iinfo(sample.result.dtype)
+    if bool(((sample.expected == limits.min) | (sample.expected == limits.max)).all()):
+        return "they are wrong where the expected value is the type's limit: they wrap around instead of being clamped"
     apart = sample.got - sample.expected
     if bool((apart.abs() == 1).all()):
         cut = bool((sample.got.abs() < sample.expected.abs()).all())
@@ -142,9 +145,11 @@ def integer_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str |
         if bool((apart % bound == 0).all()):
             return f"they wrap around at {name} instead of being clamped or kept wider"
     distinct = sample.got.unique()
-    if len(distinct) == 2:
+    if len(distinct) == 2 and len(sample.got) >= FEW:
         low, high = (int(value) for value in distinct)
         return f"all of them are {low} or {high}: clamped to a narrower type"
+    if len(apart) < FEW:
+        return None
     step = int(torch.gcd(apart.long(), apart.long().roll(1)).unique().amin())
     if step > 2 and bool((apart % step == 0).all()):
         return f"each differs by a multiple of {step}: the offset of a block is missing or wrong"
@@ -225,7 +230,7 @@ def named(factor: float, sizes: Collection[int]) -> str:
             (((n - 1) / n) ** 0.5, "division by n - 1 instead of n, under a root"),
         ):
             exact = min(1e-4, 0.1 / n**2 if abs(value - 1) < 0.5 else 1.0)
-            if n > 2 and abs(factor / value - 1) < exact:
+            if n > (7 if abs(value - 1) < 0.5 else 2) and abs(factor / value - 1) < exact:
                 return f": {words}, with n = {size}?"
     return ""
 
