@@ -119,7 +119,10 @@ def _kernels(path: Path) -> Iterator[Kernel]:
 def seeded(seed: int) -> Iterator[None]:
     """Let the judge draw its secrets from a seed, so that a verdict can be repeated."""
     numbers = random.Random(seed)
-    with patch("secrets.randbits", numbers.getrandbits), patch("secrets.randbelow", numbers.randrange):
+    with (
+        patch("secrets.randbits", numbers.getrandbits),
+        patch("secrets.randbelow", numbers.randrange),
+    ):
         yield
 
 
@@ -183,7 +186,9 @@ def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
     for trial in prepared.trials.for_effort(effort):
         where, failed = trial.regime or "own", []
 
-        def call(drawn: Drawn, trial: Trial = trial, failed: list[tuple[float, float]] = failed) -> Called:
+        def call(
+            drawn: Drawn, trial: Trial = trial, failed: list[tuple[float, float]] = failed
+        ) -> Called:
             called = _call(prepared, model, drawn)
             if called.odd is None:
                 failed.append(_ratios(called, prepared.trials.expected(trial, drawn)))
@@ -193,7 +198,9 @@ def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
             verify_on(trial, prepared, call)
         except Verdict as verdict:
             assert isinstance(verdict.evaluation, Incorrect)
-            return Result("incorrect", *max(failed, default=latest), where, verdict.evaluation.error)
+            return Result(
+                "incorrect", *max(failed, default=latest), where, verdict.evaluation.error
+            )
         except Exception as error:
             return Result("crashed", 0.0, 0.0, where, f"{type(error).__name__}: {error}")
         latest = max(failed)
@@ -230,6 +237,7 @@ def _ratios(called: Called, expected: Sequence[ExpectedTensor]) -> tuple[float, 
     found = list(map(compare, called.results, expected))
     budgets = [each.errors.relative_rms / (each.budget or 1.0) for each in found]
     caps = [
-        each.errors.largest / (right.cap or 1.0) for each, right in zip(found, expected, strict=True)
+        each.errors.largest / (right.cap or 1.0)
+        for each, right in zip(found, expected, strict=True)
     ]
     return max(budgets), max(caps)

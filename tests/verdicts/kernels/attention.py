@@ -91,7 +91,7 @@ class SplitKeys(Model):
 class NoScale(Model):
     """Wrong: the factor 1 / sqrt(d) is missing.
 
-    Names: row 0 | rows 1 to & scores | scale
+    Names: only the first row is right & scale
     """
 
     def forward(self, q, k, v):
@@ -102,7 +102,7 @@ class NoScale(Model):
 class SeesTheNext(Model):
     """Wrong: the causal mask is off by one: each query sees the next key.
 
-    Names: the last row | rows 0 to 94
+    Names: only the last row is right & mask
     """
 
     def forward(self, q, k, v):
@@ -113,7 +113,7 @@ class SeesTheNext(Model):
 class NoMask(Model):
     """Wrong: the causal mask is missing.
 
-    Names: rows 0 to 94 & mask
+    Names: only the last row is right & mask
     """
 
     def forward(self, q, k, v):
@@ -134,7 +134,7 @@ class NotItself(Model):
 class NotRescaled(Model):
     """Wrong: flash attention that does not rescale when the maximum grows.
 
-    Names: rows 40 to 95, the last 56
+    Names: the last
     """
 
     def forward(self, q, k, v):
@@ -150,7 +150,9 @@ class LastKeysDropped(Model):
     def forward(self, q, k, v):
         full = k.shape[-2] // 64 * 64
         s = q @ k[..., :full, :].transpose(-1, -2) / q.shape[-1] ** 0.5
-        return s.masked_fill(~causal(q.shape[-2])[:, :full], -torch.inf).softmax(-1) @ v[..., :full, :]
+        return (
+            s.masked_fill(~causal(q.shape[-2])[:, :full], -torch.inf).softmax(-1) @ v[..., :full, :]
+        )
 
 
 class OnlyFirstHead(Model):

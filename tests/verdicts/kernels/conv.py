@@ -133,7 +133,9 @@ class ReflectedPadding(Model):
     """
 
     def forward(self, x):
-        return nn.functional.conv2d(nn.functional.pad(x, (1, 1, 1, 1), "reflect"), self.weight, self.bias)
+        return nn.functional.conv2d(
+            nn.functional.pad(x, (1, 1, 1, 1), "reflect"), self.weight, self.bias
+        )
 
 
 class NoPaddingBelow(Model):
@@ -149,7 +151,7 @@ class NoPaddingBelow(Model):
 class Flipped(Model):
     """Wrong: a convolution in the mathematical sense: the filters are flipped.
 
-    Names: nearly every element | every element & other weights | weights
+    Names: flipped
     Unnamed: values cannot tell which weight was multiplied with which input
     """
 
@@ -171,7 +173,8 @@ class Dilated(Model):
 class LastChannelDropped(Model):
     """Wrong: the last input channel is left out.
 
-    Names: partial sum | reduction | sum
+    Names: lacks terms
+    Unnamed: a sum that lacks terms has no pattern of its own
     """
 
     def forward(self, x):

@@ -49,7 +49,7 @@ class Fused(Model):
 class Ignored(Model):
     """Wrong: rows with the ignored class count.
 
-    Names: output 0: wrong: every element
+    Names: ignored
     Unnamed: a single number has no pattern
     """
 
@@ -61,7 +61,7 @@ class Ignored(Model):
 class Summed(Model):
     """Wrong: the sum over the rows instead of the mean.
 
-    Names: sum
+    Names: * expected
     """
 
     def forward(self, x, target):

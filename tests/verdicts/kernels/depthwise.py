@@ -48,7 +48,7 @@ class InChunks(Model):
 class ChunksWithoutHistory(Model):
     """Wrong: each chunk of 32 tokens begins with zeros instead of the chunk before.
 
-    Names: boundar | columns 32
+    Names: columns 32, 33, 34, 64, 65, 66
     """
 
     def forward(self, x):
@@ -68,9 +68,11 @@ class SeesTheFuture(Model):
 class NeighboursWeight(Model):
     """Wrong: each channel uses the weights of the next one.
 
-    Names: every element | weights
+    Names: weights of another
     Unnamed: values cannot tell which weight was multiplied with which input
     """
 
     def forward(self, x):
-        return nn.functional.conv1d(nn.functional.pad(x, (3, 0)), self.weight.roll(1, 0), groups=x.shape[1])
+        return nn.functional.conv1d(
+            nn.functional.pad(x, (3, 0)), self.weight.roll(1, 0), groups=x.shape[1]
+        )

@@ -68,7 +68,7 @@ class BySigmoid(Model):
 class Rectified(Model):
     """Wrong: values below -2 are set to zero.
 
-    Names: is negative
+    Names: input 0 is at most -2 & all of them are 0
     """
 
     def forward(self, x):

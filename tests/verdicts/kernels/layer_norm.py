@@ -138,6 +138,7 @@ class OverRows(Model):
     """Wrong: mean and variance over the rows.
 
     Names: axis
+    Unnamed: the error has no simple pattern beside the weight and the bias of the columns
     """
 
     def forward(self, x):
@@ -148,7 +149,8 @@ class OverRows(Model):
 class NoMean(Model):
     """Wrong: the mean is not subtracted: RMSNorm.
 
-    Names: constant in each row | each row
+    Names: mean
+    Unnamed: the error has no simple pattern beside the weight and the bias of the columns
     """
 
     def forward(self, x):
@@ -192,8 +194,11 @@ class MeanOfFullBlocks(Model):
     """Wrong: the last partial block is missing in the mean and the variance.
 
     Names: each row
+    Unnamed: the error has no simple pattern beside the weight and the bias of the columns
     """
 
     def forward(self, x):
-        variance, mean = torch.var_mean(x[:, : x.shape[1] // 64 * 64], 1, correction=0, keepdim=True)
+        variance, mean = torch.var_mean(
+            x[:, : x.shape[1] // 64 * 64], 1, correction=0, keepdim=True
+        )
         return self.scaled(x, mean, variance)

@@ -222,7 +222,8 @@ class NoBias(Model):
 class InnerTailDropped(Model):
     """Wrong: the last, partial block of the inner axis is left out.
 
-    Names: partial sum | inner axis | reduction
+    Names: lacks terms
+    Unnamed: a sum that lacks terms has no pattern of its own
     """
 
     def forward(self, x):
@@ -245,7 +246,8 @@ class OutputTailDropped(Model):
 class LastInputDropped(Model):
     """Wrong: the loop over the inner axis ends one element early.
 
-    Names: partial sum | inner axis | reduction
+    Names: lacks terms
+    Unnamed: a sum that lacks terms has no pattern of its own
     """
 
     def forward(self, x):
@@ -261,7 +263,9 @@ class Race(Model):
     def forward(self, x):
         half = x.shape[1] // 2
         out = x[:, :half] @ self.weight.T[:half] + self.bias
-        kept = torch.rand(out.shape, generator=torch.Generator().manual_seed(torch.seed())) > 1 / 2000
+        kept = (
+            torch.rand(out.shape, generator=torch.Generator().manual_seed(torch.seed())) > 1 / 2000
+        )
         return out + kept * (x[:, half:] @ self.weight.T[half:])
 
 

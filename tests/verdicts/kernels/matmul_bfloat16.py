@@ -57,7 +57,7 @@ class Truncated(Model):
 class SecondTransposed(Model):
     """Wrong: reads the second matrix as if it were stored by columns.
 
-    Names: every element & operand
+    Names: operand
     Unnamed: values cannot tell which element of an operand was read
     """
 

@@ -41,7 +41,10 @@ def paged(q, keys, values, table, lengths, last=0):
         s = s.masked_fill(~mask, -torch.inf)
         new = torch.maximum(top, s.amax(1, keepdim=True))
         p, old = (s - new).exp(), (top - new).exp()
-        total, out = total * old + p.sum(1, keepdim=True), out * old + torch.einsum("bt,btd->bd", p, v)
+        total, out = (
+            total * old + p.sum(1, keepdim=True),
+            out * old + torch.einsum("bt,btd->bd", p, v),
+        )
         top = new
     return (out / total).bfloat16()
 
@@ -68,7 +71,8 @@ class Bfloat16Probabilities(Model):
 class OneTooMany(Model):
     """Wrong: the token after the last one counts.
 
-    Names: rows
+    Names: mask | length
+    Unnamed: long rows have small errors, so the wrong elements show no rule
     """
 
     def forward(self, *arguments):
@@ -78,7 +82,8 @@ class OneTooMany(Model):
 class OneTooFew(Model):
     """Wrong: the last token is left out.
 
-    Names: rows
+    Names: mask | length
+    Unnamed: long rows have small errors, so the wrong elements show no rule
     """
 
     def forward(self, *arguments):
@@ -88,7 +93,8 @@ class OneTooFew(Model):
 class WholePages(Model):
     """Wrong: lengths are rounded up to whole pages.
 
-    Names: rows
+    Names: mask | length
+    Unnamed: long rows have small errors, so the wrong elements show no rule
     """
 
     def forward(self, q, keys, values, table, lengths):
@@ -98,7 +104,8 @@ class WholePages(Model):
 class PagesInOrder(Model):
     """Wrong: the page table is not used: pages are read in order.
 
-    Names: every element | all over
+    Names: page
+    Unnamed: values cannot tell which page was read
     """
 
     def forward(self, q, keys, values, table, lengths):

@@ -30,7 +30,7 @@ class Clamped(Model):
 class NoRelu(Model):
     """Wrong: the ReLU is missing.
 
-    Names: mixed inputs | shifted inputs & negative
+    Names: mixed inputs & input 0 is negative
     """
 
     def forward(self, x):
@@ -50,7 +50,7 @@ class SignOfZero(Model):
 class AbsoluteValue(Model):
     """Wrong: the absolute value instead of the ReLU.
 
-    Names: negative
+    Names: mixed inputs & input 0 is negative
     """
 
     def forward(self, x):
@@ -60,7 +60,7 @@ class AbsoluteValue(Model):
 class OutputsSwapped(Model):
     """Wrong: returns the second output first.
 
-    Names: the expected output 1
+    Names: they equal the expected output
     """
 
     def forward(self, x):

@@ -35,7 +35,7 @@ class ComplexNumbers(Model):
 class Interleaved(Model):
     """Wrong: turns neighbours instead of halves.
 
-    Names: every element & columns
+    Names: columns
     Unnamed: values cannot tell which element was turned with which
     """
 
@@ -47,7 +47,7 @@ class Interleaved(Model):
 class OtherDirection(Model):
     """Wrong: turns by the negative angle.
 
-    Names: every element & sign
+    Names: sign
     Unnamed: the sign of a part of a sum does not show in the values
     """
 
@@ -68,7 +68,7 @@ class HalvesSwapped(Model):
 class FirstPosition(Model):
     """Wrong: positions begin with 1.
 
-    Names: every element & position
+    Names: position
     Unnamed: values cannot tell which angle was used
     """
 

@@ -93,7 +93,8 @@ class Biased(Model):
 class MeanOfAll(Model):
     """Wrong: the masked sum is divided by the number of columns.
 
-    Names: output 2 & got =
+    Names: factor | count
+    Unnamed: a single value of a row shows no factor
     """
 
     def forward(self, x, mask):
@@ -115,7 +116,8 @@ class MaskInverted(Model):
 class LastBlockTwice(Model):
     """Wrong: the last block of 64 overlaps the one before, whose values count twice.
 
-    Names: output 0 & sum
+    Names: sum
+    Unnamed: a single value of a row shows no pattern
     """
 
     def forward(self, x, mask):
@@ -127,7 +129,8 @@ class LastBlockTwice(Model):
 class MaskShifted(Model):
     """Wrong: the mask is off by one column.
 
-    Names: output 2
+    Names: mask
+    Unnamed: a single value of a row shows no pattern
     """
 
     def forward(self, x, mask):

@@ -107,7 +107,8 @@ class OneCarry(Model):
 class ReversedScan(Model):
     """Wrong: sums from the end.
 
-    Names: reverse | last column
+    Names: reverse
+    Unnamed: the sums are reversed, not the results
     """
 
     def forward(self, x, a):

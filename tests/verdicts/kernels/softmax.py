@@ -86,7 +86,7 @@ class NoMaximum(Model):
 class WrongAxis(Model):
     """Wrong: softmax over the rows.
 
-    Names: each column | another axis | wrong axis
+    Names: another axis
     """
 
     def forward(self, x):
@@ -132,7 +132,7 @@ class NotRescaled(Model):
 class EpsilonInDenominator(Model):
     """Wrong: adds 1e-3 to the denominator.
 
-    Names: factor for each row | got = 
+    Names: factor for each row | got =
     """
 
     def forward(self, x):
@@ -143,7 +143,7 @@ class EpsilonInDenominator(Model):
 class LastColumnMissing(Model):
     """Wrong: an off-by-one mask leaves the last column out.
 
-    Names: column 299, the last
+    Names: factor for each row
     """
 
     def forward(self, x):

@@ -74,7 +74,8 @@ class Unsorted(Model):
 class BestOfBlocks(Model):
     """Wrong: the largest value of each of eight blocks.
 
-    Names: output 0
+    Names: largest
+    Unnamed: needs knowledge of the function
     """
 
     def forward(self, x, counts):

@@ -27,6 +27,11 @@ A result whose error is within the budget differs from the reference's result by
 because the reference's own error is at most 1/3 of the budget.
 """
 
+MOST_STALE = 8
+"""Number of weights that are tried one by one to explain a wrong result."""
+
+STALE = "stale weights, read before the reference's are loaded; pack them in forward"
+
 
 @dataclass(frozen=True)
 class Verified:
@@ -212,17 +217,20 @@ def _others(
     if not prepared.room.keeps_all:
         return others  # the others would take memory
     index = names.index(name)
-    earlier = [outputs[index] for inputs, outputs in prepared.trials.kept.values() if inputs is not drawn]
+    earlier = [
+        outputs[index] for inputs, outputs in prepared.trials.kept.values() if inputs is not drawn
+    ]
     others |= {
         f"the expected {name} of other, earlier inputs ({number})": each.eager
         for number, each in enumerate(earlier, 1)
     }
-    try:
-        initial = prepared.program.run_as_constructed(drawn)[index]
-    except ProblemError:
-        return others
-    if not same_values(as_real(initial), expected[index].eager):
-        others[
-            "the result with the weights as __init__ made them: stale weights, read before the judge loads its own"
-        ] = as_real(initial)
+    weights = list(prepared.program.model.state_dict())
+    for stale in (weights, *([one] for one in weights[:MOST_STALE] if len(weights) > 1)):
+        try:
+            initial = as_real(prepared.program.run_as_constructed(drawn, stale)[index])
+        except ProblemError:
+            break
+        if not same_values(initial, expected[index].eager):
+            which = "all weights" if stale is weights else f"the weight {stale[0]}"
+            others[f"the result with {which} as __init__ made them: {STALE}"] = initial
     return others

@@ -81,7 +81,7 @@ def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) ->
 
 
 SUGGESTS = {
-    "mixed": "large and small values, both signs and exact zeros in one input",
+    "mixed": "an overflow, a wrong sign or an exact zero: these inputs have large and small values, both signs and zeros",
     "heavy-tailed": "a few values far larger than the rest",
     "tiny": "a missing or misplaced epsilon, values that are rounded to zero, or an error that does not shrink with the input",
     "large": "an overflow, or a sum or an approximation outside its range",

@@ -29,19 +29,30 @@ def _constants(got: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor,
 
 
 def _factors(got: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    factors = (got * expected).sum(1, keepdim=True) / expected.square().sum(1, keepdim=True)
+    large = expected.abs() >= expected.abs().median(1, keepdim=True).values
+    factors = (got / expected).masked_fill(~large, torch.nan).nanmedian(1, keepdim=True).values
     return factors.nan_to_num(1.0), torch.zeros(len(got), 1).to(got)
 
 
 def _both(got: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     ours, theirs = (t - t.mean(1, keepdim=True) for t in (got, expected))
-    factors = ((ours * theirs).sum(1, keepdim=True) / theirs.square().sum(1, keepdim=True)).nan_to_num(1.0)
+    factors = (
+        (ours * theirs).sum(1, keepdim=True) / theirs.square().sum(1, keepdim=True)
+    ).nan_to_num(1.0)
     return factors, got.mean(1, keepdim=True) - factors * expected.mean(1, keepdim=True)
 
 
 FITS: tuple[tuple[Fit, str, str], ...] = (
-    (_constants, "got - expected is constant in each {line}", "a bias or another term of the {line} is missing or wrong"),
-    (_factors, "there is a factor for each {line}", "a sum, maximum or scale of the {line} is wrong"),
+    (
+        _constants,
+        "got - expected is constant in each {line}",
+        "a mean, a bias or another term of the {line} is missing or wrong",
+    ),
+    (
+        _factors,
+        "there is a factor for each {line}",
+        "a sum, maximum or scale of the {line} is wrong",
+    ),
     (
         _both,
         "there is a factor and constant for each {line}: got = a * expected + b",
@@ -51,7 +62,11 @@ FITS: tuple[tuple[Fit, str, str], ...] = (
 
 
 def line_pattern(
-    result: torch.Tensor, oracle: torch.Tensor, sizes: Collection[int], tolerance: float, scale: float
+    result: torch.Tensor,
+    oracle: torch.Tensor,
+    sizes: Collection[int],
+    tolerance: float,
+    scale: float,
 ) -> str | None:
     """Describe factors or constants of lines that explain the whole error, or return None."""
     if not result.is_floating_point() or result.dim() < 2:
@@ -69,15 +84,37 @@ def line_pattern(
             found = factors * expected + constants
             apart, error = (got - found).abs(), (got - expected).abs()
             near = (apart <= tolerance * (expected.abs() + scale)).double().mean()
-            if near < NEARLY_ALL or float(apart.square().mean()) > LITTLE**2 * float(error.square().mean()):
+            if near < NEARLY_ALL or float(apart.median()) > LITTLE * float(error.median()):
                 continue
             common = float(factors.median())
-            same = bool(((factors - common).abs() < 1e-4 * abs(common)).double().mean() >= NEARLY_ALL)
+            same = bool(
+                ((factors - common).abs() < 1e-4 * abs(common)).double().mean() >= NEARLY_ALL
+            )
             reason = named(common, sizes).removeprefix(": ") if same else ""
             if same and fit is _both:
                 words = f"got = {common:.6g} * expected + a constant for each {{line}}"
             slight = fit is _factors and bool(((factors - 1).abs() < SLIGHT).all())
             return f"{words}: {reason or (CANCELS if slight else cause)}".format(line=line)
+    return _separable(result, oracle, tolerance, scale)
+
+
+def _separable(
+    result: torch.Tensor, oracle: torch.Tensor, tolerance: float, scale: float
+) -> str | None:
+    """Recognize a factor for each row times a factor for each column."""
+    got, expected = (_lines(tensor, tuple(range(tensor.dim() - 1))) for tensor in (result, oracle))
+    if min(got.shape) < FEW:
+        return None
+    ratio = (got / expected).log()
+    ratio = ratio - ratio.mean()
+    fitted = ratio.mean(1, keepdim=True) + ratio.mean(0, keepdim=True)
+    found = expected * (fitted + (got / expected).log().mean()).exp()
+    near = ((got - found).abs() <= tolerance * (expected.abs() + scale)).double().mean()
+    explains = float((got - found).abs().median()) <= LITTLE * float(
+        (got - expected).abs().median()
+    )
+    if near >= NEARLY_ALL and explains:
+        return "there is a factor for each row and another for each column: a sum or norm over another axis?"
     return None
 
 

@@ -33,9 +33,15 @@ SAMPLE = 4096
 MAX_ROUNDING_ERROR = 0.05
 """If every element's error is below this, a lower precision may explain it."""
 
-CHANCE, DENSE = 20.0, 0.5
+CHANCE, DENSE = 20.0, 0.8
 """A box is reported if at least CHANCE wrong elements would lie outside it by chance. Indices that form no run are
 counted only if more than DENSE of their elements are wrong."""
+
+LISTED = 8
+"""Most indices that are listed one by one."""
+
+NEAR_ZERO = 1e-3
+"""Share of an input's largest magnitude that counts as zero where a range of wrong elements ends."""
 
 SMALLEST_ERROR = 1e-300
 """The error assigned to integers that differ but are equal in float64."""
@@ -134,7 +140,8 @@ def describe(
     everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
     if not survey.wrong:
         reason = (
-            _explained(everywhere, None, others)
+            value_pattern(everywhere, others)
+            or _explained(everywhere, None, others)
             or precision(everywhere)
             or "the error is spread over the output"
         )
@@ -159,6 +166,10 @@ def describe(
         if pattern is None and survey.largest < MAX_ROUNDING_ERROR:
             pattern = precision(everywhere)
         lines += [pattern] if pattern else []
+    only = _only_right(survey)
+    lines += [only] if only else []
+    if survey.count == 1 and len(wrong.places) and float(oracle.flatten()[0]):
+        lines.append(f"got = {float(wrong.got[0] / wrong.expected[0]):.6g} * expected")
     examples = {"first": int(some[0])}
     if survey.worst not in (-1, examples["first"]):
         examples["worst"] = survey.worst
@@ -215,6 +226,17 @@ def _condition(
         ):
             if bool(test(ours).all()) and float(test(right).double().mean()) < 0.01:
                 return f"they are the elements where {short} is {words}"
+        size = float(other.abs().max())
+        if (
+            float(ours.max()) < 0
+            and float(ours.max()) > -NEAR_ZERO * size
+            and float(right.min()) >= float(ours.max())
+        ):
+            return f"they are the elements where {short} is negative"
+        if float(ours.abs().min()) > float(right.abs().max()) and float(ours.min()) < 0 < float(
+            ours.max()
+        ):
+            return f"they are the elements where the magnitude of {short} is at least {float(ours.abs().min()):.4g}"
         if float(ours.max()) < float(right.min()):
             return f"they are the elements where {short} is at most {float(ours.max()):.4g}"
         if float(ours.min()) > float(right.max()):
@@ -290,6 +312,8 @@ def _location(survey: Survey, some: torch.Tensor) -> str:
             return f"where the expected value is {sign} ({share})"
     if words is None:
         return f"all over the output ({share})"
+    if part == 1:
+        return f"{words} ({share})"
     return f"{'nearly all' if part > NEARLY_ALL else f'{part:.0%}'} of {words} ({share})"
 
 
@@ -309,14 +333,51 @@ def _box(survey: Survey) -> tuple[str, float] | None:
         if len(indices) < extent and (filled or distinct or 2 * len(indices) <= extent):
             name = axis_name(axis, len(survey.shape))
             words = _run(indices, len(indices), extent, name)
-            if words is None and (filled or (distinct and share > DENSE)):
-                words = f"{len(indices)} of {extent} {name}s"
+            if words is None and (
+                filled or (distinct and share > DENSE and len(indices) < 0.9 * extent)
+            ):
+                words = _listed(indices, extent, name)
+            if words is None:
+                words = _span(survey, axis, indices)
+                indices = torch.arange(int(indices[0]), int(indices[-1]) + 1) if words else indices
         if words is not None:
             edges.append(words)
         inside *= extent if words is None else len(indices)
     if not edges:
         return None
     return " in ".join(reversed(edges)), survey.wrong / inside
+
+
+def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
+    """List a few indices, or count them."""
+    if len(indices) <= LISTED:
+        return f"{name}s {', '.join(map(str, indices.tolist()))} of {extent}"
+    return f"{len(indices)} of {extent} {name}s"
+
+
+def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:
+    """Describe the range of indices with wrong elements if the ones outside are right for a reason."""
+    extent, first, last = survey.shape[axis], int(indices[0]), int(indices[-1])
+    outside = extent - (last - first + 1)
+    if survey.wrong / (extent - outside) * outside <= CHANCE:
+        return None
+    run = torch.arange(first, last + 1)
+    return _run(run, len(run), extent, axis_name(axis, len(survey.shape)))
+
+
+def _only_right(survey: Survey) -> str | None:
+    """Say if all rows but the first or the last contain errors."""
+    if len(survey.shape) < 3 or survey.shape[-2] < FEW:
+        return None
+    rows = survey.touched[-2]
+    right = (rows == 0).nonzero().flatten().tolist()
+    if right == [len(rows) - 1]:
+        return "only the last row is right, as with a missing or wrong causal mask"
+    if right == [0]:
+        return (
+            "only the first row is right, as with a wrong scale, mask or sum over the rows before"
+        )
+    return None
 
 
 def _edges(survey: Survey, some: torch.Tensor) -> str | None:
@@ -340,7 +401,7 @@ def _edges(survey: Survey, some: torch.Tensor) -> str | None:
         if 0 < len(indices) < extent / 2:
             found = _run(indices, len(indices), extent, axis_name(axis, axes))
             covered |= mostly[places[axis - axes]]
-            words.append(found or f"{len(indices)} of {extent} {axis_name(axis, axes)}s")
+            words.append(found or _listed(indices, extent, axis_name(axis, axes)))
     return " and ".join(words) if words and bool(covered.all()) else None
 
 

@@ -22,8 +22,11 @@ FEW = 8
 LITTLE = 0.1
 """A pattern must leave at most this share of the error."""
 
-SMOOTH = 0.98
+SMOOTH = 0.99
 """Least correlation of the errors of neighbours, sorted by a value, for the error to count as a function of the value."""
+
+LONG = 512
+"""A function of each element is recognized from at least this many distinct values."""
 
 BALANCED = 0.35
 """Rounding errors have a mean below this share of their RMS."""
@@ -123,7 +126,9 @@ def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | N
     if len(distinct) == 2:
         return f"all of them are {float(distinct[0]):.6g} or {float(distinct[1]):.6g}"
     sizes = {size for each in (sample.result, *others.values()) for size in each.shape}
-    return _scaled(sample, sizes) or _transposed(sample) or _moved(sample) or _by_input(sample, others)
+    return (
+        _scaled(sample, sizes) or _transposed(sample) or _moved(sample) or _by_input(sample, others)
+    )
 
 
 def integer_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
@@ -180,11 +185,15 @@ def function_of(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | Non
     """Recognize an error that is a function of the expected value or of an input's value."""
     candidates = {"expected value": sample.expected}
     for name, other in others.items():
-        if name.startswith("input") and other.shape == sample.result.shape and other.is_floating_point():
+        if (
+            name.startswith("input")
+            and other.shape == sample.result.shape
+            and other.is_floating_point()
+        ):
             candidates[name.removesuffix(" as it was passed")] = sample.at(other)
     error = sample.got - sample.expected
     for name, values in candidates.items():
-        if len(values.unique()) < 4 * FEW or float(error.abs().amax()) == 0:
+        if len(values.unique()) < LONG or float(error.abs().amax()) == 0:
             continue
         ordered = error[values.argsort()]
         one, two = ordered[:-1] - ordered.mean(), ordered[1:] - ordered.mean()
