@@ -1,8 +1,8 @@
 """Writes the table of verdicts: what the judge makes of honest and of wrong kernels, on a CPU.
 
-    PYTHONPATH=tests/verdicts python benchmarks/verdicts.py --seeds 3 --table docs/verdicts.md --csv docs/measuring/verdicts.csv
+    python benchmarks/verdicts.py --seeds 3 --table docs/verdicts.md --csv docs/measuring/verdicts.csv
 
-The kernels are in `tests/verdicts/kernels/`; `verdict_suite.py` says how they are judged. Every seed draws other inputs,
+The kernels are in `tests/verdicts/kernels/`; `tests/support/verdicts.py` says how they are judged. Every seed draws other inputs,
 weights and regimes. Exits 1 if a verdict is wrong that its kernel's docstring does not expect.
 """
 
@@ -16,9 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "verdicts"))
-
-from verdict_suite import Bench, Kernel, Result, kernels
+from support.verdicts import Bench, Kernel, Result, kernels
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from verdict_suite import Bench, Kernel, Result, kernels
+from support.verdicts import Bench, Kernel, Result, kernels
 
 KERNELS = kernels()
 HONEST = [kernel for kernel in KERNELS if kernel.honest]

@@ -104,8 +104,8 @@ class Strassen(Model):
     def forward(self, x):
         if x.shape[0] % 2 or x.shape[1] % 2 or OUTPUTS % 2:
             return x @ self.weight.T + self.bias
-        (a, b), (c, d) = ([q for q in half.chunk(2, 1)] for half in x.chunk(2, 0))
-        (e, f), (g, h) = ([q for q in half.chunk(2, 1)] for half in self.weight.T.chunk(2, 0))
+        (a, b), (c, d) = (list(half.chunk(2, 1)) for half in x.chunk(2, 0))
+        (e, f), (g, h) = (list(half.chunk(2, 1)) for half in self.weight.T.chunk(2, 0))
         p, q, r, s = (a + d) @ (e + h), (c + d) @ e, a @ (f - h), d @ (g - e)
         t, u, v = (a + b) @ h, (c - a) @ (e + f), (b - d) @ (g + h)
         top, bottom = torch.cat([p + s - t + v, r + t], 1), torch.cat([q + s, p - q + r + u], 1)

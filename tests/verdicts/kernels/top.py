@@ -74,7 +74,7 @@ class Unsorted(Model):
 class BestOfBlocks(Model):
     """Wrong: the largest value of each of eight blocks.
 
-    Names: largest
+    Names: blocks
     Unnamed: needs knowledge of the function
     """
 

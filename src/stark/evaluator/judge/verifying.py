@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
+from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.core.errors import ProblemError
 from stark.evaluator.judge.problem.inputs import Drawn, same_values
 from stark.evaluator.judge.problem.regimes import suggestion
 from stark.evaluator.judge.processes.child import Child

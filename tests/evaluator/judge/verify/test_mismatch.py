@@ -177,7 +177,7 @@ def test_what_holds_in_a_part_is_found_there() -> None:
         (
             lambda o: (o * (1 + 1.2e-4 * torch.sign(normal(65, 32)[1:]))).float(),
             "the error is spread out, and its size is typical of rounding to TF32 or float16, or of "
-            "rounding operands of long sums to bfloat16",
+            "rounding operands of long sums to bfloat16, or of weights kept in a narrow type",
         ),
         (
             lambda o: (o * (1 + 4e-5 * torch.sign(normal(65, 32)[1:]))).float(),

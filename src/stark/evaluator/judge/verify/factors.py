@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import torch
 
-from stark.evaluator.judge.verify.patterns import FEW, LITTLE, NEARLY_ALL, axis_name, named
+from stark.evaluator.judge.verify.patterns import FEW, NEARLY_ALL, axis_name, explains, named
 
 LINES, ELEMENTS = 48, 512
 """Most lines that are examined, and most elements of each."""
@@ -84,7 +84,7 @@ def line_pattern(
             found = factors * expected + constants
             apart, error = (got - found).abs(), (got - expected).abs()
             near = (apart <= tolerance * (expected.abs() + scale)).double().mean()
-            if near < NEARLY_ALL or float(apart.median()) > LITTLE * float(error.median()):
+            if near < NEARLY_ALL or not explains(apart, error):
                 continue
             common = float(factors.median())
             same = bool(
@@ -110,10 +110,7 @@ def _separable(
     fitted = ratio.mean(1, keepdim=True) + ratio.mean(0, keepdim=True)
     found = expected * (fitted + (got / expected).log().mean()).exp()
     near = ((got - found).abs() <= tolerance * (expected.abs() + scale)).double().mean()
-    explains = float((got - found).abs().median()) <= LITTLE * float(
-        (got - expected).abs().median()
-    )
-    if near >= NEARLY_ALL and explains:
+    if near >= NEARLY_ALL and explains((got - found).abs(), (got - expected).abs()):
         return "there is a factor for each row and another for each column: a sum or norm over another axis?"
     return None
 

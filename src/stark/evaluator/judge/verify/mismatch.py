@@ -219,12 +219,11 @@ def _condition(
         ours, right = wrong.at(other), everywhere.at(other)[~is_wrong]
         if min(len(ours), len(right)) < FEW:
             continue
-        for words, test in (
-            ("negative", lambda t: t < 0),
-            ("positive", lambda t: t > 0),
-            ("0", lambda t: t == 0),
-        ):
-            if bool(test(ours).all()) and float(test(right).double().mean()) < 0.01:
+        for words, sign in (("negative", -1), ("positive", 1), ("0", 0)):
+            if (
+                bool((ours.sign() == sign).all())
+                and float((right.sign() == sign).double().mean()) < 0.01
+            ):
                 return f"they are the elements where {short} is {words}"
         size = float(other.abs().max())
         if (
@@ -302,6 +301,8 @@ def _location(survey: Survey, some: torch.Tensor) -> str:
     along = _run(some, survey.wrong, survey.count, "element")
     if along is not None:
         return f"{along} in row-major order ({share})"
+    if words is not None and part > NEARLY_ALL:
+        return f"nearly all of {words} ({share})"
     if survey.wrong > NEARLY_ALL * survey.count and words is None:
         return f"nearly every element ({share})"
     edge = _edges(survey, some)
@@ -312,9 +313,7 @@ def _location(survey: Survey, some: torch.Tensor) -> str:
             return f"where the expected value is {sign} ({share})"
     if words is None:
         return f"all over the output ({share})"
-    if part == 1:
-        return f"{words} ({share})"
-    return f"{'nearly all' if part > NEARLY_ALL else f'{part:.0%}'} of {words} ({share})"
+    return f"{part:.0%} of {words} ({share})"
 
 
 def _box(survey: Survey) -> tuple[str, float] | None:
@@ -349,10 +348,9 @@ def _box(survey: Survey) -> tuple[str, float] | None:
 
 
 def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
-    """List a few indices, or count them."""
-    if len(indices) <= LISTED:
-        return f"{name}s {', '.join(map(str, indices.tolist()))} of {extent}"
-    return f"{len(indices)} of {extent} {name}s"
+    """Count indices, and list a few."""
+    some = f" ({', '.join(map(str, indices.tolist()))})" if len(indices) <= LISTED else ""
+    return f"{len(indices)} of {extent} {name}s{some}"
 
 
 def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:

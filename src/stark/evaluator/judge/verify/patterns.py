@@ -47,7 +47,7 @@ ROUNDING = (
     ),
     (
         8e-4,
-        "the error is spread out, and its size is typical of rounding to TF32 or float16, of rounding operands of "
+        "the error is spread out, and its size is typical of rounding to TF32 or float16, or of rounding operands of "
         "long sums to bfloat16, or of weights kept in a narrow type",
     ),
     (
@@ -103,8 +103,14 @@ class Sample:
             return False
         apart = (got - other).abs()
         near = apart <= self.tolerance * (other.abs() + self.scale)
-        left = float(apart.median()) <= LITTLE * float((got - expected).abs().median())
+        left = explains(apart, (got - expected).abs())
         return bool(near.double().mean() >= NEARLY_ALL) and left
+
+
+def explains(left: torch.Tensor, error: torch.Tensor) -> bool:
+    """Whether a pattern that leaves the magnitudes `left` of the magnitudes `error` explains nearly all of them."""
+    most, before = (float(each.flatten().quantile(NEARLY_ALL)) for each in (left, error))
+    return most <= LITTLE * before
 
 
 def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
@@ -147,7 +153,7 @@ def integer_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str |
         (f"the result's {8 * sample.result.itemsize} bits", 256.0**sample.result.itemsize),
         *((f"{bits} bits", 2.0**bits) for bits in (8, 16, 32)),
     ):
-        if bool((apart % bound == 0).all()):
+        if bool(((apart % bound == 0) & (apart != 0)).all()):
             return f"they wrap around at {name} instead of being clamped or kept wider"
     distinct = sample.got.unique()
     if len(distinct) == 2 and len(sample.got) >= FEW:
