@@ -182,9 +182,10 @@ class Bench:
 def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
     """Verify a kernel on every trial of an effort."""
     model = _constructed(prepared.program, name)
-    worst, latest = (0.0, 0.0, "own"), (0.0, 0.0)
+    worst, worst_where, latest = (0.0, 0.0), "own", (0.0, 0.0)
     for trial in prepared.trials.for_effort(effort):
-        where, failed = trial.regime or "own", []
+        where = trial.regime or "own"
+        failed: list[tuple[float, float]] = []
 
         def call(
             drawn: Drawn, trial: Trial = trial, failed: list[tuple[float, float]] = failed
@@ -204,9 +205,9 @@ def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
         except Exception as error:
             return Result("crashed", 0.0, 0.0, where, f"{type(error).__name__}: {error}")
         latest = max(failed)
-        if max(latest) > max(worst[:2]):
-            worst = (*latest, where)
-    return Result("correct", *worst)
+        if max(latest) > max(worst):
+            worst, worst_where = latest, where
+    return Result("correct", *worst, worst_where)
 
 
 def _constructed(program: Program, name: str) -> torch.nn.Module:

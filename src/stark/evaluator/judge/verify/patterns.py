@@ -110,7 +110,7 @@ class Sample:
 def explains(left: torch.Tensor, error: torch.Tensor) -> bool:
     """Whether a pattern that leaves the magnitudes `left` of the magnitudes `error` explains nearly all of them."""
     most, before = (float(each.flatten().quantile(NEARLY_ALL)) for each in (left, error))
-    return most <= LITTLE * before
+    return before > 0 and most <= LITTLE * before
 
 
 def value_pattern(sample: Sample, others: Mapping[str, torch.Tensor]) -> str | None:
