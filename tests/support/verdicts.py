@@ -44,7 +44,7 @@ from support.nodes import CPU
 
 SHEET = CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4, "bf16": 0.4, "fp16": 0.4}})
 
-KERNELS = Path(__file__).parents[1] / "verdicts" / "kernels"
+KERNELS = Path(__file__).resolve().parents[1] / "verdicts" / "kernels"
 SHAPES = 2
 """Number of other shapes that a correct kernel is tried at, as in a final check."""
 
