@@ -151,7 +151,7 @@ class Bench:
                         other.over_budget,
                         other.over_cap,
                         change,
-                        f"shape-specialized: {other.status} with {change}",
+                        f"shape-specialized: {other.status} with {change}\n{other.diagnosis}",
                     )
             return found
 

@@ -95,7 +95,7 @@ class TanhByExponential(Model):
 class HardTanh(Model):
     """Wrong: values beyond 3 are set to 1 or -1.
 
-    Names: magnitude of input 0 is at least 3
+    Names: magnitude of input 0 is at least
     """
 
     def forward(self, x):

@@ -37,6 +37,9 @@ CHANCE, DENSE = 20.0, 0.8
 """A box is reported if at least CHANCE wrong elements would lie outside it by chance. Indices that form no run are
 counted only if more than DENSE of their elements are wrong."""
 
+ODD = 0.1
+"""Right elements in a range of wrong ones, as a share of these, up to which the range counts."""
+
 LISTED = 8
 """Most indices that are listed one by one."""
 
@@ -225,21 +228,15 @@ def _condition(
                 and float((right.sign() == sign).double().mean()) < 0.01
             ):
                 return f"they are the elements where {short} is {words}"
-        size = float(other.abs().max())
-        if (
-            float(ours.max()) < 0
-            and float(ours.max()) > -NEAR_ZERO * size
-            and float(right.min()) >= float(ours.max())
-        ):
-            return f"they are the elements where {short} is negative"
-        if float(ours.abs().min()) > float(right.abs().max()) and float(ours.min()) < 0 < float(
-            ours.max()
-        ):
-            return f"they are the elements where the magnitude of {short} is at least {float(ours.abs().min()):.4g}"
-        if float(ours.max()) < float(right.min()):
-            return f"they are the elements where {short} is at most {float(ours.max()):.4g}"
-        if float(ours.min()) > float(right.max()):
-            return f"they are the elements where {short} is at least {float(ours.min()):.4g}"
+        few, zero = ODD * int(is_wrong.sum()), NEAR_ZERO * float(other.abs().max())
+        top, bottom, least = (float(each) for each in (ours.max(), ours.min(), ours.abs().min()))
+        if int((right <= top).sum()) <= few:
+            near_zero = -zero < top < 0
+            return f"they are the elements where {short} is {'negative' if near_zero else f'at most {top:.4g}'}"
+        if int((right >= bottom).sum()) <= few:
+            return f"they are the elements where {short} is at least {bottom:.4g}"
+        if least > zero and int((right.abs() >= least).sum()) <= few:
+            return f"they are the elements where the magnitude of {short} is at least {least:.4g}"
     return None
 
 

@@ -245,7 +245,7 @@ def named(factor: float, sizes: Collection[int]) -> str:
             (((n - 1) / n) ** 0.5, "division by n - 1 instead of n, under a root"),
         ):
             exact = min(1e-4, 0.1 / n**2 if abs(value - 1) < 0.5 else 1.0)
-            if n > (7 if abs(value - 1) < 0.5 else 2) and abs(factor / value - 1) < exact:
+            if n > (7 if abs(value - 1) < 0.6 else 2) and abs(factor / value - 1) < exact:
                 return f": {words}, with n = {size}?"
     return ""
 
