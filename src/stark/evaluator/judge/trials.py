@@ -19,7 +19,7 @@ from stark.core.evaluation import Effort
 from stark.evaluator.judge.problem.degenerate import passing
 from stark.evaluator.judge.problem.indices import drawn_anew, free
 from stark.evaluator.judge.problem.inputs import Drawn, Program
-from stark.evaluator.judge.problem.regimes import REGIMES, changed
+from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, expect, pieces
@@ -35,9 +35,6 @@ REGIMES_S = 1.0
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
-
-INDICES = "other integer or boolean"
-"""The regime that draws indices and masks anew (`problem/indices.py`)."""
 
 REPLACED = (
     "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from stark.core.errors import ProblemError
 from stark.core.evaluation import Accuracy, Incorrect
 from stark.core.precision import CLASSES, Precision
 from stark.evaluator.judge.attempt import Attempt, Verdict
 from stark.evaluator.judge.prepared import PreparedReference
-from stark.evaluator.judge.problem.inputs import Drawn
+from stark.evaluator.judge.problem.inputs import Drawn, same_values
+from stark.evaluator.judge.problem.regimes import suggestion
 from stark.evaluator.judge.processes.child import Child
+from stark.evaluator.judge.processes.failures import ChildFailed
 from stark.evaluator.judge.trials import Trial
 from stark.evaluator.judge.verify.mismatch import fault
-from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, compare, near
+from stark.evaluator.judge.verify.oracle import Comparison, ExpectedTensor, as_real, compare, near
 from stark.languages import language
 
 AGREEMENT_FACTOR = 1.5
@@ -25,6 +28,11 @@ AGREEMENT_FACTOR = 1.5
 A result whose error is within the budget differs from the reference's result by at most 4/3 budgets if the
 reference's own error is at most 1/3 of the budget. It is larger only where the budget is at its limit.
 """
+
+MOST_STALE = 8
+"""Number of weights that are tried one by one to explain a wrong result."""
+
+STALE = "stale weights, read before the reference's are loaded; pack them in forward"
 
 
 @dataclass(frozen=True)
@@ -91,25 +99,93 @@ def _verify_replaced(
     return found
 
 
-def _verify_on(
-    trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
+@dataclass(frozen=True)
+class Called:
+    """What a call left: results, the index of an input that it changed and must not, and odd forms of the results."""
+
+    results: Sequence[torch.Tensor]
+    changed: int | None
+    odd: object
+
+
+def verify_on(
+    trial: Trial, prepared: PreparedReference, call: Callable[[Drawn], Called]
 ) -> list[Comparison]:
-    """Verify the calls of one trial.
+    """Verify the calls of one trial. Raises Verdict.
 
     The trial's tensors are freed on return, because they may fill half of a device's memory.
     """
     drawn = prepared.trials.drawn(trial)
     expected = prepared.trials.expected(trial, drawn)
-    comparisons = []
-    for _ in range(trial.calls):
+    comparisons: list[Comparison] = []
+    for number in range(trial.calls):
+        found = call(drawn)
+        try:
+            comparisons += check_results(
+                prepared, found.results, found.changed, found.odd, drawn, expected, str(trial)
+            )
+        except Verdict as verdict:
+            evaluation = verdict.evaluation
+            if found.odd is not None or not isinstance(evaluation, Incorrect):
+                raise
+            hints = _hints(trial, prepared, found, expected, number, lambda: call(drawn))
+            error = "\n".join((evaluation.error, *hints))
+            raise Verdict(evaluation.model_copy(update={"error": error})) from verdict
+    return comparisons
+
+
+def _verify_on(
+    trial: Trial, attempt: Attempt, child: Child, prepared: PreparedReference
+) -> list[Comparison]:
+    """Verify the calls of one trial by the candidate's process."""
+
+    def call(drawn: Drawn) -> Called:
         slot = secrets.randbelow(prepared.room.slots)
         prepared.shared.fill_inputs(drawn, slot)
         prepared.settle()
         odd = child.ask({"do": "call", "slot": slot, "seed": 0}).get("odd")
         results = prepared.shared.results(slot)
         changed = prepared.shared.changed_input(drawn.tensors, prepared.shared.inputs[slot])
-        comparisons += check_results(prepared, results, changed, odd, drawn, expected, str(trial))
-    return comparisons
+        return Called(results, changed, odd)
+
+    return verify_on(trial, prepared, call)
+
+
+def _hints(
+    trial: Trial,
+    prepared: PreparedReference,
+    found: Called,
+    expected: Sequence[ExpectedTensor],
+    number: int,
+    again: Callable[[], Called],
+) -> Iterator[str]:
+    """Yield what other calls say about a failure: the same call repeated, and those on the problem's own inputs."""
+    differs = number > 0 or (prepared.room.keeps_all and _differs(found, expected, again))
+    if differs:
+        before = "an earlier call was correct" if number else "another call gave other results"
+        yield f"{before} on the same inputs: a race, memory that is not initialized, or state kept between calls"
+    elif trial.regime is not None:
+        compared = list(map(compare, found.results, expected))
+        nonfinite = any(
+            one.errors.nonfinite_mismatches > one.reference_errors.nonfinite_mismatches
+            for one in compared
+        )
+        yield suggestion(trial.regime, nonfinite)
+
+
+def _differs(
+    found: Called, expected: Sequence[ExpectedTensor], again: Callable[[], Called]
+) -> bool:
+    """Whether another call on the same inputs gives other results. A call that fails says nothing."""
+    first = [result.clone() for result in found.results]
+    try:
+        second = again()
+    except (ChildFailed, Verdict):
+        return False
+    return second.odd is None and any(
+        not same_values(one, other) and not near(one, other, right.budget)
+        for one, other, right in zip(first, second.results, expected, strict=True)
+    )
 
 
 def check_results(
@@ -138,7 +214,8 @@ def check_results(
     comparisons, faults = list(map(compare, found, expected)), []
     for name, result, right, compared in zip(names, found, expected, comparisons, strict=True):
         if not compared.passes:
-            faults.append(fault(name, result, right, _others(drawn, names, expected, name)))
+            others = _others(prepared, drawn, names, expected, name)
+            faults.append(fault(name, result, right, others))
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     if changed is not None:
@@ -160,9 +237,33 @@ def agree(
 
 
 def _others(
-    drawn: Drawn, names: Sequence[str], expected: Sequence[ExpectedTensor], name: str
+    prepared: PreparedReference,
+    drawn: Drawn,
+    names: Sequence[str],
+    expected: Sequence[ExpectedTensor],
+    name: str,
 ) -> dict[str, torch.Tensor]:
     """Return, by name, tensors that forward may have returned by mistake instead of the result `name`."""
     others = {f"input {index} as it was passed": each for index, each in enumerate(drawn.tensors)}
     pairs = zip(names, expected, strict=True)
-    return others | {f"the expected {other}": one.eager for other, one in pairs if other != name}
+    others |= {f"the expected {other}": one.eager for other, one in pairs if other != name}
+    if not prepared.room.keeps_all:
+        return others  # the others would take memory
+    index = names.index(name)
+    earlier = [
+        outputs[index] for inputs, outputs in prepared.trials.kept.values() if inputs is not drawn
+    ]
+    others |= {
+        f"the expected {name} of other, earlier inputs ({number})": each.eager
+        for number, each in enumerate(earlier, 1)
+    }
+    weights = list(prepared.program.model.state_dict())
+    for stale in (weights, *([one] for one in weights[:MOST_STALE] if len(weights) > 1)):
+        try:
+            initial = as_real(prepared.program.run_as_constructed(drawn, stale)[index])
+        except ProblemError:
+            break
+        if not same_values(initial, expected[index].eager):
+            which = "all weights" if stale is weights else f"the weight {stale[0]}"
+            others[f"the result with {which} as __init__ made them: {STALE}"] = initial
+    return others

@@ -125,6 +125,26 @@ WHAT: dict[str, tuple[tuple[int, ...], Change]] = {
         lambda o: o.permute(0, 2, 3, 1).contiguous().view(2, 3, 8, 8),
     ),
     "every value is exactly a bfloat16 number": ((64, 32), lambda o: o.bfloat16()),
+    "there is a factor for each row: a sum, maximum or scale": (
+        (64, 32),
+        lambda o: o * torch.arange(2, 66)[:, None],
+    ),
+    "got - expected is constant in each column": ((64, 32), lambda o: o + torch.arange(1, 33)),
+    "a factor and constant for each row": (
+        (64, 32),
+        lambda o: (o + 1) * torch.arange(2, 66)[:, None],
+    ),
+    "a factor for each row and another for each column": (
+        (64, 32),
+        lambda o: o * torch.arange(2, 66)[:, None] * torch.arange(3, 35),
+    ),
+    "division by n instead of n - 1, with n = 64": ((64, 32), lambda o: o * 63 / 64),
+    "each has the expected value of the row 1 later": ((64, 32), lambda o: o.roll(-1, 0)),
+    "each has the expected value of the column 2 earlier": ((64, 32), lambda o: o.roll(2, 1)),
+    "the two halves of the columns are swapped": ((64, 32), lambda o: o.roll(16, 1)),
+    "the rows are in reverse order": ((64, 32), lambda o: o.flip(0)),
+    "each row has the right values in another order": ((64, 32), lambda o: o.sort(1).values),
+    "the error is a function of the expected value": ((64, 32), lambda o: o + 0.01 * o.sin()),
     "its size is typical of rounding to bfloat16": (
         (64, 32),
         lambda o: o * (1 + 2.9e-3 * normal(65, 32)[1:]),
@@ -177,7 +197,7 @@ def test_what_holds_in_a_part_is_found_there() -> None:
         (
             lambda o: (o * (1 + 1.2e-4 * torch.sign(normal(65, 32)[1:]))).float(),
             "the error is spread out, and its size is typical of rounding to TF32 or float16, or of "
-            "rounding operands of long sums to bfloat16",
+            "rounding operands of long sums to bfloat16, or of weights kept in a narrow type",
         ),
         (
             lambda o: (o * (1 + 4e-5 * torch.sign(normal(65, 32)[1:]))).float(),
@@ -240,6 +260,58 @@ def test_integers_and_truth_values_are_compared_exactly() -> None:
     assert "first at [0]: expected True, got False" in describe(
         torch.zeros(9, dtype=torch.bool), torch.ones(9, dtype=torch.bool), Rule(), {}
     )
+
+
+def test_integers_say_how_they_were_made() -> None:
+    exact = torch.arange(-300, 300)
+    for result, words in (
+        (exact.to(torch.int8).long(), "wrap around at 8 bits"),
+        (exact - exact.sign() * (exact % 3 == 0), "truncated toward zero"),
+        (exact.clamp(-128, 127), "all of them are -128 or 127: clamped"),
+        (exact + 64 * (exact % 5), "a multiple of 64: the offset of a block"),
+    ):
+        assert words in "\n".join(describe(result, exact, Rule(), {}))
+
+
+def test_ties_are_recognized_in_the_input_that_the_indices_point_to() -> None:
+    given = torch.zeros(16, 9)
+    first, last = torch.zeros(16).long(), torch.arange(1, 17) % 8 + 1
+
+    assert "ties" in "\n".join(describe(last, first, Rule(), {"input 0 as it was passed": given}))
+
+
+def test_wrong_elements_are_found_by_the_input_that_they_depend_on() -> None:
+    given = normal(64, 32)
+    others = {"input 0 as it was passed": given}
+    oracle = given.relu()
+    for wrong, words in (
+        (given.float(), "where input 0 is negative"),
+        (
+            torch.where(given.abs() > 1, 9.0, oracle).float(),
+            "the magnitude of input 0 is at least 1",
+        ),
+    ):
+        assert words in "\n".join(describe(wrong, oracle, Rule(1.0, CAP), others))
+
+
+def test_a_border_and_a_tail_of_two_axes_are_named() -> None:
+    oracle = normal(3, 16, 16)
+    border, tail = oracle.float(), oracle.float()
+    border[:, 0], border[:, -1], border[:, :, 0], border[:, :, -1] = 7, 7, 7, 7
+    tail[:, 13:], tail[:, :, 13:] = 7, 7
+
+    assert "at the border of the last two axes: look at the padding" in said(border, oracle)
+    assert "rows 13 to 15, the last 3 of 16 and columns 13 to 15, the last 3 of 16" in said(
+        tail, oracle
+    )
+
+
+def test_a_few_wrong_elements_are_no_pattern_of_lines() -> None:
+    oracle = normal(64, 32)
+    wrong = oracle.float()
+    wrong[3] *= 1.5
+
+    assert "factor for each" not in said(wrong, oracle)
 
 
 def test_any_size_of_chunks_gives_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,6 +131,18 @@ class Program:
         given = self._given(drawn)
         with self._user_code("forward"), torch.no_grad():
             returned = tensors_of(self.model(*filled(drawn.arguments, given)))
+        return [*returned, *(given[index] for index in self.changes)]
+
+    def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
+        """Run a model of which the weights `stale` are as `__init__` made them, as in a candidate that packs them there."""
+        given = self._given(drawn)
+        with self._user_code("Model"), torch.no_grad():
+            model = self._constructed()
+            weights = self.model.state_dict()
+            model.load_state_dict(
+                {k: w for k, w in weights.items() if k not in stale}, strict=False
+            )
+            returned = tensors_of(model(*filled(drawn.arguments, given)))
         return [*returned, *(given[index] for index in self.changes)]
 
     def in_float64(self, constructed: bool) -> torch.nn.Module:

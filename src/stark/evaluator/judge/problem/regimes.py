@@ -46,6 +46,9 @@ def _large(drawn: torch.Tensor) -> float:
     return LARGE_IN_HALF if drawn.dtype == torch.float16 else LARGE
 
 
+INDICES = "other integer or boolean"
+"""The regime that draws indices and masks anew (`indices.py`)."""
+
 REGIMES: dict[str, Change] = {
     # Each element times a factor chosen at random: 1, -1, 0, -TINY or the factor of `large`.
     "mixed": _mixed,
@@ -78,3 +81,24 @@ def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) ->
     for target, source in pieces(result, drawn):
         target.copy_(change(source, generator, mean))
     return result
+
+
+SUGGESTS = {
+    "mixed": "an overflow, a wrong sign or an exact zero: these inputs have large and small values, both signs and zeros",
+    "heavy-tailed": "a few values far larger than the rest",
+    "tiny": "a missing or misplaced epsilon, values that are rounded to zero, or an error that does not shrink with the input",
+    "large": "an overflow, or a sum or an approximation outside its range",
+    "shifted": "a mean far from zero, or negative values where the problem has few",
+    INDICES: "indices or masks that the problem's inputs do not have, but its tables allow",
+}
+"""By regime, what usually makes a kernel fail there that is correct on the problem's own inputs."""
+
+
+def suggestion(regime: str, nonfinite: bool) -> str:
+    """Say what the failure in a regime suggests, after the problem's own inputs passed."""
+    reason = (
+        "an overflow, as in an exponential without subtracting the maximum or in sums of a narrow type, or 0/0"
+        if nonfinite and regime != "tiny"
+        else SUGGESTS[regime]
+    )
+    return f"the problem's own inputs pass; with {regime} inputs, look for {reason}"

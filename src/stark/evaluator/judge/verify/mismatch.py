@@ -12,11 +12,14 @@ from itertools import starmap
 
 import torch
 
+from stark.evaluator.judge.verify.factors import line_pattern
 from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, measure, pieces
 from stark.evaluator.judge.verify.patterns import (
     FEW,
     NEARLY_ALL,
     Sample,
+    axis_name,
+    function_of,
     precision,
     value_pattern,
 )
@@ -29,6 +32,19 @@ SAMPLE = 4096
 
 MAX_ROUNDING_ERROR = 0.05
 """If every element's error is below this, a lower precision may explain it."""
+
+CHANCE, DENSE = 20.0, 0.8
+"""A box is reported if at least CHANCE wrong elements would lie outside it by chance. Indices that form no run are
+counted only if more than DENSE of their elements are wrong."""
+
+ODD = 0.1
+"""Right elements in a range of wrong ones, as a share of these, up to which the range counts."""
+
+LISTED = 8
+"""Most indices that are listed one by one."""
+
+NEAR_ZERO = 1e-3
+"""Share of an input's largest magnitude that counts as zero where a range of wrong elements ends."""
 
 SMALLEST_ERROR = 1e-300
 """The error assigned to integers that differ but are equal in float64."""
@@ -56,11 +72,12 @@ class Survey:
 
     shape: torch.Size
     touched: list[torch.Tensor]
-    """Whether there is a wrong element, for each index of each axis."""
+    """Number of wrong elements, for each index of each axis."""
 
     wrong: int = 0
     nan: int = 0
     infinite: int = 0
+    expected_infinite: int = 0
     worst: int = -1
     largest: float = 0.0
     """Flat row-major index and size of the largest finite error; -1 and 0 if there is none."""
@@ -125,21 +142,37 @@ def describe(
     survey = _survey(result, oracle, rule)
     everywhere = _sample(result, oracle, rule, _spread(survey.count, result.device))
     if not survey.wrong:
-        reason = precision(everywhere) or "the error is spread over the output"
+        reason = (
+            value_pattern(everywhere, others)
+            or _explained(everywhere, None, others)
+            or precision(everywhere)
+            or "the error is spread over the output"
+        )
         return [f"no single element is far off; {reason}"]
     some = torch.cat(survey.sampled)
+    wrong = _sample(result, oracle, rule, _thinned(some))
     lines = [f"wrong: {_location(survey, some)}"]
+    if 2 * survey.wrong < survey.count or survey.wrong < NEARLY_ALL * survey.count:
+        condition = _condition(_errors_at(everywhere, rule), everywhere, wrong, others)
+        lines += [condition] if condition else []
     if survey.nan:
         share = _share(survey.nan, survey.wrong)
         lines.append(f"{share} NaN: never written, or produced by the arithmetic")
     if survey.infinite:
-        lines.append(f"{_share(survey.infinite, survey.wrong)} infinite")
-    wrong = _sample(result, oracle, rule, _thinned(some))
-    if len(wrong.places) >= FEW:
-        pattern = value_pattern(wrong, others)
+        lines.append(f"{_share(survey.infinite, survey.wrong)} infinite: an overflow?")
+    if survey.expected_infinite:
+        lines.append(
+            f"the expected value is infinite in {survey.expected_infinite:,} of them, as in a logarithm of 0 or a division by 0"
+        )
+    if len(wrong.places) >= FEW or (len(wrong.places) and not result.is_floating_point()):
+        pattern = value_pattern(wrong, others) or _explained(everywhere, wrong, others)
         if pattern is None and survey.largest < MAX_ROUNDING_ERROR:
             pattern = precision(everywhere)
         lines += [pattern] if pattern else []
+    only = _only_right(survey)
+    lines += [only] if only else []
+    if survey.count == 1 and len(wrong.places) and float(oracle.flatten()[0]):
+        lines.append(f"got = {float(wrong.got[0] / wrong.expected[0]):.6g} * expected")
     examples = {"first": int(some[0])}
     if survey.worst not in (-1, examples["first"]):
         examples["worst"] = survey.worst
@@ -147,8 +180,68 @@ def describe(
     return [*lines, "; ".join(found)]
 
 
+def _explained(
+    everywhere: Sample, wrong: Sample | None, others: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Explain the error of the whole output by lines, by the order in rows, or by a function of each element."""
+    result, oracle = everywhere.result, everywhere.oracle
+    sizes = {size for each in (result, *others.values()) for size in each.shape}
+    return (
+        line_pattern(result, oracle, sizes, everywhere.tolerance, everywhere.scale)
+        or (_reordered(wrong) if wrong is not None else None)
+        or (function_of(everywhere, others) if result.is_floating_point() else None)
+    )
+
+
+def _reordered(wrong: Sample) -> str | None:
+    """Recognize rows that have the right values in another order."""
+    length = wrong.result.shape[-1]
+    if wrong.result.dim() < 2 or not 3 <= length <= SAMPLE or len(wrong.places) < FEW:
+        return None
+    rows = (wrong.places // length).unique()[:FEW]
+    got, wanted = (t.reshape(-1, length)[rows].double() for t in (wrong.result, wrong.oracle))
+    ours, theirs = got.sort(1).values, wanted.sort(1).values
+    near = bool(((ours - theirs).abs() <= wrong.tolerance * (theirs.abs() + wrong.scale)).all())
+    explains = float((ours - theirs).square().sum()) <= 0.01 * float((got - wanted).square().sum())
+    return "each row has the right values in another order" if near and explains else None
+
+
+def _errors_at(sample: Sample, rule: Rule) -> torch.Tensor:
+    """Whether each sampled element is wrong."""
+    return rule.error(sample.got, sample.expected) > rule.cap
+
+
+def _condition(
+    is_wrong: torch.Tensor, everywhere: Sample, wrong: Sample, others: Mapping[str, torch.Tensor]
+) -> str | None:
+    """Recognize a sign or a range of an input where elements are wrong, and nearly no others."""
+    for name, other in others.items():
+        if not name.startswith("input") or other.shape != everywhere.result.shape:
+            continue
+        short = name.removesuffix(" as it was passed")
+        ours, right = wrong.at(other), everywhere.at(other)[~is_wrong]
+        if min(len(ours), len(right)) < FEW:
+            continue
+        for words, sign in (("negative", -1), ("positive", 1), ("0", 0)):
+            if (
+                bool((ours.sign() == sign).all())
+                and float((right.sign() == sign).double().mean()) < 0.01
+            ):
+                return f"they are the elements where {short} is {words}"
+        few, zero = ODD * int(is_wrong.sum()), NEAR_ZERO * float(other.abs().max())
+        top, bottom, least = (float(each) for each in (ours.max(), ours.min(), ours.abs().min()))
+        if int((right <= top).sum()) <= few:
+            near_zero = -zero < top < 0
+            return f"they are the elements where {short} is {'negative' if near_zero else f'at most {top:.4g}'}"
+        if int((right >= bottom).sum()) <= few:
+            return f"they are the elements where {short} is at least {bottom:.4g}"
+        if least > zero and int((right.abs() >= least).sum()) <= few:
+            return f"they are the elements where the magnitude of {short} is at least {least:.4g}"
+    return None
+
+
 def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
-    touched = [torch.zeros(n, dtype=torch.bool, device=result.device) for n in result.shape]
+    touched = [torch.zeros(n, dtype=torch.long, device=result.device) for n in result.shape]
     survey = Survey(result.shape, touched)
     for number, (ours, theirs) in enumerate(pieces(result, oracle, size=CHUNK)):
         begin = number * CHUNK
@@ -159,6 +252,7 @@ def _survey(result: torch.Tensor, oracle: torch.Tensor, rule: Rule) -> Survey:
             survey.signs[sign][1] += int(chosen.sum())
         survey.nan += int(ours[wrong].isnan().sum())
         survey.infinite += int(ours[wrong].isinf().sum())
+        survey.expected_infinite += int(theirs[wrong].isinf().sum())
         finite = error.masked_fill(error.isinf() | ~wrong, 0.0)
         largest = float(finite.max())
         if largest > survey.largest:
@@ -171,7 +265,7 @@ def _note_places(survey: Survey, places: torch.Tensor) -> None:
     survey.wrong += len(places)
     indices = torch.unravel_index(places, survey.shape)
     for touched, index in zip(survey.touched, indices, strict=True):
-        touched[index] = True
+        touched += torch.bincount(index, minlength=len(touched))
     some = torch.cat([places[: SAMPLE // 16], _thinned(places), places[-1:]])
     survey.sampled.append(some.unique())
 
@@ -204,37 +298,106 @@ def _location(survey: Survey, some: torch.Tensor) -> str:
     along = _run(some, survey.wrong, survey.count, "element")
     if along is not None:
         return f"{along} in row-major order ({share})"
-    if survey.wrong > NEARLY_ALL * survey.count:
+    if words is not None and part > NEARLY_ALL:
+        return f"nearly all of {words} ({share})"
+    if survey.wrong > NEARLY_ALL * survey.count and words is None:
         return f"nearly every element ({share})"
+    edge = _edges(survey, some)
+    if edge is not None:
+        return f"{edge} ({share})"
     for sign, (wrong, total) in survey.signs.items():
         if wrong == survey.wrong >= FEW and 0.9 * total <= wrong and total <= survey.count - FEW:
             return f"where the expected value is {sign} ({share})"
     if words is None:
         return f"all over the output ({share})"
-    return f"{'nearly all' if part > NEARLY_ALL else f'{part:.0%}'} of {words} ({share})"
+    return f"{part:.0%} of {words} ({share})"
 
 
 def _box(survey: Survey) -> tuple[str, float] | None:
     """Describe the box that contains all wrong elements, and return which share of it is wrong.
 
-    Returns None if the box has no simple edges, or if less than all of it is wrong and it is over half of the output.
+    Returns None if the box has no simple edges, or if its edges may be chance.
     """
     chosen = [touched.nonzero().flatten() for touched in survey.touched]
     filled = survey.wrong == math.prod(map(len, chosen))
     inside, edges = 1, []
     for axis, (indices, extent) in enumerate(zip(chosen, survey.shape, strict=True)):
         words = None
-        if len(indices) < extent:
-            name = _axis_name(axis, len(survey.shape))
+        share = survey.wrong / (survey.count // extent * len(indices))
+        # Elements outside would be wrong too if wrong ones were spread evenly.
+        distinct = share * survey.count / extent * (extent - len(indices)) > CHANCE
+        if len(indices) < extent and (filled or distinct or 2 * len(indices) <= extent):
+            name = axis_name(axis, len(survey.shape))
             words = _run(indices, len(indices), extent, name)
-            if words is None and filled:
-                words = f"{len(indices)} of {extent} {name}s"
+            if words is None and (
+                filled or (distinct and share > DENSE and len(indices) < 0.9 * extent)
+            ):
+                words = _listed(indices, extent, name)
+            if words is None:
+                words = _span(survey, axis, indices)
+                indices = torch.arange(int(indices[0]), int(indices[-1]) + 1) if words else indices
         if words is not None:
             edges.append(words)
         inside *= extent if words is None else len(indices)
-    if not edges or (not filled and 2 * inside > survey.count):
+    if not edges:
         return None
     return " in ".join(reversed(edges)), survey.wrong / inside
+
+
+def _listed(indices: torch.Tensor, extent: int, name: str) -> str:
+    """Count indices, and list a few."""
+    some = f" ({', '.join(map(str, indices.tolist()))})" if len(indices) <= LISTED else ""
+    return f"{len(indices)} of {extent} {name}s{some}"
+
+
+def _span(survey: Survey, axis: int, indices: torch.Tensor) -> str | None:
+    """Describe the range of indices with wrong elements if the ones outside are right for a reason."""
+    extent, first, last = survey.shape[axis], int(indices[0]), int(indices[-1])
+    outside = extent - (last - first + 1)
+    if survey.wrong / (extent - outside) * outside <= CHANCE:
+        return None
+    run = torch.arange(first, last + 1)
+    return _run(run, len(run), extent, axis_name(axis, len(survey.shape)))
+
+
+def _only_right(survey: Survey) -> str | None:
+    """Say if all rows but the first or the last contain errors."""
+    if len(survey.shape) < 3 or survey.shape[-2] < FEW:
+        return None
+    rows = survey.touched[-2]
+    right = (rows == 0).nonzero().flatten().tolist()
+    if right == [len(rows) - 1]:
+        return "only the last row is right, as with a missing or wrong causal mask"
+    if right == [0]:
+        return (
+            "only the first row is right, as with a wrong scale, mask or sum over the rows before"
+        )
+    return None
+
+
+def _edges(survey: Survey, some: torch.Tensor) -> str | None:
+    """Recognize wrong elements that all lie in a few indices of the last two axes: at the border, in a tail or in steps."""
+    axes = len(survey.shape)
+    if axes < 2 or min(survey.shape[-2:]) < 4:
+        return None
+    places = torch.unravel_index(some, survey.shape)[-2:]
+    on_border = torch.zeros(len(some), dtype=torch.bool, device=some.device)
+    for place, extent in zip(places, survey.shape[-2:], strict=True):
+        on_border |= (place == 0) | (place == extent - 1)
+    both = [int(touched[1:-1].sum()) < survey.wrong for touched in survey.touched[-2:]]
+    if axes > 2 and bool(on_border.all()) and all(both):
+        return "at the border of the last two axes: look at the padding"
+    covered = torch.zeros(len(some), dtype=torch.bool, device=some.device)
+    words = []
+    for axis in (axes - 2, axes - 1):
+        touched, extent = survey.touched[axis], survey.shape[axis]
+        mostly = touched > 0.8 * (survey.count // extent)
+        indices = mostly.nonzero().flatten()
+        if 0 < len(indices) < extent / 2:
+            found = _run(indices, len(indices), extent, axis_name(axis, axes))
+            covered |= mostly[places[axis - axes]]
+            words.append(found or _listed(indices, extent, axis_name(axis, axes)))
+    return " and ".join(words) if words and bool(covered.all()) else None
 
 
 def _run(some: torch.Tensor, count: int, extent: int, name: str) -> str | None:
@@ -253,14 +416,6 @@ def _run(some: torch.Tensor, count: int, extent: int, name: str) -> str | None:
     end = f", the first {count}" if first == 0 else ""
     end = f", the last {count}" if last == extent - 1 else end
     return f"{name}s {first} to {last}{end} of {extent}"
-
-
-def _axis_name(axis: int, axes: int) -> str:
-    if axes == 1:
-        return "element"
-    if axis >= axes - 2:
-        return "row" if axis == axes - 2 else "column"
-    return f"axis-{axis} slice"
 
 
 def _share(count: int, total: int) -> str:
