@@ -39,6 +39,7 @@ WRITTEN = {
         dollars=2.5,
         minutes=3,
         language="cpp",
+        sanitizer=True,
         seed=0,
     )
     if name != "price"

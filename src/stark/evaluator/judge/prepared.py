@@ -16,7 +16,7 @@ import torch
 from stark.core.device import Device
 from stark.core.errors import ProblemError
 from stark.core.judging import Limits
-from stark.core.precision import DEFAULT, Precision, looser
+from stark.core.precision import DEFAULT, Precision
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.judge.device_calls import Visited
@@ -120,9 +120,8 @@ class PreparedReference:
         operations = operations_of(self.program, drawn, self.sheet.kind)
         terms = Terms(self.precision, operations.precision)
         self.trials = Trials(self.program, self.signature, self.room.keeps_all, nominal, terms)
-        admitted = looser(self.precision, operations.precision)
         self.roofline = roofline(
-            self.program, drawn, outputs, self.sheet, operations.counted, admitted
+            self.program, drawn, outputs, self.sheet, operations.counted, self.precision
         )
 
     def _check_deterministic(self, drawn: Drawn, outputs: list[torch.Tensor]) -> None:

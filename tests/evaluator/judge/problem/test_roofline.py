@@ -102,6 +102,21 @@ def test_the_class_of_a_reference_is_that_of_its_least_exact_results(
     assert precision == operations.precision
 
 
+def test_recurrent_layers_of_cudnn_count_as_tf32_where_it_is_allowed() -> None:
+    classes = []
+    for kind, operator in (
+        ("cuda", "aten._cudnn_rnn"),
+        ("cuda", "aten.add"),
+        ("cpu", "aten.mkldnn_rnn"),
+    ):
+        operations = Operations(kind)  # type: ignore[arg-type]
+        operations._note(operator, torch.zeros(1))
+        classes.append(operations.precision)
+
+    assert torch.backends.cudnn.allow_tf32  # as by default
+    assert ["tf32", "reference", "reference"] == classes
+
+
 def test_float64_is_replaced_only_on_request() -> None:
     assert ("fp64",) == admitted("fp64", "fp32-split")
     assert "tf32" in admitted("fp64", "tf32")

@@ -171,6 +171,10 @@ BUFFERS = {
         "heap-buffer-overflow: write of 4 bytes at {line}, "
         "0 bytes past the end of a buffer of 64000 bytes",
     ),
+    "reads far away": (
+        "lost = from[int64_t(1) << 40];",
+        "SEGV: read of memory that does not exist at {line}",
+    ),
     "copies too much": (
         "std::memcpy(to, from, 4 * (count + columns));",
         "buffer-overflow: read of 65000 bytes at {line}, "
@@ -305,6 +309,27 @@ def test_a_report_is_read(work: Path, first: str, rest: str, expected: str) -> N
     place = "line 4 of the file (`row[n] = from[0];`)"
 
     assert [expected.format(place=place)] == found_in(report(first, HEADERS + own, rest), work, OWN)
+
+
+@pytest.mark.parametrize(
+    ("address", "where"),
+    [
+        ("0x7f0010fc", "4 bytes before the start"),
+        ("0x7f001500", "0 bytes past the end"),
+        ("0x7f0014e4", "up to 4 bytes past the end"),
+    ],
+)
+def test_the_input_beside_an_access_is_named(work: Path, address: str, where: str) -> None:
+    ran = report(
+        f"unknown-crash on address {address} at pc 0x1 bp 0x2 sp 0x3\nREAD of size 32 at {address} thread T2",
+        HEADERS + f"    #3 0x7f04 in scaled {GENERATED}:5",
+    )
+    given = "guarded input 0x7e000000 64 int64[8]\nguarded input 0x7f001100 1024 float32[256]\n"
+    place = "line 4 of the file (`row[n] = from[0];`)"
+
+    assert [
+        f"buffer-overflow: read of 32 bytes at {place}, {where} of the input float32[256]"
+    ] == found_in(Ran("", given + ran.printed, 1), work, OWN)
 
 
 @pytest.mark.parametrize(

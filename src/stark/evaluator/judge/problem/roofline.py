@@ -182,7 +182,7 @@ class Operations(TorchDispatchMode):
             with self:
                 found = func.decompose(*args, **kwargs)
             result = func(*args, **kwargs) if found is NotImplemented else found
-            self._note_types(result)
+            self._note(str(operator), result)
             return result
         result = func(*args, **kwargs)
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
@@ -191,8 +191,16 @@ class Operations(TorchDispatchMode):
         self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
 
-    def _note_types(self, result: object) -> None:
-        """Note a result in a type that is less exact than float32."""
+    def _note(self, operator: str, result: object) -> None:
+        """Note an operation that is not counted and is less exact than float32: by TF32 in cuDNN, or by its result's type.
+
+        A problem that allows TF32 for matrix products also gets it in fused operators, which are not told apart.
+        """
+        if self._kind == "cuda" and (
+            _allows_tf32(convolving=False)
+            or ("cudnn" in operator and _allows_tf32(convolving=True))
+        ):
+            self.precision = looser(self.precision, "tf32")
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.itemsize < 4:
                 narrow: Precision = "tf32" if leaf.dtype == torch.float16 else "bf16"

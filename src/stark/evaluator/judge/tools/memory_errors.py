@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from stark.evaluator.candidate.guarded import GUARDED, UNCHECKED
+from stark.evaluator.candidate.guarded import GUARDED, LEAST_BYTES, MOST_BYTES, UNCHECKED
 from stark.evaluator.judge.building.builds import Built
 from stark.evaluator.judge.building.complaints import source_line
 from stark.evaluator.judge.processes.folders import remove
@@ -70,6 +70,8 @@ ADDRESS_OPTIONS = {
     "detect_leaks": 0,  # needs ptrace, which the sandbox refuses
     "halt_on_error": 1,
     "symbolize": 1,
+    "handle_segv": 2,  # other handlers of the signal, such as tvm-ffi's, do not replace the tool's
+    "handle_sigbus": 2,
     "allocator_may_return_null": 1,  # so that too large an allocation is an exception, as without the tool
     # Libraries that were built without the tool break these rules, or seem to.
     "alloc_dealloc_mismatch": 0,
@@ -245,7 +247,7 @@ def _frames(text: str) -> list[str]:
 
 
 def _what(kind: str, report: str) -> str:
-    if kind == "use-after-poison":
+    if kind in ("use-after-poison", "unknown-crash"):  # the second: an access across an input's end
         kind = "buffer-overflow"
     if access := _ACCESS.search(report):
         return f"{kind}: {access[1].lower()} of {access[2]} bytes"
@@ -258,12 +260,10 @@ def _where(report: str, inputs: list[Guarded]) -> str:
     """How far outside of which buffer the access is, with a comma before it, or nothing."""
     access = _ACCESS.search(report)
     if access is not None:
-        address = int(access[3], 16)
+        address, length = int(access[3], 16), int(access[2])
         for each in inputs:
-            before, past = each.start - address, address - each.start - each.size
-            distance, side = (before, "before the start") if before > 0 else (past, "past the end")
-            if 0 <= distance <= max(each.size, 64 << 10):
-                return f", {distance} bytes {side} of the input {each.form}"
+            if place := _beside(each, address, length):
+                return f", {place} of the input {each.form}"
     if beside := _BESIDE.search(report):
         side = {
             "to the right of": "past the end of",
@@ -278,6 +278,19 @@ def _where(report: str, inputs: list[Guarded]) -> str:
     if variable := _VARIABLE.search(report):
         return f", outside of the variable '{variable['name']}'"
     return ""
+
+
+def _beside(given: Guarded, address: int, length: int) -> str | None:
+    """Where an access lies that is close to an input but not inside, or None for any other access."""
+    before, past = given.start - address, address - given.start - given.size
+    reach = min(max(given.size, LEAST_BYTES), MOST_BYTES)
+    if 0 < before <= reach:
+        return f"{before} bytes before the start"
+    if 0 <= past <= reach:
+        return f"{past} bytes past the end"
+    if past < 0 < past + length and before <= 0:
+        return f"up to {past + length} bytes past the end"
+    return None
 
 
 def _inputs(text: str) -> list[Guarded]:
