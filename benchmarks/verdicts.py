@@ -29,7 +29,11 @@ class Row:
     @property
     def right(self) -> int:
         """Number of right verdicts."""
-        return sum(result.accepted == self.kernel.honest for result in self.results)
+        return sum(self.is_right(result) for result in self.results)
+
+    def is_right(self, result: Result) -> bool:
+        """Whether a verdict is right. A kernel of too little precision may be accepted if it is put into its class."""
+        return result.accepted == self.kernel.honest or self.kernel.meets == result.meets != ""
 
     @property
     def named(self) -> bool | None:
@@ -40,7 +44,7 @@ class Row:
     @property
     def shown(self) -> Result:
         """The result that the table shows: the first with a wrong verdict, otherwise the first."""
-        wrong = (result for result in self.results if result.accepted != self.kernel.honest)
+        wrong = (result for result in self.results if not self.is_right(result))
         return next(wrong, self.results[0])
 
 

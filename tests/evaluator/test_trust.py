@@ -93,7 +93,10 @@ async def test_a_degenerate_problem_says_so_in_every_result(executor: Executor) 
         asked, as_candidate("cpp", answering(asked, result, "torch.ones_like(x[:, :1])"))
     )
 
-    said = "the problem is degenerate: the mean in every element would pass as a correct output"
+    said = (
+        "the problem is degenerate: the mean in every element and the answer to other inputs would pass "
+        "as a correct output"
+    )
     assert isinstance(found, Correct)
     assert [said] == degeneracies(reference) == degeneracies(found)
 

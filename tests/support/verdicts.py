@@ -9,6 +9,7 @@ a real kernel's order of operations in plain PyTorch. The first word of its docs
 and lines such as `Names: missing scale` say the rest:
 
     Names: words that the diagnosis of a wrong kernel must contain; `|` separates alternatives, `&` parts
+    Meets: the class that a kernel of too little precision must be put into, if it is accepted
     Today: why the judge accepts this wrong kernel, or refuses this honest one, although it should not
     Unnamed: why the diagnosis does not contain the words yet
 
@@ -31,6 +32,7 @@ from unittest.mock import patch
 import torch
 
 from stark.core.evaluation import Effort, Incorrect
+from stark.core.precision import CLASSES, looser
 from stark.core.problem import Problem
 from stark.evaluator.candidate.program import filled, give_weights, leaves_of
 from stark.evaluator.judge.attempt import Verdict
@@ -58,6 +60,7 @@ class Kernel:
     honest: bool
     what: str
     names: str = ""
+    meets: str = ""
     today: str = ""
     unnamed: str = ""
 
@@ -91,6 +94,8 @@ class Result:
     """The regime of the refusing trial, or of the largest error."""
 
     diagnosis: str = ""
+    meets: str = ""
+    """The strictest precision class that an accepted kernel meets."""
 
     @property
     def accepted(self) -> bool:
@@ -107,7 +112,7 @@ def _kernels(path: Path) -> Iterator[Kernel]:
         r'^class (\w+)\([^)]*\):\n    """(Honest|Wrong): (.*?)"""', path.read_text(), re.M | re.S
     ):
         name, kind, text = match.groups()
-        what, *fields = re.split(r"\n\s*(Names|Today|Unnamed): ", text)
+        what, *fields = re.split(r"\n\s*(Names|Meets|Today|Unnamed): ", text)
         found = {
             key.lower(): " ".join(value.split())
             for key, value in zip(fields[::2], fields[1::2], strict=True)
@@ -182,9 +187,9 @@ class Bench:
 def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
     """Verify a kernel on every trial of an effort."""
     model = _constructed(prepared.program, name)
-    worst, worst_where, latest = (0.0, 0.0), "own", (0.0, 0.0)
-    for trial in prepared.trials.for_effort(effort):
-        where = trial.regime or "own"
+    worst, worst_where, latest, meets = (0.0, 0.0), "own", (0.0, 0.0), CLASSES[0]
+    for trial in _trials(prepared, effort, model):
+        where = "other weights" if trial.replaced else trial.regime or "own"
         failed: list[tuple[float, float]] = []
 
         def call(
@@ -196,7 +201,8 @@ def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
             return called
 
         try:
-            verify_on(trial, prepared, call)
+            for comparison in verify_on(trial, prepared, call):
+                meets = looser(meets, comparison.meets or CLASSES[-1])
         except Verdict as verdict:
             assert isinstance(verdict.evaluation, Incorrect)
             return Result(
@@ -207,7 +213,17 @@ def verified(prepared: PreparedReference, name: str, effort: Effort) -> Result:
         latest = max(failed)
         if max(latest) > max(worst):
             worst, worst_where = latest, where
-    return Result("correct", *worst, worst_where)
+    return Result("correct", *worst, worst_where, meets=meets)
+
+
+def _trials(prepared: PreparedReference, effort: Effort, model: torch.nn.Module) -> Iterator[Trial]:
+    """The trials of an effort. Before the last one, reference and kernel get other weights."""
+    yield from prepared.trials.for_effort(effort)
+    trial = prepared.trials.replaced
+    if trial is not None:
+        with prepared.program.other_weights(trial.seed):
+            give_weights(model, prepared.program.model.state_dict())
+            yield trial
 
 
 def _constructed(program: Program, name: str) -> torch.nn.Module:

@@ -73,20 +73,14 @@ class Approximations(Model):
 
 
 class AbsoluteErf(Model):
-    """Honest: formula 7.1.26 for erf: an error of 1.5e-7 beside a result of up to 1.
-
-    Today: refused with tiny inputs, where the same error is large beside the result
-    """
+    """Honest: formula 7.1.26 for erf: an error of 1.5e-7 beside a result of up to 1."""
 
     def forward(self, x):
         return torch.tanh(x), erf_7_1_26(x), torch.exp(-x.abs())
 
 
 class TanhByExponential(Model):
-    """Honest: tanh as 1 - 2 / (exp(2x) + 1), with an error of about 1e-7 beside 1.
-
-    Today: refused with tiny inputs, where the same error is large beside the result
-    """
+    """Honest: tanh as 1 - 2 / (exp(2x) + 1), with an error of about 1e-7 beside 1."""
 
     def forward(self, x):
         return 1 - 2 / ((2 * x).exp() + 1), torch.erf(x), torch.exp(-x.abs())

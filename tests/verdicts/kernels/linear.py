@@ -148,8 +148,7 @@ class Float16Sums(Model):
 class WeightsInt16(Model):
     """Wrong: the weights are kept as int16 with a scale for each row.
 
-    Names: spread out
-    Today: accepted: the floor of 2e-5 allows an error far above eager's
+    Meets: fp32-split
     """
 
     def forward(self, x):
@@ -197,8 +196,7 @@ class PackedAtConstruction(Model):
 class PackedAtFirstCall(Model):
     """Wrong: the weights are packed at the first call, and stale after an optimizer's step.
 
-    Names: stale weights
-    Today: accepted: the weights do not change between the judge's calls
+    Names: weights were replaced
     """
 
     packed = None

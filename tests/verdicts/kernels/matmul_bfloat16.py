@@ -43,11 +43,7 @@ class Bfloat16Sums(Model):
 
 
 class Truncated(Model):
-    """Wrong: sums are cut off to bfloat16 instead of rounded.
-
-    Names: truncat
-    Today: accepted: one truncation has twice the error of one rounding, and the budget is three times the reference's
-    """
+    """Honest: sums are cut off to bfloat16 instead of rounded, which is within three times the reference's error."""
 
     def forward(self, a, b):
         full = a.float() @ b.float()

@@ -46,7 +46,6 @@ class ShortSmallRowsZero(Model):
     """Wrong: small rows with fewer than 64 values are zero.
 
     Names: rows & small
-    Today: accepted: lines of fewer than 64 values are not examined
     """
 
     def forward(self, x, scale):
@@ -58,7 +57,6 @@ class SmallRowsInexact(Model):
     """Wrong: small rows have five bits: up to 6 % of error.
 
     Names: rows & small
-    Today: accepted: a line may be wrong by a tenth of its size
     """
 
     def forward(self, x, scale):

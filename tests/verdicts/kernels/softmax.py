@@ -54,10 +54,7 @@ class BaseTwo(Model):
 
 
 class Polynomial(Model):
-    """Honest: the exponential by a polynomial of degree 9, not below 2^-126.
-
-    Today: refused in mixed inputs: a column of values near 1e-38 counts as lost
-    """
+    """Honest: the exponential by a polynomial of degree 9, not below 2^-126."""
 
     def forward(self, x):
         e = exp2_by_polynomial((x - x.amax(1, keepdim=True)) * 1.4426950408889634)

@@ -48,18 +48,6 @@ class LastTie(Model):
         return x.topk(8, 1).values, x.argmax(1), last
 
 
-class LastTieOfValues(Model):
-    """Wrong: of equal float32 values, the last instead of the first.
-
-    Names: output 1 & tie
-    Today: accepted: no drawn row has two equal largest values, in any regime
-    """
-
-    def forward(self, x, counts):
-        last = x.shape[1] - 1 - x.flip(1).argmax(1)
-        return x.topk(8, 1).values, last, counts.argmax(1)
-
-
 class Unsorted(Model):
     """Wrong: the eight values are in the order of their places.
 

@@ -22,7 +22,7 @@ from stark.evaluator.judge.problem.inputs import Drawn, Program
 from stark.evaluator.judge.problem.regimes import INDICES, REGIMES, changed
 from stark.evaluator.judge.problem.signature import Signature
 from stark.evaluator.judge.problem.twin import Twin, is_out_of_memory
-from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, expect, pieces
+from stark.evaluator.judge.verify.oracle import ExpectedTensor, Terms, apart, expect, pieces
 
 PROMOTE_DRAWS, PROMOTE_CALLS = 3, 3
 """Number of extra draws at effort `promote`, and number of calls on each of these draws.
@@ -32,6 +32,11 @@ Several calls are made because a race condition makes only some calls fail.
 
 REGIMES_S = 1.0
 """Seconds for the regimes of a large problem, at least one of which is tried. A final check tries the others."""
+
+GRANTED_SHARE, MOST_GRANTED = 0.1, 1e-2
+"""In a regime that makes results small, an error passes that is absolutely at most this share of what passes on the
+problem's own inputs, and relatively at most MOST_GRANTED. An approximation with a small absolute error is no fault, and what
+this regime is for, such as a missing epsilon, has larger errors."""
 
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
@@ -75,10 +80,11 @@ class Trial:
 
 
 class Allowed(NamedTuple):
-    """The error budget of one output, and the reference's own error, both as relative RMS."""
+    """The error budget of one output and the reference's own error, both as relative RMS, and the budget as an RMS error."""
 
     budget: float
     reference_error: float
+    absolute: float
 
 
 class Trials:
@@ -112,6 +118,9 @@ class Trials:
         self.error_budgets: tuple[float | None, ...] = ()
         """The error budget of each output, the smallest of the nominal trials; None if it must equal the reference's."""
 
+        self._absolute: tuple[float, ...] = ()
+        """The RMS error of each output that passes on the problem's own inputs."""
+
         self.oracle_is_float64 = True
         self.short_of_memory = False
         """Whether a trial or the oracle was omitted for lack of memory."""
@@ -132,6 +141,9 @@ class Trials:
                 raise
             self._without_oracle(NO_ROOM)
             outputs = [self._allowed(trial) for trial in self.nominal]
+        self._absolute = tuple(
+            min(each.absolute for each in draws) for draws in zip(*outputs, strict=True)
+        )
         self.error_budgets = tuple(
             min(each.budget for each in draws) or None for draws in zip(*outputs, strict=True)
         )
@@ -143,7 +155,8 @@ class Trials:
         Where expected outputs are computed anew for each candidate, in as many as take `REGIMES_S`.
         """
         begin = time.monotonic()
-        self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
+        if self._signature.has_integers:
+            self._ranges = free(self._program, *map(self.drawn, self.nominal[:2]))
         for trial in self._usable(self._regimes(), keep=True):
             self.always.append(trial)
             if not self._keeps_all and time.monotonic() - begin > REGIMES_S:
@@ -206,8 +219,31 @@ class Trials:
         if oracle is None and self.oracle_is_float64 and not self.error_budgets:
             self._without_oracle(NO_FLOAT64)
         terms = replace(self._terms, bounded=bounded)
-        pairs = zip(oracle or eager, eager, strict=True)
-        return [expect(exact, ours, terms) for exact, ours in pairs]
+        moves = self._moves(drawn, oracle, eager)
+        found = [
+            replace(expect(exact, ours, terms), moves=far)
+            for exact, ours, far in zip(oracle or eager, eager, moves, strict=True)
+        ]
+        if not bounded and self._absolute:
+            found = [
+                replace(each, granted=min(GRANTED_SHARE * absolute / each.scale, MOST_GRANTED))
+                for each, absolute in zip(
+                    found, (*self._absolute, *[0.0] * len(found)), strict=False
+                )
+            ]
+        return found
+
+    def _moves(
+        self, drawn: Drawn, oracle: Sequence[torch.Tensor] | None, eager: list[torch.Tensor]
+    ) -> list[float]:
+        """How far the exact results move when inputs move by their own rounding. A large problem has no room for this."""
+        moved = None
+        if self._keeps_all and oracle is not None:
+            moved = self._twin.outputs(_rounded(drawn), eager)
+        if moved is None or oracle is None:
+            return [0.0] * len(eager)
+        pairs = zip(moved, oracle, strict=True)
+        return [apart(one, other) for one, other in pairs]
 
     def _without_oracle(self, warning: str) -> None:
         self.oracle_is_float64, self.warnings = False, (warning,)
@@ -217,7 +253,10 @@ class Trials:
     def _allowed(self, trial: Trial) -> list[Allowed]:
         """The error budgets of a nominal trial's outputs. Keeps no tensors."""
         outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
-        return [Allowed(each.budget, each.eager_errors.relative_rms) for each in outputs]
+        return [
+            Allowed(each.budget, each.eager_errors.relative_rms, each.budget * each.scale)
+            for each in outputs
+        ]
 
     def _beyond_budget(self, outputs: Sequence[Allowed]) -> tuple[str, ...]:
         """Return a warning if the reference itself would fail, because its own error is above a budget's limit."""
@@ -250,7 +289,7 @@ class Trials:
         """Return a warning if a null solver (a trivial answer, such as zeros) passes every trial."""
         left: list[str] | None = None
         for place, trial in enumerate(self.always):
-            others = self.expected(self.always[1 if place == 0 else 0])
+            others = self._kept_outputs(self.always[1 if place == 0 else 0])
             found = passing(self.drawn(trial), self.expected(trial), others)
             left = [name for name in found if left is None or name in left]
             if not left:
@@ -258,6 +297,25 @@ class Trials:
         return (
             f"the problem is degenerate: {' and '.join(left or ())} would pass as a correct output",
         )
+
+    def _kept_outputs(self, trial: Trial) -> list[ExpectedTensor] | None:
+        return self.kept[trial][1] if trial in self.kept else None
+
+
+def _rounded(drawn: Drawn) -> Drawn:
+    """The draw in float64, with each number half a float32's unit in the last place higher or lower.
+
+    Of float64, half its own unit. Narrower types are computed with in float32.
+    """
+    generator = torch.Generator().manual_seed(0)
+    tensors = []
+    for tensor in drawn.tensors:
+        if tensor.is_floating_point():
+            up = torch.randint(2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
+            unit = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
+            tensor = tensor.double() * (1 + unit / 2 * up)
+        tensors.append(tensor)
+    return Drawn(tensors, drawn.arguments)
 
 
 def _is_accurate(output: ExpectedTensor) -> bool:

@@ -17,19 +17,22 @@ from stark.evaluator.judge.verify.oracle import ExpectedTensor, as_real, compare
 Solver = Callable[[ExpectedTensor], torch.Tensor]
 
 
-def passing(drawn: Drawn, outputs: list[ExpectedTensor], others: list[ExpectedTensor]) -> list[str]:
+def passing(
+    drawn: Drawn, outputs: list[ExpectedTensor], others: list[ExpectedTensor] | None
+) -> list[str]:
     """Return the names of null solvers whose answers pass on every output of this trial.
 
-    `others` is what is expected of other inputs.
+    `others` is what is expected of other inputs, if that is at hand.
     """
     found = [
         name
         for name, solver in _solvers(drawn, outputs).items()
         if all(compare(solver(output), output).passes for output in outputs)
     ]
-    pairs = zip(others, outputs, strict=True)
-    if all(compare(other.eager, output).passes for other, output in pairs):
-        found.append("the answer to other inputs")
+    if others is not None:
+        pairs = zip(others, outputs, strict=True)
+        if all(compare(other.eager, output).passes for other, output in pairs):
+            found.append("the answer to other inputs")
     return found
 
 

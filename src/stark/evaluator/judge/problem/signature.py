@@ -33,6 +33,11 @@ class Signature:
         return cls(_specs(drawn.tensors), _specs(returned), form, tuple(_on_meta(returned)))
 
     @property
+    def has_integers(self) -> bool:
+        """Whether an input is neither floating-point nor complex."""
+        return any(not (t.is_floating_point() or t.is_complex()) for t in self.drawn.tensors)
+
+    @property
     def bytes_in(self) -> int:
         """Bytes of one set of inputs."""
         return sum(tensor.nbytes for tensor in self.drawn.tensors)

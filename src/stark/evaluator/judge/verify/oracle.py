@@ -4,7 +4,8 @@ Let e(x) be the relative RMS error of an output x against the oracle, let `eager
 own output, and let k be `REFERENCE_FACTOR`. Floor and limit follow from the precision class that the user chose and
 from x's type (`core/precision.py`). Then x passes if
 
-- e(x) is at most the budget, min(k * e(eager), the limit), or the floor if that is larger;
+- e(x) is at most the budget, min(k * e(eager), the limit), or the floor if that is larger. For k * e(eager) stands
+  `MOVES` times what the inputs' own rounding does to the exact result, if that is larger;
 - no element of x has an error above min(k * the largest error of an element of `eager`, 20 * the limit), or
   20 * the budget if that is larger;
 - no row and no column of x is lost (`lines.py`);
@@ -39,6 +40,10 @@ from stark.evaluator.judge.verify.lines import lost_lines
 
 LARGEST_FACTOR = 20.0
 """A single element may always have an error of up to this multiple of the allowed RMS error."""
+
+MOVES = 16.0
+"""An error may always be this multiple of `ExpectedTensor.moves`, within the limit: a kernel that rounds at each step of a
+long recurrence is no worse than that, while the library's kernel may happen to be much better."""
 
 KERNELBENCH_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """atol and rtol of KernelBench's `allclose`; other types use 1e-4."""
@@ -97,6 +102,11 @@ class ExpectedTensor:
 
     eager_errors: Errors
     terms: Terms = DEFAULT_TERMS
+    moves: float = 0.0
+    """The relative RMS by which the exact result moves when each input moves by half a unit in its last place."""
+
+    granted: float = 0.0
+    """A relative RMS error that passes in every class: in a regime, a share of what passes on the problem's own inputs."""
 
     @property
     def exact(self) -> bool:
@@ -117,8 +127,9 @@ class ExpectedTensor:
         """Largest relative RMS error that passes in this class."""
         if self.exact:
             return 0.0
-        own = self.eager_errors.relative_rms
-        return budget_of(precision, _dtype(self.eager), own, self._limit_in(precision))
+        own = max(self.eager_errors.relative_rms, MOVES * self.moves / REFERENCE_FACTOR)
+        budget = budget_of(precision, _dtype(self.eager), own, self._limit_in(precision))
+        return max(budget, self.granted)
 
     def cap_in(self, precision: Precision) -> float:
         """Largest error of a single element that passes in this class."""
@@ -143,7 +154,7 @@ class ExpectedTensor:
     def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
         """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
         chunk = CHUNKS[result.device.type]
-        return dict(lost_lines(result, self.oracle, self.eager, chunk))
+        return dict(lost_lines(result, self.oracle, self.eager, chunk, self.budget))
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,12 @@ def expect(
     oracle, eager = as_real(oracle), as_real(eager)
     scale = _scale(oracle)
     return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms)
+
+
+def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    """By how much finite results differ in relative RMS; 0 if they are not floating-point."""
+    ours, theirs = as_real(ours), as_real(theirs)
+    return measure(ours, theirs, _scale(theirs)).relative_rms if ours.is_floating_point() else 0.0
 
 
 def near(ours: torch.Tensor, theirs: torch.Tensor, limit: float) -> bool:
