@@ -56,7 +56,7 @@ class BaseTwo(Model):
 class Polynomial(Model):
     """Honest: the exponential by a polynomial of degree 9, not below 2^-126.
 
-    Today: refused in mixed inputs: a column of values near 1e-38 counts as lost
+    Today: refused with mixed or large inputs: a column of values near 1e-38 counts as lost
     """
 
     def forward(self, x):
