@@ -246,16 +246,25 @@ async def test_settings_of_a_problem_hold_for_its_candidates_and_for_no_other_pr
     assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
 
 
-async def test_inputs_in_eight_bit_floats_are_refused_and_the_judge_lives(
-    executor: Executor,
-) -> None:
-    narrow = problem("return x.float() * 2", "[torch.randn(8, 8).to(torch.float8_e4m3fn)]")
-    honest = as_candidate("cpp", FAULTS["honest"][0])
+@pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2"])
+async def test_eight_bit_floats_go_in_and_out(executor: Executor, kind: str) -> None:
+    scaled = "(x.float() * self.scale.float()).to(x.dtype)"
+    narrow = problem(
+        f"return {scaled}",
+        f"[torch.randn(64, 64).to(torch.{kind})]",
+        init=f"self.scale = nn.Parameter(torch.rand(64).add(0.5).to(torch.{kind}), requires_grad=False)",
+    )
 
-    with pytest.raises(ProblemError, match="float8_e4m3fn, which is not supported yet"):
-        await executor.describe(narrow)
+    same = await executor.evaluate(narrow, copied(narrow))
+    off = await executor.evaluate(
+        narrow, copied(narrow, scaled, f"(1.3 * {scaled}.float()).to(x.dtype)")
+    )
+    zeros = await executor.evaluate(
+        narrow, copied(narrow, scaled, "torch.zeros(64, 64).to(x.dtype)")
+    )
 
-    assert isinstance(await executor.evaluate(PROBLEM, honest), Correct)
+    assert isinstance(same, Correct), same
+    assert ("incorrect", "incorrect") == (off.status, zeros.status)
 
 
 @pytest.mark.parametrize(

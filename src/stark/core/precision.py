@@ -29,6 +29,8 @@ FLOORS: dict[str, tuple[float, ...]] = {
     "float32": (2e-6, 2e-5, 1e-3, 1e-2),
     "float16": (1e-3, 1e-3, 1e-3, 1e-2),
     "bfloat16": (4e-3, 4e-3, 4e-3, 1e-2),
+    "float8_e4m3fn": (6e-2, 6e-2, 6e-2, 6e-2),
+    "float8_e5m2": (1.2e-1, 1.2e-1, 1.2e-1, 1.2e-1),
 }
 """Relative RMS error that is always allowed, by the output's type, in the order of `CLASSES`.
 

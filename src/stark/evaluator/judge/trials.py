@@ -325,5 +325,5 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     return (
         all(bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle))
         and not output.eager_errors.nonfinite_mismatches
-        and output.eager_errors.relative_rms < REGIME_ERROR_LIMIT
+        and output.eager_errors.relative_rms < max(REGIME_ERROR_LIMIT, output.floor)
     )

@@ -15,6 +15,9 @@ import sys
 import torch
 from torch.utils import _pytree as pytree
 
+FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+"""The floating-point types of one byte that tensors may have."""
+
 
 def seed_all(seed: int) -> None:
     """Seed torch, NumPy and Python's `random`, of which the judge itself draws nothing."""
@@ -32,8 +35,8 @@ def unsupported(tensor: torch.Tensor) -> str | None:
         return "a sparse tensor; return it dense (`.to_dense()`) and make it sparse in forward"
     if tensor.is_quantized:
         return "a quantized tensor; return its values and quantize them in forward"
-    if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
-        return f"a tensor of {tensor.dtype}, which is not supported yet; return it in bfloat16 and convert it in forward"
+    if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1 and tensor.dtype not in FP8:
+        return f"a tensor of {tensor.dtype}, which is not supported; return it in bfloat16 and convert it in forward"
     if tensor.is_meta:
         return "a tensor on the device `meta`, which has no values"
     return None

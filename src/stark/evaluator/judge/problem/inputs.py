@@ -31,7 +31,7 @@ from stark.evaluator.judge.problem.arguments import (
     unsupported,
     without_overlap,
 )
-from stark.evaluator.judge.verify.oracle import pieces
+from stark.evaluator.judge.verify.oracle import as_real, pieces
 
 CONSTRUCTION_SEED = 42
 """Seed for constructing `Model` and `ModelNew`, as in KernelBench, so both draw the same random numbers.
@@ -239,9 +239,10 @@ class Program:
         """
         torch.manual_seed(seed)
         for state in self._variable():
+            values = as_real(state) if state.is_floating_point() else state
             factors = torch.rand(state.shape, device=state.device)
-            noise = PERTURBATION * (2 * factors - 1).to(state.dtype)
-            state.copy_(torch.where(state == 0, noise, state * (1 + noise)))
+            noise = PERTURBATION * (2 * factors - 1).to(values.dtype)
+            state.copy_(torch.where(values == 0, noise, values * (1 + noise)))
 
     def _variable(self) -> list[torch.Tensor]:
         """Parameters, and those buffers whose values may change, all floating-point or complex.
@@ -341,6 +342,8 @@ def tensors_of(value: object) -> list[torch.Tensor]:
 
 def same_values(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, with NaN equal to NaN; compares piece by piece."""
+    if one.is_floating_point() and one.itemsize == 1:  # has no comparison of its own
+        return torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
     return all(
         torch.equal(ours, theirs) or torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True)
         for ours, theirs in pieces(one, other)

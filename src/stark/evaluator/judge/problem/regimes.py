@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from stark.evaluator.judge.problem.inputs import Drawn
-from stark.evaluator.judge.verify.oracle import pieces
+from stark.evaluator.judge.verify.oracle import as_real, pieces
 
 Change = Callable[[torch.Tensor, torch.Generator, float], torch.Tensor]
 """Transforms a piece of a tensor. The last argument is the mean magnitude of the whole tensor."""
@@ -76,10 +76,12 @@ def changed(drawn: Drawn, regime: str, seed: int) -> Drawn:
 
 def _changed(drawn: torch.Tensor, change: Change, generator: torch.Generator) -> torch.Tensor:
     result = torch.empty(drawn.shape, dtype=drawn.dtype, device=drawn.device)
-    total = sum(float(piece.abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
-    mean = total / max(drawn.numel(), 1)
+    total = sum(float(as_real(piece).abs().sum(dtype=torch.float64)) for (piece,) in pieces(drawn))
+    mean, kind = total / max(drawn.numel(), 1), torch.finfo(drawn.dtype)
     for target, source in pieces(result, drawn):
-        target.copy_(change(source, generator, mean))
+        value = change(as_real(source), generator, mean)
+        # A type of one byte holds little more than the usual values.
+        target.copy_(value.clamp(kind.min, kind.max) if kind.bits == 8 else value)
     return result
 
 

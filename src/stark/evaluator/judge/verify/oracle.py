@@ -102,6 +102,9 @@ class ExpectedTensor:
 
     eager_errors: Errors
     terms: Terms = DEFAULT_TERMS
+    dtype: str = "float32"
+    """The output's type. `eager` is in float32 if that has one byte."""
+
     moves: float = 0.0
     """The relative RMS by which the exact result moves when each input moves by half a unit in its last place."""
 
@@ -112,6 +115,11 @@ class ExpectedTensor:
     def exact(self) -> bool:
         """Whether every element must be equal to the reference's."""
         return not self.eager.is_floating_point()
+
+    @property
+    def floor(self) -> float:
+        """Relative RMS error that always passes."""
+        return 0.0 if self.exact else floor_of(self.terms.precision, self.dtype)
 
     @property
     def budget(self) -> float:
@@ -128,7 +136,7 @@ class ExpectedTensor:
         if self.exact:
             return 0.0
         own = max(self.eager_errors.relative_rms, MOVES * self.moves / REFERENCE_FACTOR)
-        budget = budget_of(precision, _dtype(self.eager), own, self._limit_in(precision))
+        budget = budget_of(precision, self.dtype, own, self._limit_in(precision))
         return max(budget, self.granted)
 
     def cap_in(self, precision: Precision) -> float:
@@ -149,7 +157,7 @@ class ExpectedTensor:
         """The largest budget of a class; of the class of the reference's own products, if that is looser."""
         if not self.terms.bounded:
             return math.inf
-        return limit_of(looser(precision, self.terms.own), _dtype(self.eager))
+        return limit_of(looser(precision, self.terms.own), self.dtype)
 
     def lost(self, result: torch.Tensor) -> dict[str, torch.Tensor]:
         """The indices of a floating-point result's lost rows and columns, by `row` and `column`."""
@@ -190,20 +198,23 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
 def floor(tensor: torch.Tensor) -> float:
     """Relative RMS error that two ways to compute such a tensor may differ by; 0 if every element must be equal."""
     real = as_real(tensor[:0] if tensor.dim() else tensor)
-    return floor_of(DEFAULT, _dtype(real)) if real.is_floating_point() else 0.0
+    return floor_of(DEFAULT, _dtype(tensor)) if real.is_floating_point() else 0.0
 
 
 def _dtype(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+    """The type of a tensor's numbers, without a prefix; of complex numbers, the type of their parts."""
+    dtype = tensor.dtype.to_real() if tensor.is_complex() else tensor.dtype
+    return str(dtype).removeprefix("torch.")
 
 
 def expect(
     oracle: torch.Tensor, eager: torch.Tensor, terms: Terms = DEFAULT_TERMS
 ) -> ExpectedTensor:
     """Prepare to compare outputs with `oracle`; `eager` is the reference's own output."""
+    dtype = _dtype(eager)
     oracle, eager = as_real(oracle), as_real(eager)
     scale = _scale(oracle)
-    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms)
+    return ExpectedTensor(oracle, eager, scale, measure(eager, oracle, scale), terms, dtype)
 
 
 def apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
