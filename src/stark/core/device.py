@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from pydantic import Field
+
 from stark.core.base import Frozen
 
 
@@ -27,6 +29,9 @@ class Device(Frozen):
 
     bandwidth_gb_s: float
     """Measured: bytes read plus bytes written by a large copy."""
+
+    bandwidths_gb_s: dict[int, float] = Field(default_factory=dict)
+    """The same on a CPU by the number of bytes moved, since caches hold fewer bytes; empty for a GPU."""
 
     peak_tflop_s: dict[str, float]
     """Measured by a large matrix product in each arithmetic: `fp32`, `tf32`, `bf16`."""

@@ -14,16 +14,28 @@ from support.nodes import CPU
 
 def test_the_highest_rate_that_was_measured_is_kept(tmp_path: Path) -> None:
     best_known(
-        CPU.model_copy(update={"peak_tflop_s": {"fp32": 0.4}, "bandwidth_gb_s": 50.0}), tmp_path
+        CPU.model_copy(
+            update={
+                "peak_tflop_s": {"fp32": 0.4},
+                "bandwidth_gb_s": 50.0,
+                "bandwidths_gb_s": {64: 9.0, 128: 1.0},
+            }
+        ),
+        tmp_path,
     )
 
     busy = CPU.model_copy(
-        update={"peak_tflop_s": {"fp32": 0.1, "bf16": 1.0}, "bandwidth_gb_s": 60.0}
+        update={
+            "peak_tflop_s": {"fp32": 0.1, "bf16": 1.0},
+            "bandwidth_gb_s": 60.0,
+            "bandwidths_gb_s": {64: 3.0, 128: 7.0},
+        }
     )
     found = best_known(busy, tmp_path)
 
     assert {"fp32": 0.4, "bf16": 1.0} == found.peak_tflop_s
     assert 60.0 == found.bandwidth_gb_s
+    assert {64: 9.0, 128: 7.0} == found.bandwidths_gb_s
 
 
 def test_another_device_has_its_own_rates(tmp_path: Path) -> None:

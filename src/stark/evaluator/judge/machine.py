@@ -75,6 +75,10 @@ def best_known(found: Device, cache: Path) -> Device:
     best = found.model_copy(
         update={
             "bandwidth_gb_s": max(found.bandwidth_gb_s, before.bandwidth_gb_s),
+            "bandwidths_gb_s": {
+                size: max(rate, before.bandwidths_gb_s.get(size, 0.0))
+                for size, rate in found.bandwidths_gb_s.items()
+            },
             "peak_tflop_s": {
                 kind: max(rate, before.peak_tflop_s.get(kind, 0.0))
                 for kind, rate in found.peak_tflop_s.items()

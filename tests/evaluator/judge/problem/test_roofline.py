@@ -15,6 +15,7 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     Operations,
     _allows_tf32,
+    _bandwidth_of,
     _rate,
     admitted,
     implausible,
@@ -150,3 +151,16 @@ def test_the_fastest_arithmetic_that_is_accurate_enough_counts() -> None:
     assert ("bf16x3", "fp32") == (found.arithmetic, found.own_arithmetic)
     assert pytest.approx(2 * found.compute_ms) == found.own_compute_ms
     assert 2 * 64**3 == found.flops
+
+
+@pytest.mark.parametrize(
+    ("moved", "expected"), [(1 << 10, 90.0), (3 << 19, 90.0), (1 << 24, 40.0), (1 << 30, 40.0)]
+)
+def test_a_cpus_bandwidth_is_that_of_the_sizes_around_a_problem(
+    moved: int, expected: float
+) -> None:
+    measured = {1 << 16: 50.0, 1 << 20: 90.0, 1 << 22: 40.0, 1 << 26: 10.0}
+    sheet = CPU.model_copy(update={"bandwidths_gb_s": measured})
+
+    assert expected == _bandwidth_of(sheet, moved)
+    assert CPU.bandwidth_gb_s == _bandwidth_of(CPU, moved)

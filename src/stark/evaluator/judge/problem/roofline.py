@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import time
@@ -20,6 +21,9 @@ from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.inputs import Drawn, Program
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
+SIZES = [1 << power for power in range(14, 29)]
+"""Bytes that are moved to measure a CPU's bandwidth: the smaller, the nearer the cache that holds them."""
+
 MATRIX = {"cuda": (1024, 8192), "cpu": (128, 1024)}
 """Sizes of the matrices whose product is measured."""
 
@@ -67,6 +71,7 @@ def measure_device(device: torch.device) -> Device:
             memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
             last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
             bandwidth_gb_s=bandwidth,
+            bandwidths_gb_s={size: bandwidth_now(device, size // 2) for size in SIZES},
             peak_tflop_s=peaks,
             features=processor.features(),
             l1_kb=processor.data_cache_kb(1),
@@ -111,7 +116,7 @@ def roofline(
 
     `counted` are the operations by the reference's arithmetic. Each counts at the rate of the fastest arithmetic that
     the precision admits. The least bytes are those of inputs, weights and outputs, each counted once. On a CPU, timed
-    calls find warm caches, so the bandwidth is measured on as many bytes as the problem moves. On a GPU the cache
+    calls find warm caches, so the bandwidth is that for as many bytes as the problem moves. On a GPU the cache
     is cold, so the device's measured bandwidth applies.
     """
     state = [*program.model.parameters(), *program.model.buffers()]
@@ -119,7 +124,7 @@ def roofline(
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
-        bandwidth = bandwidth_now(torch.device("cpu"), least_bytes // 2)
+        bandwidth = _bandwidth_of(device, least_bytes)
     own_ms: dict[str, float] = defaultdict(float)
     least_ms: dict[str, float] = defaultdict(float)
     for own, flops in counted.items():
@@ -136,6 +141,14 @@ def roofline(
         own_arithmetic=max(own_ms, key=lambda kind: own_ms[kind], default="fp32"),
         own_compute_ms=sum(own_ms.values()),
     )
+
+
+def _bandwidth_of(device: Device, moved_bytes: int) -> float:
+    """The CPU's bandwidth for this many bytes: the higher of those measured with the sizes around it."""
+    around = sorted(
+        device.bandwidths_gb_s, key=lambda size: abs(math.log2(size / max(moved_bytes, 1)))
+    )
+    return max([device.bandwidths_gb_s[size] for size in around[:2]], default=device.bandwidth_gb_s)
 
 
 def admitted(own: str, precision: Precision) -> tuple[str, ...]:
