@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -163,15 +164,22 @@ os.wait()
 """
 
 
+def command_lines() -> list[bytes]:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            lines.append(path.read_bytes())
+    return lines
+
+
 def test_nothing_outlives_a_process_namespace(tmp_path: Path) -> None:
     if OFFERED["processes"] is not None:
         pytest.skip(f"no processes here: {OFFERED['processes']}")
 
     said = attempted(LEAVES, {}, ALONE["processes"], tmp_path / "own")
 
-    listed = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert "escaped" == said
-    assert b"sleep\x004141\x00" not in [path.read_bytes() for path in listed]
+    assert b"sleep\x004141\x00" not in command_lines()
 
 
 @pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGKILL])

@@ -247,8 +247,8 @@ class Program:
     def _variable(self) -> list[torch.Tensor]:
         """Parameters, and those buffers whose values may change, all floating-point or complex.
 
-        A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all
-        are zero: it may be filled later, as a memory is. A buffer with other zeros may be a mask too.
+        A buffer that is not saved with the model is a constant. So is one of whole numbers, such as a mask, unless all are
+        the same: it may be filled later, as a memory is. A buffer with zeros among other numbers may be a mask too.
         """
         constants = {
             name
@@ -313,9 +313,9 @@ class Program:
 
 def _may_change(buffer: torch.Tensor) -> bool:
     """Whether a buffer's values are not those of a mask."""
+    if buffer.numel() > 1 and bool((buffer == buffer.flatten()[0]).all()):
+        return True  # as before anybody has written to it, such as a scale of ones
     zeros = buffer == 0
-    if bool(zeros.all()):
-        return True
     return not bool(zeros.any()) and bool((buffer.isfinite() & (buffer != buffer.round())).all())
 
 
