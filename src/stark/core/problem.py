@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 
 from stark.core.base import Frozen, digest
+from stark.core.declared import Declared, declared
 
 
 class Problem(Frozen):
@@ -20,6 +21,14 @@ class Problem(Frozen):
     def digest(self) -> str:
         """Identifies the problem by its content; two files with the same text are one problem."""
         return digest(self.source)
+
+    @cached_property
+    def declared(self) -> Declared:
+        """What the file says about itself: its cases, its objective, gradients, and the module it was captured from.
+
+        Raises ValueError for a constant of another form, which `stark.problems.load` refuses.
+        """
+        return declared(self.source)
 
     @property
     def slug(self) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
+from stark.core.declared import declared
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.core.python import bindings, parse_python
@@ -86,6 +87,10 @@ def form_fault(source: str) -> str | None:
     for name, what in WHAT_TO_ADD.items():
         if name not in parts:
             return f"line {len(source.splitlines()) or 1}: {name} is missing; add {what}."
+    try:
+        declared(source)
+    except ValueError as error:
+        return f"{error}."
     return None
 
 
