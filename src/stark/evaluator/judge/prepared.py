@@ -130,7 +130,9 @@ class PreparedReference:
         again = self.program.run(drawn, seed=1)
         synchronize(self.device)
         self.reference_s = time.monotonic() - begin
-        for first, second in zip(outputs, again, strict=True):
+        # What gradients are but rounding, another order of sums changes: only outputs must be the same.
+        pairs = zip(outputs[self.returned], again[self.returned], strict=True)
+        for first, second in pairs:
             if differ(first, second):
                 raise ProblemError(
                     f"{self.problem.name}: forward returns different values for the same inputs "
@@ -248,8 +250,8 @@ class PreparedReference:
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
-                inputs=self.signature.inputs,
-                outputs=self.signature.outputs,
+                inputs=self.signature.inputs[: self.inputs],
+                outputs=self.signature.outputs[self.returned],
                 eager=eager,
                 roofline=self.roofline,
                 warnings=self.trials.warnings,
@@ -260,6 +262,23 @@ class PreparedReference:
                 precision=self.precision,
             )
         return self._described
+
+    def input_name(self, index: int) -> str:
+        """The name of one of a draw's tensors, in messages."""
+        differentiation = self.program.differentiation
+        return f"input {index}" if differentiation is None else differentiation.input_name(index)
+
+    @property
+    def inputs(self) -> int | None:
+        """The number of the problem's own inputs; the other tensors of a draw are cotangents. None if there are none."""
+        differentiation = self.program.differentiation
+        return None if differentiation is None else differentiation.inputs
+
+    @property
+    def returned(self) -> slice:
+        """The results that forward returns; the others are gradients."""
+        differentiation = self.program.differentiation
+        return slice(None if differentiation is None else differentiation.wanted.outputs)
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""

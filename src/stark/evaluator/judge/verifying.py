@@ -205,11 +205,11 @@ def check_results(
     is wrong.
     """
     if odd is not None:
-        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
-        got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
-        raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
-    changes = prepared.program.changes
+        raise Verdict(Incorrect(error=_odd_results(odd, prepared)))
+    changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(len(found) - len(changes))]
+    if differentiation is not None:
+        names = differentiation.result_names
     names += [f"input {index} after the call" for index in changes]
     comparisons, faults = list(map(compare, found, expected)), []
     for name, result, right, compared in zip(names, found, expected, comparisons, strict=True):
@@ -219,13 +219,26 @@ def check_results(
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     if changed is not None:
+        name = f"its input {changed}" if differentiation is None else prepared.input_name(changed)
         raise Verdict(
             Incorrect(
-                error=f"{when}forward changed its input {changed} in place, which the "
-                "reference does not do; write to a new tensor"
+                error=f"{when}{'forward' if differentiation is None else 'the call'} changed {name} in place, which "
+                "the reference does not do; write to a new tensor"
             )
         )
     return comparisons
+
+
+def _odd_results(odd: object, prepared: PreparedReference) -> str:
+    """Describe results whose forms, or gradients whose presence, differ from the reference's."""
+    differentiation, specs = prepared.program.differentiation, prepared.signature.outputs
+    if differentiation is not None:
+        if isinstance(odd, dict):
+            return differentiation.fault(odd)
+        specs = specs[: differentiation.wanted.outputs]
+    wanted = [f"{spec} on {prepared.device.type}" for spec in specs]
+    got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
+    return f"forward returned {got}; expected {', '.join(wanted)}"
 
 
 def agree(
@@ -244,7 +257,10 @@ def _others(
     name: str,
 ) -> dict[str, torch.Tensor]:
     """Return, by name, tensors that forward may have returned by mistake instead of the result `name`."""
-    others = {f"input {index} as it was passed": each for index, each in enumerate(drawn.tensors)}
+    others = {
+        f"{prepared.input_name(index)} as it was passed": each
+        for index, each in enumerate(drawn.tensors)
+    }
     pairs = zip(names, expected, strict=True)
     others |= {f"the expected {other}": one.eager for other, one in pairs if other != name}
     if not prepared.room.keeps_all:
