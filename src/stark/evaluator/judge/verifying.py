@@ -32,6 +32,20 @@ reference's own error is at most 1/3 of the budget. It is larger only where the 
 MOST_STALE = 8
 """Number of weights that are tried one by one to explain a wrong result."""
 
+MOST_FAULTS = 3
+"""Number of wrong results that are described; the others are named."""
+
+ADVICE = {
+    "transposed": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
+    "expanded": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
+    "frozen": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
+    "interleaved": "keep what backward needs in ctx, not on the module or in a buffer that the next forward overwrites",
+    "twice": "backward must leave the saved tensors as they are",
+    "changed": "save tensors by ctx.save_for_backward, so that PyTorch raises an error; do not read weights in backward",
+    "alone": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
+}
+"""By mode, what usually makes a kernel fail that passes in a simple call."""
+
 STALE = "stale weights, read before the reference's are loaded; pack them in forward"
 
 
@@ -143,7 +157,13 @@ def _verify_on(
         slot = secrets.randbelow(prepared.room.slots)
         prepared.shared.fill_inputs(drawn, slot)
         prepared.settle()
-        odd = child.ask({"do": "call", "slot": slot, "seed": 0}).get("odd")
+        request = {"do": "call", "slot": slot, "seed": 0, "mode": trial.mode}
+        try:
+            odd = child.ask(request).get("odd")
+        except ChildFailed as failure:
+            if trial.mode is not None:
+                failure.error = str(trial) + failure.error
+            raise
         results = prepared.shared.results(slot)
         changed = prepared.shared.changed_input(drawn.tensors, prepared.shared.inputs[slot])
         return Called(results, changed, odd)
@@ -164,6 +184,8 @@ def _hints(
     if differs:
         before = "an earlier call was correct" if number else "another call gave other results"
         yield f"{before} on the same inputs: a race, memory that is not initialized, or state kept between calls"
+    elif trial.mode is not None:
+        yield f"a simple forward and backward pass; {ADVICE[trial.mode]}"
     elif trial.regime is not None:
         compared = list(map(compare, found.results, expected))
         nonfinite = any(
@@ -205,17 +227,25 @@ def check_results(
     is wrong.
     """
     if odd is not None:
-        raise Verdict(Incorrect(error=_odd_results(odd, prepared)))
+        error = _odd_results(odd, prepared)
+        raise Verdict(Incorrect(error=when + error if isinstance(odd, dict) else error))
     changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(len(found) - len(changes))]
     if differentiation is not None:
         names = differentiation.result_names
     names += [f"input {index} after the call" for index in changes]
-    comparisons, faults = list(map(compare, found, expected)), []
+    comparisons = list(map(compare, found, expected))
+    wrong: list[str] = []
+    faults: list[str] = []
     for name, result, right, compared in zip(names, found, expected, comparisons, strict=True):
-        if not compared.passes:
+        if compared.passes:
+            continue
+        wrong.append(name)
+        if len(faults) < MOST_FAULTS:
             others = _others(prepared, drawn, names, expected, name)
             faults.append(fault(name, result, right, others))
+    if len(wrong) > len(faults):
+        faults.append(f"also wrong: {', '.join(wrong[len(faults) :])}")
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     if changed is not None:

@@ -134,6 +134,14 @@ class Program:
         cotangents = self.differentiation.cotangents(seed, self.device)
         return Drawn([*drawn.tensors, *cotangents], self.differentiation.arguments(drawn.arguments))
 
+    def with_expanded_cotangents(self, drawn: Drawn) -> Drawn:
+        """The draw with cotangents whose values are the same along one axis, if the problem asks for gradients."""
+        if self.differentiation is None:
+            return drawn
+        begin = self.differentiation.inputs
+        cotangents = self.differentiation.expanded(drawn.tensors[begin:])
+        return Drawn([*drawn.tensors[:begin], *cotangents], drawn.arguments)
+
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
         """Run the reference for the first time.
 
