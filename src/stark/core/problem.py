@@ -30,6 +30,12 @@ class Problem(Frozen):
         """
         return declared(self.source)
 
+    def with_backward(self) -> Problem:
+        """The problem with `BACKWARD = True`, so that gradients are verified and timed; itself if it has that already."""
+        if self.declared.backward:
+            return self
+        return Problem(name=self.name, source=f"{self.source.rstrip()}\n\nBACKWARD = True\n")
+
     @property
     def slug(self) -> str:
         """The name for ids and files, without the level: at most 32 lower-case letters, digits and hyphens."""

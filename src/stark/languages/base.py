@@ -21,6 +21,10 @@ from stark.languages.work import work_of
 
 DeviceKind = Literal["cpu", "cuda"]
 
+WITHOUT_GRADIENTS = "`forward` runs without gradients and returns"
+WITH_GRADIENTS = "`forward` runs with gradients enabled and returns"
+"""What every guide says, and what stands there if gradients are judged."""
+
 
 @dataclass(frozen=True)
 class Lessons:
@@ -99,9 +103,25 @@ class Language:
         """The guide's section "The form": the rules for every candidate. Plans must respect these rules too."""
         return section(self.guide, "The form")
 
-    def lessons(self, reference: Reference) -> Lessons:
-        """What models are taught for the problem that this reference belongs to."""
-        return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
+    def lessons(self, reference: Reference, backward: bool = False) -> Lessons:
+        """What models are taught for the problem that this reference belongs to; with `backward`, also of gradients."""
+        techniques = choose(self.techniques, work_of(reference))
+        if not backward:
+            return Lessons(self.form, self.guide, techniques)
+        form, guide = (
+            text.replace(WITHOUT_GRADIENTS, WITH_GRADIENTS) for text in (self.form, self.guide)
+        )
+        taught, rules = self._on_gradients()
+        return Lessons(f"{form}\n\n{rules}", f"{guide.strip()}\n\n{taught}", techniques)
+
+    def _on_gradients(self) -> tuple[str, str]:
+        """What every language's models are taught of gradients with the part for this language, and the rules alone."""
+        text = files("stark.languages").joinpath("gradients.md").read_text(encoding="utf-8")
+        common = text.partition("\n## With ")[0].strip()
+        own = section(text, f"With {self.name}")
+        return f"{common}\n\n## Gradients with {self.title}\n{own}", section(
+            text, "Rules for gradients"
+        )
 
     def check(self, source: str) -> str | None:
         """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""

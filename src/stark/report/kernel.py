@@ -25,6 +25,7 @@ _OTHER_SHAPES = {
     True: "two other shapes passed too; other dtypes were not tried",
     False: "WRONG at other shapes, so use the kernel for these shapes only",
 }
+_VERIFIED = "verified and timed with the forward pass: of floating-point inputs and of parameters"
 _BACKWARD = "the source defines a backward pass, which was NOT verified"
 _NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
 
@@ -75,7 +76,8 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     packages = ", ".join(sorted(imported - sys.stdlib_module_names))
     yield "Language", f"{run.config.language}; imports {packages}"
     inputs = ", ".join(map(str, reference.inputs))
-    yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
+    passes = "forward and backward" if run.problem.declared.backward else "the forward pass"
+    yield "Verified", f"{passes} on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
     yield (
         "Accuracy",
         f"{accuracy_text(accuracy)}; relative RMS, against the reference in {accuracy.oracle}",
@@ -84,7 +86,8 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
         "Precision",
         f"{accuracy.precision} was asked for; an error does not tell which arithmetic the kernel uses",
     )
-    yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
+    unverified = _BACKWARD if "def backward(" in source else _NO_BACKWARD
+    yield "Gradients", _VERIFIED if run.problem.declared.backward else unverified
 
 
 def _literal(source: str) -> str:

@@ -262,7 +262,7 @@ def _other_strides(cotangent: torch.Tensor) -> torch.Tensor:
     spread = torch.empty(
         [*reversed(cotangent.shape), 2], dtype=cotangent.dtype, device=cotangent.device
     )
-    other = spread[..., 0].permute(*reversed(range(cotangent.dim())))
+    other = spread[..., 0].permute(list(reversed(range(cotangent.dim()))))
     return other.copy_(cotangent)
 
 

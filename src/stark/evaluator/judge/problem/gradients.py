@@ -42,6 +42,7 @@ class Differentiation:
     @classmethod
     def of(
         cls,
+        problem: str,
         model: torch.nn.Module,
         tensors: Sequence[torch.Tensor],
         arguments: list[Any],
@@ -68,7 +69,7 @@ class Differentiation:
         }
         sources = [*(leaves[number] for number in inputs), *named.values()]
         if not ends or not sources:
-            raise ProblemError(NOTHING)
+            raise ProblemError(f"{problem}: {NOTHING}")
         found = torch.autograd.grad(
             list(ends.values()), sources, [*map(torch.ones_like, ends.values())], allow_unused=True
         )

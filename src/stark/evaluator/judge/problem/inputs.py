@@ -129,7 +129,7 @@ class Program:
         if self.differentiation is None:
             with self._user_code("forward"):
                 self.differentiation = Differentiation.of(
-                    self.model, drawn.tensors, drawn.arguments, asked
+                    self.problem.name, self.model, drawn.tensors, drawn.arguments, asked
                 )
         cotangents = self.differentiation.cotangents(seed, self.device)
         return Drawn([*drawn.tensors, *cotangents], self.differentiation.arguments(drawn.arguments))
