@@ -180,12 +180,13 @@ def _hints(
     again: Callable[[], Called],
 ) -> Iterator[str]:
     """Yield what other calls say about a failure: the same call repeated, and those on the problem's own inputs."""
+    if trial.mode is not None:
+        yield f"a simple forward and backward pass; {ADVICE[trial.mode]}"
+        return
     differs = number > 0 or (prepared.room.keeps_all and _differs(found, expected, again))
     if differs:
         before = "an earlier call was correct" if number else "another call gave other results"
         yield f"{before} on the same inputs: a race, memory that is not initialized, or state kept between calls"
-    elif trial.mode is not None:
-        yield f"a simple forward and backward pass; {ADVICE[trial.mode]}"
     elif trial.regime is not None:
         compared = list(map(compare, found.results, expected))
         nonfinite = any(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -117,6 +117,11 @@ class Differentiation:
         if number < len(inputs):
             return f"gradient of {self.input_name(inputs[number])}"
         return f"gradient of {self.wanted.parameters[number - len(inputs)]}"
+
+    def request(self) -> dict[str, Any]:
+        """The gradients and the forms of the cotangents, for a program that shares no memory with the judge."""
+        forms = [(tuple(f.shape), str(f.dtype).removeprefix("torch.")) for f in self.forms]
+        return asdict(self.wanted) | {"cotangents": forms}
 
     @property
     def result_names(self) -> list[str]:

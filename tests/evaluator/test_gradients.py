@@ -10,7 +10,9 @@ from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
+from stark.languages import LANGUAGES
 from support.candidates import as_candidate
+from support.examples import gradient_example, guide_example
 from support.sharing import JudgeWithin
 
 pytest.importorskip("torch")
@@ -206,13 +208,46 @@ async def test_without_the_constant_gradients_do_not_count(executor: Executor) -
     assert isinstance(evaluation, Correct), evaluation
 
 
-async def test_the_final_check_also_verifies_other_shapes_and_times_the_compiled_reference(
+def small_example(language: str) -> tuple[Problem, str]:
+    """The problem of the guides, small and with gradients, and the example with gradients."""
+    problem, _ = guide_example(LANGUAGES[language])
+    source = problem.source.replace("ROWS = 4096", "ROWS = 40").replace("= 1000", "= 24")
+    taught, _ = LANGUAGES[language]._on_gradients()
+    return Problem(name="small", source=source).with_backward(), gradient_example(taught)
+
+
+async def test_the_guides_example_with_gradients_is_correct(executor: Executor) -> None:
+    evaluation = await judged(executor, *small_example("pytorch"))
+
+    assert isinstance(evaluation, Correct), evaluation
+
+
+async def test_the_final_check_tries_other_shapes_and_compiles_the_reference_backward_too(
     executor: Executor,
 ) -> None:
-    evaluation = await executor.evaluate(PROBLEM, changed({}), "promote")
+    problem, kernel = small_example("cpp")
+
+    evaluation = await executor.evaluate(
+        problem, Candidate(language="cpp", source=kernel), "promote"
+    )
 
     assert isinstance(evaluation, Correct), evaluation
     assert {"eager", "compile"} == evaluation.references.keys()
+    assert evaluation.generalizes
+
+
+async def test_a_memory_error_in_backward_is_found(judge_within: JudgeWithin) -> None:
+    problem, kernel = small_example("cpp")
+    beyond = kernel.replace("float shared = 0.0f;", "float shared = given[columns] == 12345.5f;")
+    assert beyond != kernel
+    executor = judge_within(Limits(timing_budget_s=0.05), sanitizer=True)
+
+    evaluation = await executor.evaluate(
+        problem, Candidate(language="cpp", source=beyond), "promote"
+    )
+
+    assert isinstance(evaluation, Incorrect), evaluation
+    assert "buffer-overflow: read of 4 bytes at line" in evaluation.error
 
 
 ATTENTION = Problem(
