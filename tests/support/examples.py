@@ -28,7 +28,8 @@ def guide_example(language: Language) -> Example:
 
 def gradient_example(text: str) -> str:
     """The last example with gradients of what models are taught: a complete candidate for the guide's problem."""
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[-1]
+    found: list[str] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return found[-1]
 
 
 def technique_example(technique: Technique) -> str:

@@ -54,6 +54,9 @@ PROFILED = "profiled"
 SLACK_CALLS = 20
 """The time limits of verification and timing are extended by the time of this many reference calls."""
 
+WAYS_CALLS = 4
+"""The same for each gradient, since some ways of calling take a call for each."""
+
 
 def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
@@ -148,7 +151,9 @@ class PreparedReference:
     @property
     def slack_s(self) -> float:
         """Seconds added to a phase's time limit, because candidates of a slow problem are slow too."""
-        return SLACK_CALLS * self.reference_s
+        differentiation = self.program.differentiation
+        ways = 0 if differentiation is None else len(differentiation.wanted.present)
+        return (SLACK_CALLS + WAYS_CALLS * ways) * self.reference_s
 
     @property
     def flush_bytes(self) -> int:

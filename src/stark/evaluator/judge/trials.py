@@ -61,7 +61,7 @@ NOISE = 0.1
 such as that of a bias before a softmax or a normalization."""
 
 NOISE_FACTOR = 10.0
-"""Such a gradient may have an error of so many times the reference's."""
+"""Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
 
 REPLACED = (
     "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "
@@ -112,6 +112,8 @@ class Allowed(NamedTuple):
     budget: float
     reference_error: float
     absolute: float
+    is_zero: bool
+    """Whether each exact value is zero."""
 
 
 class Trials:
@@ -138,6 +140,10 @@ class Trials:
 
         self.replaced = Trial.fresh(replaced=True) if program.has_weights else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
+
+        differentiation = program.differentiation
+        self._gradients = 0 if differentiation is None else sum(differentiation.wanted.present)
+        """The number of results that are gradients."""
 
         self._noise: frozenset[int] = frozenset()
         """The results that are gradients and nothing but rounding."""
@@ -184,14 +190,12 @@ class Trials:
 
     def _find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
         """Find the gradients that are nothing but rounding. Returns whether there are any."""
-        differentiation = self._program.differentiation
-        if differentiation is not None:
-            self._noise = frozenset(
-                index
-                for index, each in enumerate(zip(*draws, strict=True))
-                if index >= differentiation.wanted.outputs
-                and all(draw.reference_error > NOISE for draw in each)
-            )
+        begin = len(self._signature.outputs) - self._gradients
+        self._noise = frozenset(
+            index
+            for index, each in enumerate(zip(*draws, strict=True))
+            if index >= begin and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+        )
         return bool(self._noise)
 
     def add_regimes(self) -> None:
@@ -293,9 +297,21 @@ class Trials:
                     found, (*self._absolute, *[0.0] * len(found)), strict=False
                 )
             ]
+        return self._with_noise(found)
+
+    def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
+        """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
+        if not self._noise:
+            return found
+        begin = len(found) - len(self._program.changes) - self._gradients
+        largest = max(
+            (each.scale for i, each in enumerate(found) if i >= begin and i not in self._noise),
+            default=0.0,
+        )
         for index in self._noise:
-            own = found[index].eager_errors.relative_rms
-            found[index] = replace(found[index], granted=NOISE_FACTOR * own)
+            each = found[index]
+            own = NOISE_FACTOR * each.eager_errors.relative_rms
+            found[index] = replace(each, granted=max(own, each.floor * largest / each.scale))
         return found
 
     def _moves(
@@ -319,7 +335,12 @@ class Trials:
         """The error budgets of a nominal trial's outputs. Keeps no tensors."""
         outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
         return [
-            Allowed(each.budget, each.eager_errors.relative_rms, each.budget * each.scale)
+            Allowed(
+                each.budget,
+                each.eager_errors.relative_rms,
+                each.budget * each.scale,
+                bool(self._gradients) and not bool(each.oracle.any()),
+            )
             for each in outputs
         ]
 
