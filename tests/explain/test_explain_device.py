@@ -110,7 +110,7 @@ def test_the_budgets_of_gradients_follow_those_of_the_outputs() -> None:
     outputs = (TensorSpec(shape=(8,), dtype="float32"),)
     budgets = {"outputs": outputs, "error_budgets": (2e-5, 2e-5, 4e-5, 1e9)}
 
-    text = reference_text(REFERENCE.model_copy(update=budgets), backward=True)
+    text = reference_text(REFERENCE.model_copy(update=budgets))
 
     assert "ms for forward with backward, which is what is timed" in text
     assert (

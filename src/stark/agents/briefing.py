@@ -46,14 +46,9 @@ class Brief:
     """What is still shown of each trimmed attempt, by the attempt's id. Attempts are trimmed to meet the limit."""
 
     @property
-    def backward(self) -> bool:
-        """Whether candidates are judged with their gradients."""
-        return self.problem.declared.backward
-
-    @property
     def lessons(self) -> Lessons:
         """The guide to the language, with the techniques that fit the reference's profile."""
-        return self.language.lessons(self.reference, self.backward)
+        return self.language.lessons(self.reference, self.problem.declared.backward)
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""

@@ -79,7 +79,7 @@ def plan_prompt(brief: Brief) -> str:
     """The prompt of the plan role."""
     node = brief.window.node
     facts = brief.common() | {
-        "reference": reference_text(brief.reference, brief.backward),
+        "reference": reference_text(brief.reference),
         "form": brief.lessons.to_plan,
         "start": start_text(brief, numbered_lines=True),
         "children": attempts_text(brief, brief.window.children, with_source=False),
@@ -137,7 +137,7 @@ def solo_prompt(brief: Brief) -> str:
         task = "The attempt that you start from failed: repair it, or do better."
     facts = brief.common() | {
         "task": task,
-        "reference": reference_text(brief.reference, brief.backward),
+        "reference": reference_text(brief.reference),
         "start": start_text(brief, numbered_lines=False),
         "children": attempts_text(brief, brief.window.children, with_source=False),
         "leaderboard": leaders_text(brief, with_source=True),

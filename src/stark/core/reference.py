@@ -38,10 +38,15 @@ class Reference(Frozen):
 
     error_budgets: tuple[float | None, ...] = ()
     """For each output, the largest relative RMS error that passes on the problem's own inputs; None if the output must
-    be exactly equal. Empty if unknown."""
+    be exactly equal. Then the same for each gradient, if gradients are judged. Empty if unknown."""
 
     precision: Precision = DEFAULT
     """The class that set the error budgets."""
+
+    @property
+    def backward(self) -> bool:
+        """Whether forward with backward was timed, and gradients are verified."""
+        return len(self.error_budgets) > len(self.outputs)
 
     @property
     def profiled(self) -> Profiled | None:

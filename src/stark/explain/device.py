@@ -27,12 +27,9 @@ def device_text(device: Device) -> str:
     return "\n".join(f"- {fact}" for fact in _device_facts(device))
 
 
-def reference_text(reference: Reference, backward: bool = False) -> str:
-    """The reference's time, the roofline, the allowed error, where the reference's time goes, and warnings.
-
-    `backward` says whether all of this is of forward with backward.
-    """
-    timed = " for forward with backward, which is what is timed" if backward else ""
+def reference_text(reference: Reference) -> str:
+    """The reference's time, the roofline, the allowed error, where the reference's time goes, and warnings."""
+    timed = " for forward with backward, which is what is timed" if reference.backward else ""
     facts = [
         f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms{timed}",
         *_roofline_facts(reference.roofline, reference.eager.latency_ms),

@@ -58,7 +58,8 @@ def budget_line(budget: Budget) -> str:
 def reference_line(reference: Reference) -> str:
     """The reference's time and its roofline."""
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
-    eager = f"{milliseconds(latency_ms)} in eager mode"
+    timed = ", forward with backward" if reference.backward else ""
+    eager = f"{milliseconds(latency_ms)} in eager mode{timed}"
     if beats_roofline(roof, latency_ms):
         return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
     return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
