@@ -115,13 +115,11 @@ class Language:
         return Lessons(f"{form}\n\n{rules}", f"{guide.strip()}\n\n{taught}", techniques)
 
     def _on_gradients(self) -> tuple[str, str]:
-        """What every language's models are taught of gradients with the part for this language, and the rules alone."""
+        """What models are taught of gradients in this language, and the part of it for prompts that ask for a plan."""
         text = files("stark.languages").joinpath("gradients.md").read_text(encoding="utf-8")
-        common = text.partition("\n## With ")[0].strip()
-        own = section(text, f"With {self.name}")
-        return f"{common}\n\n## Gradients with {self.title}\n{own}", section(
-            text, "Rules for gradients"
-        )
+        common, own = text.partition("\n## With ")[0].strip(), section(text, f"With {self.name}")
+        rules = common.partition("\n## Example with gradients")[0].strip()
+        return f"{common}\n\n## Gradients with {self.title}\n{own}", rules
 
     def check(self, source: str) -> str | None:
         """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""
