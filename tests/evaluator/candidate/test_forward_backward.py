@@ -158,3 +158,29 @@ def test_a_mode_leaves_inputs_and_requirements_as_they_were() -> None:
     assert (True, True) == (x.requires_grad, weight.requires_grad)
     assert torch.equal(torch.ones(2), x)
     assert torch.equal(torch.full((2,), 3.0), weight)
+
+
+@pytest.mark.parametrize("reason", ["compiled with non-empty donated buffers", "odd"])
+def test_only_the_compiler_may_refuse_to_retain_a_graph(reason: str) -> None:
+    class Refuses(torch.autograd.Function):
+        refused = False
+
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, cotangent: Any) -> Any:
+            if not Refuses.refused:
+                Refuses.refused = True
+                raise RuntimeError(reason)
+            return cotangent * 2
+
+    def forward(x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+        return Refuses.apply(x) * y * weight, (x > 0).float()
+
+    if reason == "odd":
+        with pytest.raises(RuntimeError, match="odd"):
+            call(forward, "twice")
+    else:
+        assert 5 == len(call(forward, "twice"))

