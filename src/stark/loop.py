@@ -25,6 +25,7 @@ from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Steppe
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
+from stark.problems import check_visible
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.stopping import enough
@@ -52,6 +53,7 @@ async def work_on(
     with store.exclusive(run.id):
         reference = store.reference(run.id)
         if reference is None:
+            check_visible(run.problem)
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
             if not store.holds(run.id):
