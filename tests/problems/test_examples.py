@@ -21,8 +21,9 @@ RECORDED = ("gated_causal_conv", "layernorm_gelu_residual")
 """Larger ones, judged whenever their recordings are replayed."""
 
 
-def test_there_are_eight() -> None:
+def test_there_are_nine() -> None:
     assert [
+        "add_rmsnorm",
         "depthwise_hardswish",
         "expert_dispatch",
         "gated_causal_conv",

@@ -20,8 +20,8 @@ from stark.explain.evaluation import (
     speedup_text,
 )
 from stark.explain.numbers import counted, first_line, listed, milliseconds
-from stark.explain.profile import bottleneck_text
 from stark.explain.run import (
+    bottleneck_lines,
     budget_line,
     dollars,
     idea,
@@ -92,8 +92,8 @@ def header(view: RunView) -> RenderableType:
     device, executor = view.reference.device, first_line(config.executor)
     table.add_row("device", f"{device.name} ({device.architecture}), executor {executor}")
     table.add_row("reference", reference_line(view.reference))
-    if view.reference.profiled is not None:
-        table.add_row("", Text(bottleneck_text(view.reference.profiled)))
+    for line in bottleneck_lines(view.reference):
+        table.add_row("", Text(line))
     for warning in view.reference.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
+from stark.core.combined import common_over, correct_over, reference_over
 from stark.core.errors import JudgeUnavailable, ProblemError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import Correct, Effort, Evaluation
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
@@ -47,7 +48,13 @@ class Executor(Protocol):
 
 
 class RequestingExecutor(ABC):
-    """Turns each call into a protocol request, which subclasses send to a judge."""
+    """Turns each call into a protocol request, which subclasses send to a judge.
+
+    A problem with cases becomes one request per case, each with a plain problem (`Problem.at`): judges know no cases. The
+    requests are sent one after the other in the order of the file, since the first failure decides and saves the rest.
+    Other candidates keep the judges busy meanwhile. What holds for one request holds for each case: a judge that died
+    gets it again, and it goes where its case is prepared.
+    """
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
@@ -62,14 +69,40 @@ class RequestingExecutor(ABC):
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
-        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
-        assert isinstance(answer, Described)
-        return answer.reference
+        weighing = problem.weighing
+        if weighing is None:
+            return await self._describe(problem)
+        cases = {case: await self._describe(problem.at(case)) for case in weighing.weights}
+        try:
+            return reference_over(weighing, cases)
+        except ValueError as error:
+            raise ProblemError(f"{problem.name}: {error}") from error
 
     async def evaluate(
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
-        """See `Executor.evaluate`."""
+        """See `Executor.evaluate`. With several cases, the first one that fails decides."""
+        weighing = problem.weighing
+        if weighing is None:
+            return await self._evaluate(problem, candidate, effort)
+        cases: dict[str, Correct] = {}
+        for case in weighing.weights:
+            found = await self._evaluate(problem.at(case), candidate, effort)
+            if not isinstance(found, Correct):
+                return found.model_copy(
+                    update={**common_over({**cases, case: found}), "case": case}
+                )
+            cases[case] = found
+        return correct_over(weighing, cases)
+
+    async def _describe(self, problem: Problem) -> Reference:
+        """Have a judge measure the reference of a problem without cases."""
+        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
+        assert isinstance(answer, Described)
+        return answer.reference
+
+    async def _evaluate(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluation:
+        """Have a candidate judged for a problem without cases."""
         request = Evaluate(
             id="",
             problem=problem,
