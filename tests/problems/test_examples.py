@@ -23,13 +23,13 @@ RECORDED = ("gated_causal_conv", "layernorm_gelu_residual")
 
 def test_there_are_nine() -> None:
     assert [
-        "add_rmsnorm",
         "depthwise_hardswish",
         "expert_dispatch",
         "gated_causal_conv",
         "layernorm_gelu_residual",
         "masked_softmax",
         "moving_average",
+        "residual_rmsnorm",
         "rmsnorm_swiglu",
         "small_matmuls",
     ] == [problem.name for problem in EXAMPLES]

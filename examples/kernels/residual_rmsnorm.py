@@ -15,7 +15,7 @@ const float* floats(TensorView tensor) {
   return static_cast<const float*>(tensor.data_ptr());
 }
 
-void add_rmsnorm(TensorView x, TensorView residual, TensorView weight, TensorView out, TensorView total, double epsilon) {
+void residual_rmsnorm(TensorView x, TensorView residual, TensorView weight, TensorView out, TensorView total, double epsilon) {
   const int64_t columns = x.size(-1), rows = columns ? x.numel() / columns : 0;
   const float *xs = floats(x), *residuals = floats(residual), *weights = floats(weight);
   float *results = const_cast<float*>(floats(out)), *totals = const_cast<float*>(floats(total));
@@ -39,9 +39,9 @@ void add_rmsnorm(TensorView x, TensorView residual, TensorView weight, TensorVie
 """
 
 kernels = tvm_ffi.cpp.load_inline(
-    "add_rmsnorm",
+    "residual_rmsnorm",
     cpp_sources=SOURCE,
-    functions=["add_rmsnorm"],
+    functions=["residual_rmsnorm"],
     extra_cflags=["-O3", "-march=native", "-ffast-math", "-fopenmp"],
     extra_ldflags=["-fopenmp"],
 )
@@ -56,5 +56,5 @@ class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         x, residual = x.contiguous(), residual.contiguous()
         out, total = torch.empty_like(x), torch.empty_like(x)
-        kernels.add_rmsnorm(x, residual, self.weight, out, total, self.epsilon)
+        kernels.residual_rmsnorm(x, residual, self.weight, out, total, self.epsilon)
         return out, total
