@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from stark.core.candidate import Candidate
 from stark.core.cases import Weighing
 from stark.core.combined import correct_over, reference_over
 from stark.core.declared import Objective
@@ -70,7 +71,7 @@ def reference_of(case: str) -> Reference:
         outputs=(spec,),
         eager=measurement(EAGER_MS[case]),
         roofline=ROOFLINE,
-        arguments="[TensorAt(index=0)]",
+        arguments="[<tensor 0>]",
     )
 
 
@@ -84,7 +85,9 @@ class FakeCases(RequestingExecutor):
 
     def __init__(
         self,
-        evaluation: Callable[[str], Evaluation] = lambda case: correct(0.5, EAGER_MS[case]),
+        evaluation: Callable[[str, Candidate], Evaluation] = lambda case, _: correct(
+            0.5, EAGER_MS[case]
+        ),
         reference: Callable[[str], Reference | str] = reference_of,
     ) -> None:
         """`reference` returns the reason for which a case is refused, or its reference."""
@@ -99,7 +102,8 @@ class FakeCases(RequestingExecutor):
         self.asked.append((request.kind, case))
         self.classes.append(request.device_class)
         if not isinstance(request, Describe):
-            return Evaluated(id="", evaluation=self._evaluation(case), device_class="invented")
+            evaluation = self._evaluation(case, request.candidate)
+            return Evaluated(id="", evaluation=evaluation, device_class="invented")
         found = self._reference(case)
         if isinstance(found, str):
             return ProblemRefused(id="", error=found)

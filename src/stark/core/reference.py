@@ -51,7 +51,7 @@ class Reference(Frozen):
     """The class that set the error budgets."""
 
     arguments: str = ""
-    """The arguments of forward as `repr` shows them, with placeholders for tensors. Empty if unknown."""
+    """The arguments of forward as `repr` shows them, with tensors as `<tensor 0>`. Empty if unknown."""
 
     cases: dict[str, Reference] = Field(default={})
     """The reference in each case, in the order of the problem's file; empty if the problem has no cases."""

@@ -49,7 +49,7 @@ async def test_every_case_is_judged_by_machines_of_the_kind_that_answered_first(
 async def test_the_first_failing_case_decides_and_saves_the_rest(
     failing: str, asked: list[str]
 ) -> None:
-    def evaluation(case: str) -> Evaluation:
+    def evaluation(case: str, _: Candidate) -> Evaluation:
         return failure("incorrect") if case == failing else correct(0.5)
 
     executor = FakeCases(evaluation)
@@ -64,7 +64,7 @@ async def test_the_first_failing_case_decides_and_saves_the_rest(
 
 async def test_a_problem_without_cases_is_one_request() -> None:
     plain = Problem(name="plain", source=SOURCE.replace("CASES", "NUMBERS"))
-    executor = FakeCases(lambda _: correct(0.5), lambda _: reference_of("decode"))
+    executor = FakeCases(lambda *_: correct(0.5), lambda _: reference_of("decode"))
 
     await executor.describe(plain)
     found = await executor.evaluate(plain, CANDIDATE)

@@ -35,8 +35,9 @@ class Signature:
 
     @property
     def arguments(self) -> str:
-        """The arguments as `repr` shows them, without addresses in memory, and with placeholders for tensors."""
-        return re.sub(r" at 0x[0-9a-f]+", "", repr(self.drawn.arguments))
+        """The arguments as `repr` shows them, without addresses in memory, and with tensors as `<tensor 0>`."""
+        shown = re.sub(r"TensorAt\(index=(\d+)\)", r"<tensor \1>", repr(self.drawn.arguments))
+        return re.sub(r" at 0x[0-9a-f]+", "", shown)
 
     @property
     def has_integers(self) -> bool:
