@@ -185,9 +185,7 @@ def test_a_reference_over_cases() -> None:
 def test_only_tensors_may_differ_between_cases() -> None:
     cases = {
         "decode": reference_of("decode"),
-        "prefill": reference_of("prefill").model_copy(
-            update={"arguments": "[<tensor 0>, 3]"}
-        ),
+        "prefill": reference_of("prefill").model_copy(update={"arguments": "[<tensor 0>, 3]"}),
     }
 
     with pytest.raises(ValueError, match=r"in case decode and \[<tensor 0>, 3\] in case"):

@@ -89,6 +89,36 @@ async def test_the_worst_case_counts_if_the_problem_says_so(executor: Executor) 
     assert found.speedup_vs().ratio == speedups["prefill"].ratio
 
 
+KEEPS_ITS_FIRST_SIZE = candidate(HONEST, HONEST).replace(
+    "        return",
+    "        if not hasattr(self, 'rows'):\n            self.rows = x.shape[0]\n"
+    "        x = x if x.shape[0] == self.rows else torch.zeros_like(x)\n        return",
+)
+KEEPS_EVERY_SIZE = candidate(HONEST, HONEST).replace(
+    "        return",
+    "        if not hasattr(self, 'ones'):\n            self.ones = {}\n"
+    "        if x.shape not in self.ones:\n            self.ones[x.shape] = torch.ones_like(x)\n"
+    "        x = x * self.ones[x.shape]\n        return",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "case"),
+    [
+        (KEEPS_ITS_FIRST_SIZE, "incorrect", "decode then prefill"),
+        (KEEPS_EVERY_SIZE, "correct", None),
+    ],
+    ids=["the first size alone", "every size"],
+)
+async def test_in_the_final_check_one_process_serves_all_cases(
+    executor: Executor, source: str, status: str, case: str | None
+) -> None:
+    found = await executor.evaluate(PROBLEM, as_candidate("pytorch", source), "promote")
+
+    assert (status, case) == (found.status, found.case), found
+    assert ("not if one process serves them in turn" in " ".join(found.warnings)) == bool(case)
+
+
 @pytest.mark.parametrize(
     ("problem", "said"),
     [

@@ -48,6 +48,9 @@ PROBLEM = Problem(name="scaled_relu", source=SOURCE)
 
 EAGER_MS = {"decode": 1.0, "prefill": 16.0}
 
+IN_TURN = "decode, prefill"
+"""The name under which an executor asks for both cases in one call."""
+
 
 def weighing(objective: Objective = "geomean") -> Weighing:
     """Decode counts three times."""
@@ -86,7 +89,7 @@ class FakeCases(RequestingExecutor):
     def __init__(
         self,
         evaluation: Callable[[str, Candidate], Evaluation] = lambda case, _: correct(
-            0.5, EAGER_MS[case]
+            0.5, EAGER_MS.get(case, 17.0)
         ),
         reference: Callable[[str], Reference | str] = reference_of,
     ) -> None:

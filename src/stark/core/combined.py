@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stark.core.cases import Weighing
 from stark.core.evaluation import Accuracy, Correct, EvaluationBase, Phase
@@ -39,7 +39,8 @@ def correct_over(weighing: Weighing, cases: Mapping[str, Correct]) -> Correct:
         if all(name in each.references for each in cases.values())
     }
     changes = {
-        **common_over(cases),
+        "seconds": seconds_over(cases.values()),
+        "warnings": warnings_over({case: each.warnings for case, each in cases.items()}),
         "cases": dict(cases),
         "weighing": weighing,
         "references": measured,
@@ -52,15 +53,12 @@ def correct_over(weighing: Weighing, cases: Mapping[str, Correct]) -> Correct:
     return main.model_copy(update=changes)
 
 
-def common_over(cases: Mapping[str, EvaluationBase]) -> dict[str, object]:
-    """The time and the warnings of all cases that were judged."""
+def seconds_over(evaluations: Iterable[EvaluationBase]) -> dict[Phase, float]:
+    """The time that each phase took, in all evaluations together."""
     seconds = Counter[Phase]()
-    for each in cases.values():
+    for each in evaluations:
         seconds.update(each.seconds)
-    return {
-        "seconds": dict(seconds),
-        "warnings": warnings_over({case: each.warnings for case, each in cases.items()}),
-    }
+    return dict(seconds)
 
 
 def warnings_over(cases: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -53,8 +53,8 @@ def signature_text(reference: Reference) -> str:
         [
             f"The program is called in {counted(len(weights), 'case')}:",
             *cases,
-            "One ModelNew, with the same weights, serves all of them. It must be correct in every case, and it may choose a "
-            "kernel by the shapes and dtypes of its inputs.",
+            "One ModelNew, with the same weights, serves all of them in turn. It must be correct in every case, and it may "
+            "choose a kernel by the shapes and dtypes of its inputs. Nothing may depend on the shapes of earlier calls.",
             f"The speedup that counts is the {objective_text(reference.weighing)}.",
         ]
     )

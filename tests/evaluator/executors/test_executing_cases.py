@@ -14,7 +14,7 @@ from stark.core.reference import Reference
 from stark.evaluator.executors import folder
 from stark.evaluator.executors.folder import FolderExecutor, serve_folder
 from stark.explain.evaluation import evidence
-from support.cases import EAGER_MS, PROBLEM, SOURCE, FakeCases, reference_of, weighing
+from support.cases import EAGER_MS, IN_TURN, PROBLEM, SOURCE, FakeCases, reference_of, weighing
 from support.nodes import correct, failure
 
 CANDIDATE = Candidate(language="triton", source="class ModelNew: ...")
@@ -26,9 +26,8 @@ async def test_each_case_is_a_request_of_its_own() -> None:
     reference = await executor.describe(PROBLEM)
     evaluation = await executor.evaluate(PROBLEM, CANDIDATE, "promote")
 
-    assert [
-        (kind, case) for kind in ("describe", "evaluate") for case in EAGER_MS
-    ] == executor.asked
+    each = [(kind, case) for kind in ("describe", "evaluate") for case in EAGER_MS]
+    assert [*each, ("evaluate", IN_TURN)] == executor.asked
     assert list(EAGER_MS) == list(reference.cases)
     assert isinstance(evaluation, Correct)
     assert list(EAGER_MS) == list(evaluation.cases)
@@ -60,6 +59,44 @@ async def test_the_first_failing_case_decides_and_saves_the_rest(
     assert asked == [case for _, case in executor.asked]
     assert evidence(found).startswith(f"case {failing}: output 0: relative error")
     assert (failing == "prefill") == ("build" in found.seconds)  # the first case's time counts too
+
+
+async def test_a_search_does_not_ask_for_all_cases_in_turn() -> None:
+    executor = FakeCases()
+
+    await executor.evaluate(PROBLEM, CANDIDATE, "search")
+
+    assert [("evaluate", case) for case in EAGER_MS] == executor.asked
+
+
+async def test_a_candidate_that_fails_in_turn_alone_is_wrong() -> None:
+    executor = FakeCases(
+        lambda case, _: failure("incorrect") if case == IN_TURN else correct(0.5, EAGER_MS[case])
+    )
+
+    found = await executor.evaluate(PROBLEM, CANDIDATE, "promote")
+
+    assert ("incorrect", "decode then prefill") == (found.status, found.case)
+    assert "nothing may depend on the shapes of earlier calls" in found.warnings[0]
+    assert 18.0 == found.seconds["build"]
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [CANDIDATE, Candidate(language="triton", source="def ModelNew(): ...")],
+    ids=["too little memory", "no class"],
+)
+async def test_what_could_not_be_tried_in_turn_is_a_warning(candidate: Candidate) -> None:
+    executor = FakeCases(
+        lambda case, _: (
+            failure("out_of_memory") if case == IN_TURN else correct(0.5, EAGER_MS[case])
+        )
+    )
+
+    found = await executor.evaluate(PROBLEM, candidate, "promote")
+
+    assert isinstance(found, Correct)
+    assert ("the cases were not verified in turn, in one process",) == found.warnings
 
 
 async def test_a_problem_without_cases_is_one_request() -> None:

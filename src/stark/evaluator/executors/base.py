@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
-from stark.core.combined import common_over, correct_over, reference_over
+from stark.core.combined import correct_over, reference_over, seconds_over
 from stark.core.errors import JudgeUnavailable, ProblemError
-from stark.core.evaluation import Correct, Effort, Evaluation
+from stark.core.evaluation import Correct, Effort, Evaluation, OutOfMemory
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.together import together
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -89,11 +90,46 @@ class RequestingExecutor(ABC):
         for case in weighing.weights:
             found = await self._evaluate(problem.at(case), candidate, effort)
             if not isinstance(found, Correct):
-                return found.model_copy(
-                    update={**common_over({**cases, case: found}), "case": case}
-                )
+                seconds = seconds_over([*cases.values(), found])
+                return found.model_copy(update={"seconds": seconds, "case": case})
             cases[case] = found
-        return correct_over(weighing, cases)
+        evaluation = correct_over(weighing, cases)
+        return (
+            evaluation
+            if effort == "search"
+            else await self._in_turn(problem, candidate, evaluation)
+        )
+
+    async def _in_turn(
+        self, problem: Problem, candidate: Candidate, evaluation: Correct
+    ) -> Evaluation:
+        """Verify that one process can serve all cases in turn, for a candidate that is correct in each by itself.
+
+        Machines that lack the memory for this, and models that cannot be called so, get a warning instead.
+        """
+        cases = evaluation.cases
+        pair = together(problem, candidate, cases)
+        try:
+            found = None if pair is None else await self._evaluate(*pair, "search")
+        except ProblemError:
+            found = None
+        if found is None or isinstance(found, OutOfMemory):
+            warnings = (*evaluation.warnings, "the cases were not verified in turn, in one process")
+            return evaluation.model_copy(update={"warnings": warnings})
+        seconds = seconds_over([evaluation, found])
+        if isinstance(found, Correct):
+            return evaluation.model_copy(update={"seconds": seconds})
+        reason = (
+            "the candidate is correct in each case by itself, but not if one process serves them in turn; nothing may depend "
+            "on the shapes of earlier calls"
+        )
+        return found.model_copy(
+            update={
+                "seconds": seconds,
+                "case": " then ".join(cases),
+                "warnings": (reason, *found.warnings),
+            }
+        )
 
     async def _describe(self, problem: Problem) -> Reference:
         """Have a judge measure the reference of a problem without cases."""
