@@ -12,7 +12,10 @@ from stark.core.errors import ProblemError
 
 
 class Problem(Frozen):
-    """The text of a reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`."""
+    """The text of a reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`.
+
+    A text with `CASES` has several sets of inputs, and `get_inputs(case)` takes a name (see `core.declared`).
+    """
 
     name: str
     """Such as `level1/19_ReLU`, or the file name without `.py`."""

@@ -30,7 +30,8 @@ class Executor(Protocol):
     """Gets candidates judged, locally or remotely. All methods may be called concurrently.
 
     They raise ProblemError if the problem itself cannot be used, and JudgeUnavailable if no judge
-    answers. A candidate's failure is part of its evaluation and never an exception.
+    answers. A candidate's failure is part of its evaluation and never an exception. For a problem with cases, both
+    methods cover all of them (see `core.combined`).
     """
 
     async def describe(self, problem: Problem) -> Reference:
