@@ -43,10 +43,10 @@ class Weighing(Frozen):
         the same way at worst.
 
         `worst`: ratio and ends are the smallest ratio, the smallest low end and the smallest high end. If the true
-        minimum lies below every low end, then so does the speedup of the truly worst case below its own low end: that
-        happens in at most 2.5 % of all measurements, for any number of cases. If it lies above the smallest high end,
-        then some case lies above its own high end: in at most 2.5 % for each case. So the low end, which
-        `--min-speedup` and claims use, holds as in a single case, and the high end is less certain.
+        minimum is below the low end, then the truly worst case is below its own low end. That happens in at most 2.5 %
+        of all measurements, for any number of cases. If the true minimum is above the high end, then at least one case is
+        above its own high end, which happens in at most 2.5 % for each case. So the low end, by which required and
+        claimed speedups are checked, is as safe as in a single case, and the high end is less so.
         """
         found = [by_case[case] for case in self.weights]
         if self.objective == "worst":

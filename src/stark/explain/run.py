@@ -12,7 +12,6 @@ from stark.core.standing import Standing
 from stark.core.usage import Budget, Estimate, Spent
 from stark.explain.evaluation import faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
-from stark.explain.profile import bottleneck_text
 
 
 def idea(node: Node) -> str:
@@ -61,20 +60,12 @@ def reference_line(reference: Reference) -> str:
     if reference.weighing is not None:
         cases = (f"{case}: {reference_line(each)}" for case, each in reference.cases.items())
         eager = f"{milliseconds(reference.latency_ms)} in eager mode (geometric mean)"
-        return f"{eager}; {'; '.join(cases)}; what counts: {objective_text(reference.weighing)}"
+        return f"{eager}; {'; '.join(cases)}; objective: {objective_text(reference.weighing)}"
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
     eager = f"{milliseconds(latency_ms)} in eager mode"
     if beats_roofline(roof, latency_ms):
         return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
     return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"
-
-
-def bottleneck_lines(reference: Reference) -> Iterator[str]:
-    """What limits eager mode; with several cases, one line for each. Nothing without a profile."""
-    if reference.profiled is not None and not reference.cases:
-        yield bottleneck_text(reference.profiled)
-    for case, each in reference.cases.items():
-        yield from (f"{case}: {line}" for line in bottleneck_lines(each))
 
 
 def dollars(spent: Spent) -> str:

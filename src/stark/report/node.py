@@ -63,7 +63,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
     if isinstance(evaluation, Correct):
         for name, text in _measurements(evaluation):
-            table.add_row(name, Text(text))
+            table.add_row(Text(name), Text(text))
     else:
         table.add_row("evidence", Text(evidence(evaluation)))
     if evaluation.seconds:
