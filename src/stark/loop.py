@@ -126,7 +126,7 @@ class Session:
             # If the search continues, attempts that failed the final check count as failures. A run at its limit only
             # continues its final check, which needs the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
-        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
+        self.tree = Tree.replay(reference.latency_ms, nodes)
 
     async def work(self) -> Ended:
         """Keep up to `parallel` attempts in flight until no more may start; returns why the work stopped."""
