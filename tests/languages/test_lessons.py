@@ -84,3 +84,17 @@ def test_gradients_are_taught_only_where_they_are_judged(language: Language) -> 
     assert f"## Gradients with {language.title}" in backward.to_write
     assert 0 == sum(f"## With {each}" in backward.to_write for each in LANGUAGES)
     assert "class Normalized" not in backward.to_plan
+
+
+@pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
+def test_with_several_cases_a_technique_that_pays_in_any_is_taught(language: Language) -> None:
+    memory = reference(language).model_copy(update={"profile": None})
+    products = ROOFLINE.model_copy(update={"compute_ms": 5.0, "flops": 10**9})
+    compute = memory.model_copy(update={"roofline": products})
+
+    both = memory.model_copy(update={"cases": {"a": memory, "b": compute}})
+
+    alone = [set(language.lessons(one).techniques) for one in (memory, compute)]
+    taught = set(language.lessons(both).techniques)
+    assert taught <= alone[0] | alone[1]
+    assert taught - alone[0]

@@ -105,7 +105,8 @@ class Language:
 
     def lessons(self, reference: Reference, backward: bool = False) -> Lessons:
         """What models are taught for the problem that this reference belongs to; with `backward`, also of gradients."""
-        techniques = choose(self.techniques, work_of(reference))
+        works = map(work_of, reference.cases.values() or [reference])
+        techniques = choose(self.techniques, *works)
         if not backward:
             return Lessons(self.form, self.guide, techniques)
         form, guide = (

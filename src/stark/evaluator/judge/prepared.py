@@ -265,6 +265,7 @@ class PreparedReference:
                 ),
                 error_budgets=self.trials.error_budgets,
                 precision=self.precision,
+                arguments=self.signature.arguments(self.program.differentiation is not None),
             )
         return self._described
 
