@@ -10,6 +10,7 @@ from stark.core.evaluation import Correct, Evaluation, Incorrect
 from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.evaluator.executors import Executor
+from stark.explain.evaluation import explain
 from stark.languages import LANGUAGES
 from support.candidates import as_candidate
 from support.examples import gradient_example, guide_example
@@ -337,3 +338,19 @@ async def test_a_problem_without_gradients_is_refused(executor: Executor, said: 
         await executor.describe(problem)
 
     assert said in str(refused.value)
+
+
+async def test_gradients_are_verified_in_every_case(executor: Executor) -> None:
+    cases = PROBLEM.source.replace("def get_inputs():", 'def get_inputs(case="short"):')
+    cases = cases.replace("2, 16, 8", '2, {"short": 16, "long": 40}[case], 8')
+    problem = Problem(name="cases", source=f'{cases}\nCASES = {{"short": 1.0, "long": 2.0}}\n')
+    short = "return (*(each * (1 + (x.shape[1] > 16)) for each in found), None)"
+
+    right = await executor.evaluate(problem, changed({}))
+    wrong = await executor.evaluate(problem, changed({DONE: short}))
+
+    assert isinstance(right, Correct), right
+    assert {"short", "long"} == right.cases.keys()
+    assert isinstance(wrong, Incorrect), wrong
+    assert "case long: gradient of input 0 (x): wrong" in explain(wrong)
+    assert "got = 2 * expected" in wrong.error
