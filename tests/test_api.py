@@ -101,6 +101,13 @@ def test_a_run_without_a_correct_kernel_has_none(given: dict[str, Any], tmp_path
     assert ["incorrect"] == [node.evaluation.status for node in result.tree.nodes]
 
 
+def test_gradients_are_asked_for_in_the_problem_that_is_stored(given: dict[str, Any]) -> None:
+    found = stark.optimize(PROBLEM, attempts=1, backward=True, **given)
+
+    assert found.run.problem == PROBLEM.with_backward()
+    assert stark.load_run("last", given["store"]).run.problem.declared.backward
+
+
 def test_a_problem_may_be_a_file(given: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "softmax.py"
     path.write_text(PROBLEM.source)

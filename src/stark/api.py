@@ -16,6 +16,7 @@ from stark.benches.entry import abench
 from stark.benches.report import Report
 from stark.benches.suite import Suite
 from stark.configuration import (
+    asked_for,
     configure,
     limits_and_tools,
     new_run,
@@ -108,7 +109,7 @@ async def aoptimize(
             run = replayed_run(recording, asked, taken)
         else:
             assert loaded is not None
-            run = new_run(loaded, configure(asked), taken)
+            run = new_run(asked_for(loaded, asked), configure(asked), taken)
         return await worked(run, opened, recording, judge, asked.unpriced, within, on_event)
 
 
@@ -147,8 +148,8 @@ async def aresume(
         replay: The path of the recording, if the run is a replay.
         judge: As in `aoptimize`.
         on_event: As in `aoptimize`.
-        options: New values for options of `aoptimize`. `strategy`, `language`, `seed` and `precision` cannot change.
-            New values are stored with the run.
+        options: New values for options of `aoptimize`. `strategy`, `language`, `seed`, `precision` and `backward` cannot
+            change. New values are stored with the run.
 
     Returns:
         The stored run.
@@ -207,7 +208,7 @@ async def aevaluate(
         effort: `promote` runs all checks and also measures against `torch.compile`; `search` runs only the quicker
             checks that each attempt gets during a search.
         judge: As in `aoptimize`.
-        options: `language`, `executor`, `precision`, `build_s`, `memory_gb`, `counters` and `sanitizer` of
+        options: `language`, `backward`, `executor`, `precision`, `build_s`, `memory_gb`, `counters` and `sanitizer` of
             `aoptimize`.
 
     Returns:
@@ -221,6 +222,7 @@ async def aevaluate(
     """
     asked = checked_options(options)
     loaded = load(str(problem)) if isinstance(problem, str | Path) else problem
+    loaded = asked_for(loaded, asked)
     written = [
         Written(file=f"attempt {each.attempt}", source=each.source, languages=(each.language,))
         if isinstance(each, Kernel)

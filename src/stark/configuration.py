@@ -26,7 +26,7 @@ from stark.strategies import strategy, team_of
 Part = TypeVar("Part", bound=Frozen)
 
 ROLE_MODELS = ("plan_model", "code_model", "debug_model")
-FIXED = ("strategy", "language", "seed", "precision")
+FIXED = ("strategy", "language", "seed", "precision", "backward")
 """Options that cannot change once a run exists."""
 
 
@@ -177,6 +177,11 @@ def device_kind(executor: str) -> DeviceKind:
         return "cpu" if devices.strip().startswith("cpu") else "cuda"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
     return "cpu" if hidden or not any(Path("/dev").glob("nvidia[0-9]*")) else "cuda"
+
+
+def asked_for(problem: Problem, options: RunOptions) -> Problem:
+    """The problem as the options ask for it: with gradients, or as it is."""
+    return problem.with_backward() if options.backward else problem
 
 
 def limits_and_tools(options: RunOptions) -> tuple[Limits, Tools]:

@@ -76,6 +76,11 @@ class RunOptions(Frozen):
     language: str | None = _option(
         None, "Kernel language: cpp, triton or cuda; by default the best for the device."
     )
+    backward: bool = _option(
+        False,
+        "Verify and time forward with backward: gradients of all floating-point inputs and of all parameters. As "
+        "`BACKWARD = True` in the problem's file.",
+    )
     parallel: int = _option(1, "Maximum number of concurrent attempts in a run.", ge=1)
     seed: int | None = _option(None, "Seed of the search; random by default.")
     executor: str = _option(

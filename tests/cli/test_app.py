@@ -71,9 +71,9 @@ def test_the_group_of_all_commands_is_plain_too(stark: Stark) -> None:
     ("command", "kept"),
     [
         ("optimize", ()),
-        ("resume", ("strategy", "language", "seed", "precision")),
+        ("resume", ("strategy", "language", "seed", "precision", "backward")),
         ("bench run", ("seed",)),
-        ("bench resume", ("strategy", "language", "seed", "precision", "attempts")),
+        ("bench resume", ("strategy", "language", "seed", "precision", "backward", "attempts")),
     ],
 )
 def test_every_option_of_a_run_is_an_option_of_the_command(

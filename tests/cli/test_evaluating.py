@@ -31,6 +31,21 @@ def test_correct_files_exit_0(stark: Stark, executor: FakeExecutor) -> None:
     assert executor.closed
 
 
+def test_gradients_can_be_asked_for(
+    stark: Stark, executor: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = []
+    describe = executor.describe
+    monkeypatch.setattr(
+        executor, "describe", lambda problem: described.append(problem) or describe(problem)
+    )
+
+    stark("evaluate", "problem.py", "kernels", "--backward")
+    stark("evaluate", "problem.py", "kernels")
+
+    assert [True, False] == [problem.declared.backward for problem in described]
+
+
 def test_one_failure_exits_1_with_its_evidence(stark: Stark, executor: FakeExecutor) -> None:
     ended = stark("evaluate", "problem.py", "kernels/a.py", "broken.py")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stark.core.declared import Declared, declared
+from stark.core.problem import Problem
 
 
 def test_a_file_without_constants_has_one_case_and_no_gradients() -> None:
@@ -37,3 +38,16 @@ def test_another_form_is_refused_with_its_line(source: str, said: str) -> None:
         declared(source)
 
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["class Model: ...\n", "BACKWARD = False\nclass Model: ...\n"])
+def test_a_problem_with_gradients_is_another_problem_with_the_same_lines(source: str) -> None:
+    forward = Problem(name="block", source=source)
+
+    backward = forward.with_backward()
+
+    assert (False, True) == (forward.declared.backward, backward.declared.backward)
+    assert backward.source.startswith(source)
+    assert "block" == backward.name
+    assert forward.digest != backward.digest
+    assert backward.with_backward() is backward

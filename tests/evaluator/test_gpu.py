@@ -15,7 +15,7 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import Executor, open_executor
 from stark.languages import LANGUAGES
 from support.candidates import FAULTS, PROBLEM, as_candidate
-from support.examples import guide_example
+from support.examples import gradient_example, guide_example
 
 pytest.importorskip("torch")
 
@@ -331,3 +331,19 @@ async def test_a_workspace_of_most_of_the_card_is_out_of_memory_and_the_judge_li
 
     assert found.status in ("out_of_memory", "correct"), found
     assert "correct" == after.status
+
+
+@pytest.mark.parametrize("name", ("pytorch", "triton"))
+async def test_gradients_are_verified_and_timed(executor: Executor, name: str) -> None:
+    problem = guide_example(LANGUAGES[name]).problem.with_backward()
+    taught, _ = LANGUAGES[name]._on_gradients()
+    kernel = gradient_example(taught)
+    wrong = kernel.replace("return of_x if", "return of_x * 1.01 if")
+    assert kernel != wrong
+
+    right, refused = [
+        await executor.evaluate(problem, as_candidate(name, source)) for source in (kernel, wrong)
+    ]
+
+    assert isinstance(right, Correct), right
+    assert "incorrect" == refused.status

@@ -106,6 +106,19 @@ def test_the_allowed_error_is_stated_in_the_type_of_each_output() -> None:
     assert "accuracy" not in reference_text(REFERENCE)
 
 
+def test_the_budgets_of_gradients_follow_those_of_the_outputs() -> None:
+    outputs = (TensorSpec(shape=(8,), dtype="float32"),)
+    budgets = {"outputs": outputs, "error_budgets": (2e-5, 2e-5, 4e-5, 1e9)}
+
+    text = reference_text(REFERENCE.model_copy(update=budgets))
+
+    assert "ms for forward with backward, which is what is timed" in text
+    assert (
+        "at most 2e-05 in float32; relative RMS error at most 2e-05 to 4e-05 in each gradient"
+        in text
+    )
+
+
 def test_what_the_judge_found_odd_in_the_problem_is_told() -> None:
     odd = REFERENCE.model_copy(update={"warnings": ("the problem is degenerate",)})
 

@@ -47,3 +47,5 @@ def test_a_reference_faster_than_its_roofline_is_called_doubtful() -> None:
         "44.6 ms in eager mode; roofline unknown: eager mode is faster than the fp32 estimate of 67 ms (it does less "
         "arithmetic, or in lower precision, or a measurement is off)"
     ) == reference_line(slow.model_copy(update={"eager": measurement(44.6)}))
+    with_gradients = slow.model_copy(update={"outputs": (), "error_budgets": (2e-5,)})
+    assert "80.0 ms in eager mode, forward with backward; " in reference_line(with_gradients)

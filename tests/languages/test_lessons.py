@@ -7,6 +7,7 @@ import pytest
 from stark.core.profile import Profile, Step
 from stark.core.reference import Reference
 from stark.languages import LANGUAGES, Language
+from stark.languages.base import WITHOUT_GRADIENTS
 from support.examples import technique_example
 from support.nodes import CPU, DEVICE, ROOFLINE, measurement
 
@@ -68,6 +69,21 @@ def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
 
     assert ["gpu/libraries"] == [each.name for each in pytorch.lessons(on_gpu).techniques]
     assert () == pytorch.lessons(on_cpu).techniques
+
+
+@pytest.mark.parametrize("language", LANGUAGES.values(), ids=list(LANGUAGES))
+def test_gradients_are_taught_only_where_they_are_judged(language: Language) -> None:
+    forward, backward = (language.lessons(reference(language), each) for each in (False, True))
+
+    assert "needs_input_grad" not in forward.to_plan + forward.to_write + forward.to_repair
+    assert WITHOUT_GRADIENTS in forward.to_plan
+    assert WITHOUT_GRADIENTS not in backward.to_plan + backward.to_write + backward.to_repair
+    for prompt in (backward.to_plan, backward.to_write, backward.to_repair):
+        assert "ctx.save_for_backward" in prompt
+        assert "ctx.needs_input_grad" in prompt
+    assert f"## Gradients with {language.title}" in backward.to_write
+    assert 0 == sum(f"## With {each}" in backward.to_write for each in LANGUAGES)
+    assert "class Normalized" not in backward.to_plan
 
 
 @pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)

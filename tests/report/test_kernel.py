@@ -58,6 +58,15 @@ def test_a_kernel_with_a_backward_pass_is_not_called_inference_only() -> None:
     assert "defines a backward pass, which was NOT verified" in written(CANDIDATE + backward)
 
 
+def test_verified_gradients_are_named() -> None:
+    run = RUN.model_copy(update={"problem": RUN.problem.with_backward()})
+
+    text = kernel_file(run, node_of_source(CANDIDATE), reference())
+
+    assert "Verified:  forward and backward on float32[8, 16]" in text
+    assert "Gradients: verified and timed with the forward pass" in text
+
+
 def test_a_kernel_that_fails_at_other_shapes_says_so() -> None:
     node = node_of_source(CANDIDATE)
     fixed = node.evaluation.model_copy(update={"generalizes": False})

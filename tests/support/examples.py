@@ -26,6 +26,12 @@ def guide_example(language: Language) -> Example:
     )
 
 
+def gradient_example(text: str) -> str:
+    """The last example with gradients of what models are taught: a complete candidate for the guide's problem."""
+    found: list[str] = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return found[-1]
+
+
 def technique_example(technique: Technique) -> str:
     """The source of its example, a complete candidate."""
     return _fenced(technique.text, "python")

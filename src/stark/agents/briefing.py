@@ -48,7 +48,7 @@ class Brief:
     @property
     def lessons(self) -> Lessons:
         """The guide to the language, with the techniques that fit the reference's profile."""
-        return self.language.lessons(self.reference)
+        return self.language.lessons(self.reference, self.problem.declared.backward)
 
     def common(self) -> dict[str, str]:
         """The facts that every prompt may use."""

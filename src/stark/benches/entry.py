@@ -65,6 +65,7 @@ async def abench(
         MachineError: The judge is unavailable, or the store cannot be written.
     """
     suite = problems if isinstance(problems, Suite) else folders([Path(one) for one in problems])
+    suite = suite.with_backward() if options.get("backward") else suite
     options["parallel"] = options.pop("in_each", 1)
     if not strategies:
         raise UsageError("a bench needs at least one strategy")

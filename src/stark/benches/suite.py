@@ -26,6 +26,11 @@ class Suite(NamedTuple):
     name: str
     members: tuple[Member, ...]
 
+    def with_backward(self) -> Suite:
+        """The same problems with their gradients."""
+        members = (Member(each.level, each.problem.with_backward()) for each in self.members)
+        return self._replace(members=tuple(members))
+
 
 def kernelbench(path: Path | None, levels: Sequence[int], numbers: Sequence[int] | None) -> Suite:
     """The problems of these levels in the KernelBench checkout at `path`.

@@ -14,7 +14,7 @@ from stark.cli.consoles import can_redraw
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_file
 from stark.cli.settings import Settings
-from stark.configuration import limits_and_tools
+from stark.configuration import asked_for, limits_and_tools
 from stark.core.errors import UsageError
 from stark.core.evaluation import Effort
 from stark.core.problem import Problem
@@ -63,7 +63,7 @@ def evaluate(
     _check(asked.sanitizer, chosen, demand)
     if asked.language is not None:
         language(asked.language)
-    problem = load(problem_spec, settings.kernelbench)
+    problem = asked_for(load(problem_spec, settings.kernelbench), asked)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
     if all(each.fault for each in written):  # nothing to judge, so no judge is started
         raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))

@@ -18,10 +18,21 @@ from stark.core.usage import Price
 from stark.options import RunOptions
 
 EVERY = tuple(RunOptions.model_fields)
-JUDGING = ("language", "executor", "counters", "sanitizer", "precision", "build_s", "memory_gb")
+JUDGING = (
+    "language",
+    "backward",
+    "executor",
+    "counters",
+    "sanitizer",
+    "precision",
+    "build_s",
+    "memory_gb",
+)
 """The options that say how candidates are judged."""
 
-CHANGEABLE = tuple(n for n in EVERY if n not in ("strategy", "language", "seed", "precision"))
+CHANGEABLE = tuple(
+    n for n in EVERY if n not in ("strategy", "language", "seed", "precision", "backward")
+)
 """The options that may change when a run is resumed."""
 
 Function = TypeVar("Function", bound=Callable[..., int | None])

@@ -48,7 +48,9 @@ def optimize(
 
 def _refuse_beside_replay(given: Iterable[str]) -> None:
     """Raise UsageError for options that a recording determines."""
-    if said := [flag(name) for name in given if name not in JUDGING or name == "language"]:
+    if said := [
+        flag(name) for name in given if name not in JUDGING or name in ("language", "backward")
+    ]:
         them = "it" if len(said) == 1 else "them"
         raise UsageError(
             f"a replay follows its recording and takes no {', '.join(said)}; leave {them} out, or leave out --replay"

@@ -35,6 +35,12 @@ class Problem(Frozen):
         """
         return declared(self.source)
 
+    def with_backward(self) -> Problem:
+        """The problem with `BACKWARD = True`, so that gradients are verified and timed; itself if it has that already."""
+        if self.declared.backward:
+            return self
+        return Problem(name=self.name, source=f"{self.source.rstrip()}\n\nBACKWARD = True\n")
+
     @cached_property
     def weighing(self) -> Weighing | None:
         """The weights of the problem's cases and its objective; None for a problem with a single set of inputs.

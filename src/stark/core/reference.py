@@ -45,7 +45,7 @@ class Reference(Frozen):
 
     error_budgets: tuple[float | None, ...] = ()
     """For each output, the largest relative RMS error that passes on the problem's own inputs; None if the output must
-    be exactly equal. Empty if unknown."""
+    be exactly equal. Then the same for each gradient, if gradients are judged. Empty if unknown."""
 
     precision: Precision = DEFAULT
     """The class that set the error budgets."""
@@ -65,6 +65,11 @@ class Reference(Frozen):
         if self.weighing is None:
             return self.eager.latency_ms
         return self.weighing.mean({case: each.latency_ms for case, each in self.cases.items()})
+
+    @property
+    def backward(self) -> bool:
+        """Whether forward with backward was timed, and gradients are verified."""
+        return len(self.error_budgets) > len(self.outputs)
 
     @property
     def profiled(self) -> Profiled | None:

@@ -66,8 +66,9 @@ def _specs(specs: Iterable[TensorSpec]) -> str:
 
 def _facts(reference: Reference) -> Iterator[str]:
     """The facts about the reference in one case, one per line."""
+    timed = " for forward with backward, which is what is timed" if reference.backward else ""
     facts = [
-        f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms",
+        f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms{timed}",
         *_roofline_facts(reference.roofline, reference.eager.latency_ms),
         *_error_facts(reference),
     ]
@@ -129,6 +130,11 @@ def _error_facts(reference: Reference) -> Iterator[str]:
         else f"relative RMS error at most {budget:.2g} in {spec.dtype}"
         for spec, budget in zip(reference.outputs, reference.error_budgets, strict=False)
     ]
+    gradients = reference.error_budgets[len(reference.outputs) :]
+    # Above 1 are the budgets of gradients that are nothing but rounding.
+    if budgets := [budget for budget in gradients if budget is not None and budget < 1]:
+        largest = f" to {max(budgets):.2g}" if max(budgets) > min(budgets) else ""
+        stated.append(f"relative RMS error at most {min(budgets):.2g}{largest} in each gradient")
     if stated:
         yield f"accuracy against the reference in float64: {'; '.join(dict.fromkeys(stated))}"
     if any(spec.dtype == "float32" for spec in reference.outputs):

@@ -62,7 +62,8 @@ def reference_line(reference: Reference) -> str:
         eager = f"{milliseconds(reference.latency_ms)} in eager mode (geometric mean)"
         return f"{eager}; {'; '.join(cases)}; objective: {objective_text(reference.weighing)}"
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
-    eager = f"{milliseconds(latency_ms)} in eager mode"
+    timed = ", forward with backward" if reference.backward else ""
+    eager = f"{milliseconds(latency_ms)} in eager mode{timed}"
     if beats_roofline(roof, latency_ms):
         return f"{eager}; roofline unknown: eager mode is {faster_than(roof)}"
     return f"{eager}; roofline estimate {milliseconds(roof.floor_ms)} ({roof.bound}-bound)"

@@ -21,6 +21,10 @@ from stark.languages.work import work_of
 
 DeviceKind = Literal["cpu", "cuda"]
 
+WITHOUT_GRADIENTS = "`forward` runs without gradients and returns"
+WITH_GRADIENTS = "`forward` runs with gradients enabled and returns"
+"""What every guide says, and what stands there if gradients are judged."""
+
 
 @dataclass(frozen=True)
 class Lessons:
@@ -99,10 +103,24 @@ class Language:
         """The guide's section "The form": the rules for every candidate. Plans must respect these rules too."""
         return section(self.guide, "The form")
 
-    def lessons(self, reference: Reference) -> Lessons:
-        """What models are taught for the problem that this reference belongs to."""
+    def lessons(self, reference: Reference, backward: bool = False) -> Lessons:
+        """What models are taught for the problem that this reference belongs to; with `backward`, also of gradients."""
         works = map(work_of, reference.cases.values() or [reference])
-        return Lessons(self.form, self.guide, choose(self.techniques, *works))
+        techniques = choose(self.techniques, *works)
+        if not backward:
+            return Lessons(self.form, self.guide, techniques)
+        form, guide = (
+            text.replace(WITHOUT_GRADIENTS, WITH_GRADIENTS) for text in (self.form, self.guide)
+        )
+        taught, rules = self._on_gradients()
+        return Lessons(f"{form}\n\n{rules}", f"{guide.strip()}\n\n{taught}", techniques)
+
+    def _on_gradients(self) -> tuple[str, str]:
+        """What models are taught of gradients in this language, and the part of it for prompts that ask for a plan."""
+        text = files("stark.languages").joinpath("gradients.md").read_text(encoding="utf-8")
+        common, own = text.partition("\n## With ")[0].strip(), section(text, f"With {self.name}")
+        rules = common.partition("\n## Example with gradients")[0].strip()
+        return f"{common}\n\n## Gradients with {self.title}\n{own}", rules
 
     def check(self, source: str) -> str | None:
         """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""

@@ -25,6 +25,7 @@ _OTHER_SHAPES = {
     True: "two other shapes passed too; other dtypes were not tried",
     False: "WRONG at other shapes, so use the kernel for these shapes only",
 }
+_VERIFIED = "verified and timed with the forward pass: of floating-point inputs and of parameters"
 _BACKWARD = "the source defines a backward pass, which was NOT verified"
 _NO_BACKWARD = "NOT supported: for inference only, under torch.no_grad()"
 
@@ -77,7 +78,8 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     inputs = " and on ".join(
         ", ".join(map(str, each.inputs)) for each in reference.cases.values() or [reference]
     )
-    yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
+    passes = "forward and backward" if run.problem.declared.backward else "the forward pass"
+    yield "Verified", f"{passes} on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
     yield (
         "Accuracy",
         f"{accuracy_text(accuracy)}; relative RMS, against the reference in {accuracy.oracle}",
@@ -86,7 +88,8 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
         "Precision",
         f"{accuracy.precision} was asked for; an error does not tell which arithmetic the kernel uses",
     )
-    yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
+    unverified = _BACKWARD if "def backward(" in source else _NO_BACKWARD
+    yield "Gradients", _VERIFIED if run.problem.declared.backward else unverified
 
 
 def _latency(correct: Correct) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -49,17 +49,33 @@ def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> M
 
     Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
     """
-    own = model.state_dict()
-    same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
-    by_order = bool(own) and own.keys().isdisjoint(given) and same_forms
-    if by_order:
-        given = dict(zip(own, given.values(), strict=True))
+    renamed = _names_by_order(model, given)
+    if renamed:
+        given = {renamed[name]: weight for name, weight in given.items()}
     found = model.load_state_dict(given, strict=False)
     return {
         "missing": list(found.missing_keys)[:20],
         "unexpected": list(found.unexpected_keys)[:20],
-        "by_order": by_order,
+        "by_order": bool(renamed),
     }
+
+
+def parameters_named(
+    model: torch.nn.Module, given: Mapping[str, torch.Tensor], names: Sequence[str]
+) -> list[torch.nn.Parameter | None]:
+    """The parameters that got the reference's weights of these names; None for those that the module lacks."""
+    renamed = _names_by_order(model, given)
+    own = dict(model.named_parameters(remove_duplicate=False))
+    return [own.get(renamed.get(name, name)) for name in names]
+
+
+def _names_by_order(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """The module's own name for each weight if none of the names match and all shapes do; else nothing."""
+    own = model.state_dict()
+    same_forms = [w.shape for w in own.values()] == [w.shape for w in given.values()]
+    if not (own and own.keys().isdisjoint(given) and same_forms):
+        return {}
+    return dict(zip(given, own, strict=True))
 
 
 def filled(arguments: list[Any], tensors: list[torch.Tensor]) -> list[Any]:

@@ -21,12 +21,19 @@ import torch
 
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import open_arena
+from stark.evaluator.candidate.backward import (
+    ForwardBackward,
+    GradientFault,
+    Gradients,
+    as_leaves,
+)
 from stark.evaluator.candidate.profiling import profiled
 from stark.evaluator.candidate.program import (
     filled,
     give_weights,
     import_file,
     leaves_of,
+    parameters_named,
     says_out_of_memory,
 )
 from stark.evaluator.candidate.queued import Queue
@@ -65,6 +72,12 @@ class Runner:
         self.module = ModuleType("candidate")
         self.device = torch.device("cpu")
         self.model: Any = None
+        self.call: Any = None
+        """Calls the module: forward, or forward and backward."""
+
+        self.gradients: Gradients | None = None
+        """The gradients that a call returns too, if the problem asks for gradients."""
+
         self.inputs: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.returned: list[object] = []
@@ -73,7 +86,7 @@ class Runner:
         self.orders: list[tuple[int, ...]] = []
         """On a GPU, the strides of the reference's results. Those of a candidate may have them too."""
 
-        self.odd_forms: list[str] | None = None
+        self.odd_forms: object = None
         self.flush = torch.empty(0)
         self.init_arguments: list[Any] = []
         self.state: dict[str, torch.Tensor] = {}
@@ -162,8 +175,9 @@ class Runner:
         given = torch.load(request["setup"], weights_only=False, map_location=self.device)
         self.init_arguments = given["init_arguments"]
         self.state = {name: slot.view(block) for name, slot in given["state"].items()}
+        self.gradients = given["gradients"]
         self.inputs = [
-            filled(given["arguments"], [place.view(block) for place in places])
+            filled(given["arguments"], self._leaves([place.view(block) for place in places]))
             for places in given["inputs"]
         ]
         self.outputs = [[place.view(block) for place in places] for places in given["outputs"]]
@@ -187,7 +201,7 @@ class Runner:
             model = getattr(self.module, request["class"])(*self.init_arguments)
         model = model.to(self.device)
         answer = give_weights(model, self.state)
-        self.model = model
+        self.model, self.call = model, self._called(model, model)
         gc.disable()  # a garbage collection inside a timed block would count as its time
         return answer
 
@@ -198,14 +212,27 @@ class Runner:
 
     def _compile(self, request: Message) -> Message:
         """Wrap the loaded module in `torch.compile`. The next call compiles it."""
-        self.model = torch.compile(self.model, mode=request["mode"])
+        self.call = self._called(torch.compile(self.model, mode=request["mode"]), self.model)
         return {}
+
+    def _leaves(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The inputs' tensors, as leaves where their gradients are taken."""
+        return tensors if self.gradients is None else as_leaves(tensors, self.gradients)
+
+    def _called(self, forward: Any, model: Any) -> Any:
+        """What a call calls. `forward` is the module itself, or the module compiled."""
+        if self.gradients is None:
+            return forward
+        parameters = parameters_named(model, self.state, self.gradients.parameters)
+        return ForwardBackward(forward, parameters, self.gradients)
 
     def _call(self, request: Message) -> Message:
         """Make one call on a slot's inputs, and copy the call's results to the slot's outputs."""
         torch.manual_seed(request["seed"])
         slot: int = request["slot"]
-        returned = self.model(*self.inputs[slot])
+        mode = request.get("mode")
+        given = self.inputs[slot]
+        returned = self.call(*given) if mode is None else self.call.in_mode(mode, *given)
         # On a GPU as in timed calls, so that no kernel of this is loaded behind a gate.
         on_gpu = self.device.type == "cuda"
         self._copy_out(slot, self._written(returned) if on_gpu else leaves_of(returned))
@@ -229,7 +256,7 @@ class Runner:
         The judge reads the results from the addresses in the answer.
         """
         if not request["empty"]:
-            self.returned = self._written(self.model(*self.inputs[0]))
+            self.returned = self._written(self.call(*self.inputs[0]))
         at = [leaf.data_ptr() for leaf in self.returned if isinstance(leaf, torch.Tensor)]
         return {"at": at if self._fits(self.returned) else [], "odd": self._odd()}
 
@@ -247,7 +274,7 @@ class Runner:
                 if request["empty"]:
                     leaves = self.queue.fill()
                 else:
-                    leaves = self._written(self.model(*self.inputs[slot]))
+                    leaves = self._written(self.call(*self.inputs[slot]))
                 at.append(self._placed(slot, leaves, request["copies"]))
         return {"at": at, "odd": self._odd()}
 
@@ -271,13 +298,13 @@ class Runner:
         """
         self.flush.zero_()
         with self.queue.marked():
-            self.model(*self.inputs[0])
+            self.call(*self.inputs[0])
         return self.queue.finish()
 
     def _profile(self, request: Message) -> Message:
         """Profile calls on the first slot. On a GPU, the L2 cache is flushed before each call."""
         summary = profiled(
-            lambda: self.model(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
+            lambda: self.call(*self.inputs[0]), self.flush.zero_, self.device, request["calls"]
         )
         return {"profile": summary}
 
@@ -302,11 +329,16 @@ class Runner:
         outputs = self.outputs[0]
         fits = len(leaves) == len(outputs) and all(map(_alike, leaves, outputs))
         if not fits and self.odd_forms is None:
-            self.odd_forms = [_form(leaf) for leaf in leaves[:32]] or ["nothing"]
+            first = leaves[0] if leaves else None
+            forms = [_form(leaf) for leaf in leaves[:32]] or ["nothing"]
+            self.odd_forms = vars(first) if isinstance(first, GradientFault) else forms
         return fits
 
-    def _odd(self) -> list[str] | None:
-        """The forms of the first results since the last request that did not fit; None if all fitted."""
+    def _odd(self) -> object:
+        """The forms of the first results since the last request that did not fit; None if all fitted.
+
+        The fields of a GradientFault if gradients are missing, or exist where the reference has none.
+        """
         odd, self.odd_forms = self.odd_forms, None
         return odd
 

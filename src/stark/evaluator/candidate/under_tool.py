@@ -4,7 +4,7 @@ loaded into it (AddressSanitizer).
 Run as `python -m stark.evaluator.candidate.under_tool REQUEST`, where REQUEST is a JSON file with
 `problem` and `program` (paths), `device`, `memory_fraction`, `seed`, `warm` (calls before the
 profiled one), `guarded` (whether to surround inputs with memory that AddressSanitizer guards), `layers`,
-and the program's `folder`, `scratch` and `environment` (null removes a variable).
+`gradients` (null, or the fields of `Gradients` and `cotangents`, their shapes and types), and the program's `folder`, `scratch` and `environment` (null removes a variable).
 
 Inputs come from the problem's `get_inputs()`, and no memory is shared with the judge. So every tensor
 is a separate allocation, and a memory checker knows where each tensor ends. The problem's file is trusted,
@@ -19,6 +19,8 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate import confine
+from stark.evaluator.candidate.backward import ForwardBackward, Gradients, as_leaves
 from stark.evaluator.candidate.confine import Place
 from stark.evaluator.candidate.guarded import guarded, print_unchecked
-from stark.evaluator.candidate.program import give_weights, import_file
+from stark.evaluator.candidate.program import give_weights, import_file, parameters_named
 
 POLL_S = 0.005
 """Seconds between two looks for the request."""
@@ -53,15 +56,17 @@ def main() -> None:
     arguments = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), list(given))
     if request["guarded"]:
         arguments = _guarded(arguments)
+    cotangents = _cotangents(request, device)
     weights = {name: value.clone() for name, value in reference.state_dict().items()}
     del reference, given
     _lock(request)
     program = import_file("candidate", Path(request["program"]))
     module = _built(program.ModelNew, built_from, device, request["seed"])
     give_weights(module, weights)
+    call = _call(module, arguments, cotangents, weights, request)
     for _ in range(request["warm"]):
-        module(*arguments)
-    _profiled_call(module, arguments, device)
+        call()
+    _profiled_call(call, device)
     if request["guarded"]:
         print_unchecked(Path(request["folder"]))
 
@@ -114,15 +119,51 @@ def _lock(request: dict[str, Any]) -> None:
     confine.lock(layers)
 
 
-def _profiled_call(module: Any, arguments: list[Any], device: torch.device) -> None:
+def _cotangents(request: dict[str, Any], device: torch.device) -> list[torch.Tensor]:
+    """The cotangents, if the problem asks for gradients."""
+    if request["gradients"] is None:
+        return []
+    found: list[Any] = [
+        torch.randn(shape, dtype=getattr(torch, dtype), device=device)
+        for shape, dtype in request["gradients"]["cotangents"]
+    ]
+    return _guarded(found) if request["guarded"] else found
+
+
+def _call(
+    module: Any,
+    arguments: list[Any],
+    cotangents: list[torch.Tensor],
+    weights: dict[str, torch.Tensor],
+    request: dict[str, Any],
+) -> Callable[[], object]:
+    """Calls the module forward, or forward and backward if the problem asks for gradients."""
+    asked = request["gradients"]
+    if asked is None:
+        return partial(module, *arguments)
+    fields: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in asked.items()
+        if name != "cotangents"
+    }
+    wanted = Gradients(**fields)
+    tensors = {id(each): each for each in pytree.tree_leaves(arguments) if torch.is_tensor(each)}
+    leaves = dict(zip(tensors, as_leaves(list(tensors.values()), wanted), strict=True))
+    given = pytree.tree_map_only(torch.Tensor, lambda tensor: leaves[id(tensor)], arguments)
+    chosen = [each for number, each in enumerate(leaves.values()) if number in wanted.inputs]
+    parameters = parameters_named(module, weights, wanted.parameters)
+    return partial(ForwardBackward(module, parameters, wanted), *given, [cotangents, chosen])
+
+
+def _profiled_call(call: Callable[[], object], device: torch.device) -> None:
     """Make the one call that a profiler records."""
     if device.type != "cuda":
-        module(*arguments)
+        call()
         return
     torch.cuda.synchronize(device)
     runtime: Any = torch.cuda.cudart()
     runtime.cudaProfilerStart()
-    module(*arguments)
+    call()
     torch.cuda.synchronize(device)
     runtime.cudaProfilerStop()
 

@@ -54,6 +54,9 @@ PROFILED = "profiled"
 SLACK_CALLS = 20
 """The time limits of verification and timing are extended by the time of this many reference calls."""
 
+WAYS_CALLS = 4
+"""The same for each gradient, since some ways of calling take a call for each."""
+
 
 def differ(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two results of a reference for the same inputs differ by more than a change of order explains."""
@@ -130,7 +133,9 @@ class PreparedReference:
         again = self.program.run(drawn, seed=1)
         synchronize(self.device)
         self.reference_s = time.monotonic() - begin
-        for first, second in zip(outputs, again, strict=True):
+        # What gradients are but rounding, another order of sums changes: only outputs must be the same.
+        pairs = zip(outputs[self.returned], again[self.returned], strict=True)
+        for first, second in pairs:
             if differ(first, second):
                 raise ProblemError(
                     f"{self.problem.name}: forward returns different values for the same inputs "
@@ -146,7 +151,9 @@ class PreparedReference:
     @property
     def slack_s(self) -> float:
         """Seconds added to a phase's time limit, because candidates of a slow problem are slow too."""
-        return SLACK_CALLS * self.reference_s
+        differentiation = self.program.differentiation
+        ways = 0 if differentiation is None else len(differentiation.wanted.present)
+        return (SLACK_CALLS + WAYS_CALLS * ways) * self.reference_s
 
     @property
     def flush_bytes(self) -> int:
@@ -248,8 +255,8 @@ class PreparedReference:
             self._described = Reference(
                 device=self.sheet,
                 versions=versions,
-                inputs=self.signature.inputs,
-                outputs=self.signature.outputs,
+                inputs=self.signature.inputs[: self.inputs],
+                outputs=self.signature.outputs[self.returned],
                 eager=eager,
                 roofline=self.roofline,
                 warnings=self.trials.warnings,
@@ -258,9 +265,26 @@ class PreparedReference:
                 ),
                 error_budgets=self.trials.error_budgets,
                 precision=self.precision,
-                arguments=self.signature.arguments,
+                arguments=self.signature.arguments(self.program.differentiation is not None),
             )
         return self._described
+
+    def input_name(self, index: int) -> str:
+        """The name of one of a draw's tensors, in messages."""
+        differentiation = self.program.differentiation
+        return f"input {index}" if differentiation is None else differentiation.input_name(index)
+
+    @property
+    def inputs(self) -> int | None:
+        """The number of the problem's own inputs; the other tensors of a draw are cotangents. None if there are none."""
+        differentiation = self.program.differentiation
+        return None if differentiation is None else differentiation.inputs
+
+    @property
+    def returned(self) -> slice:
+        """The results that forward returns; the others are gradients."""
+        differentiation = self.program.differentiation
+        return slice(None if differentiation is None else differentiation.wanted.outputs)
 
     def settle(self) -> None:
         """Wait for the judge's writes to a GPU. If the problem is large, free cached GPU memory."""

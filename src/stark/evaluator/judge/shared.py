@@ -92,6 +92,7 @@ class SharedSet:
                 "outputs": results,
                 "orders": self.orders,
                 "flags": program.flags,
+                "gradients": program.differentiation and program.differentiation.wanted,
             },
             self.files[0],
         )

@@ -41,6 +41,31 @@ this regime is for, such as a missing epsilon, has larger errors."""
 REGIME_ERROR_LIMIT = 1e-2
 """A regime is skipped if the reference's own relative RMS error exceeds this."""
 
+MODES_S = 1.0
+"""Seconds for the other ways of calling (`candidate/backward.py`) in a search, at least one of which is tried. A final check
+tries all."""
+
+WAYS = {
+    "transposed": "with a cotangent in other strides, as after a transpose, ",
+    "expanded": "with an expanded cotangent of stride 0, as from sum(), ",
+    "frozen": "while only inputs, or only parameters, required gradients, ",
+    "interleaved": "with another forward between forward and backward, ",
+    "twice": "in the second backward with retain_graph=True, ",
+    "changed": "after an input or a parameter changed in place between forward and backward, ",
+    "alone": "while only one input or parameter required a gradient, ",
+}
+"""By mode, when a result was wrong. Those first that kernels have failed in."""
+
+WITH_ONE_FORWARD = ("transposed", "expanded", "twice")
+"""The modes of a problem that changes inputs in place, which a second forward would change again."""
+
+NOISE = 0.1
+"""A gradient whose own relative RMS error in the reference is larger is nothing but rounding: it is zero in exact arithmetic,
+such as that of a bias before a softmax or a normalization."""
+
+NOISE_FACTOR = 10.0
+"""Such a gradient may have an error of so many times the reference's, or the floor of the largest gradient's size."""
+
 REPLACED = (
     "after its weights were replaced by load_state_dict (compute nothing from weights that is kept for later calls, or "
     "compute it again when a weight's `_version` has changed), "
@@ -68,6 +93,9 @@ class Trial:
     replaced: bool = False
     """Whether the model has other weights meanwhile, made from the seed."""
 
+    mode: str | None = None
+    """One of WAYS, in which a candidate is called; None for a simple call."""
+
     @classmethod
     def fresh(cls, regime: str | None = None, calls: int = 1, replaced: bool = False) -> Trial:
         """Create a trial with a new secret seed."""
@@ -76,6 +104,8 @@ class Trial:
     def __str__(self) -> str:
         if self.replaced:
             return REPLACED
+        if self.mode is not None:
+            return WAYS[self.mode]
         return f"with {self.regime} inputs, " if self.regime else ""
 
 
@@ -85,6 +115,8 @@ class Allowed(NamedTuple):
     budget: float
     reference_error: float
     absolute: float
+    is_zero: bool
+    """Whether each exact value is zero."""
 
 
 class Trials:
@@ -111,6 +143,13 @@ class Trials:
 
         self.replaced = Trial.fresh(replaced=True) if program.has_weights else None
         """The trial with other weights, if the model has any. It counts on the caller to replace them."""
+
+        differentiation = program.differentiation
+        self._gradients = 0 if differentiation is None else sum(differentiation.wanted.present)
+        """The number of results that are gradients."""
+
+        self._noise: frozenset[int] = frozenset()
+        """The results that are gradients and nothing but rounding."""
 
         self._ranges: dict[int, int] = {}
         """The inputs that INDICES draws anew."""
@@ -141,6 +180,9 @@ class Trials:
                 raise
             self._without_oracle(NO_ROOM)
             outputs = [self._allowed(trial) for trial in self.nominal]
+        if self._find_noise(outputs):
+            self.kept.clear()
+            outputs = [self._allowed(trial) for trial in self.nominal]
         self._absolute = tuple(
             min(each.absolute for each in draws) for draws in zip(*outputs, strict=True)
         )
@@ -148,6 +190,16 @@ class Trials:
             min(each.budget for each in draws) or None for draws in zip(*outputs, strict=True)
         )
         self.warnings += self._beyond_budget([each for draw in outputs for each in draw])
+
+    def _find_noise(self, draws: Sequence[Sequence[Allowed]]) -> bool:
+        """Find the gradients that are nothing but rounding. Returns whether there are any."""
+        begin = len(self._signature.outputs) - self._gradients
+        self._noise = frozenset(
+            index
+            for index, each in enumerate(zip(*draws, strict=True))
+            if index >= begin and all(draw.is_zero or draw.reference_error > NOISE for draw in each)
+        )
+        return bool(self._noise)
 
     def add_regimes(self) -> None:
         """Verify every candidate also in regimes, except where the reference is inaccurate.
@@ -169,11 +221,24 @@ class Trials:
         Effort `promote` adds new draws with repeated calls, and all remaining regimes.
         """
         yield from self.always
+        yield from self._ways(effort)
         if effort == "promote":
             for _ in range(PROMOTE_DRAWS):
                 yield Trial.fresh(calls=PROMOTE_CALLS)
             tried = {trial.regime for trial in self.always}
             yield from self._usable([each for each in self._regimes() if each not in tried])
+
+    def _ways(self, effort: Effort) -> Iterator[Trial]:
+        """Yield a trial for each way of calling, if gradients are judged."""
+        if self._program.differentiation is None:
+            return
+        begin = time.monotonic()
+        for mode in WITH_ONE_FORWARD if self._program.changes else WAYS:
+            trial = replace(self.nominal[-1], mode=mode)
+            if mode != "expanded" or all(map(_is_accurate, self.expected(trial, keep=True))):
+                yield trial
+            if effort == "search" and time.monotonic() - begin > MODES_S:
+                return
 
     def _regimes(self) -> list[str]:
         """The harshest first."""
@@ -181,10 +246,13 @@ class Trials:
 
     def drawn(self, trial: Trial) -> Drawn:
         """Return a trial's inputs, which are the same on every call."""
+        trial = _simple(trial)
         if trial in self.kept:
             return self.kept[trial][0]
         drawn = self._program.draw(trial.seed)
         self._signature.check(drawn, self._program)
+        if trial.mode == "expanded":
+            return self._program.with_expanded_cotangents(drawn)
         if trial.regime is None:
             return drawn
         if trial.regime == INDICES:
@@ -199,6 +267,7 @@ class Trials:
         `drawn` is the trial's inputs, if the caller has drawn them already. With `keep`, both are kept for later
         candidates if they fit. Raises torch.OutOfMemoryError.
         """
+        trial = _simple(trial)
         if trial in self.kept:
             return self.kept[trial][1]
         drawn = drawn or self.drawn(trial)
@@ -231,6 +300,21 @@ class Trials:
                     found, (*self._absolute, *[0.0] * len(found)), strict=False
                 )
             ]
+        return self._with_noise(found)
+
+    def _with_noise(self, found: list[ExpectedTensor]) -> list[ExpectedTensor]:
+        """Grant gradients that are nothing but rounding an error that is small beside the other gradients."""
+        if not self._noise:
+            return found
+        begin = len(found) - len(self._program.changes) - self._gradients
+        largest = max(
+            (each.scale for i, each in enumerate(found) if i >= begin and i not in self._noise),
+            default=0.0,
+        )
+        for index in self._noise:
+            each = found[index]
+            own = NOISE_FACTOR * each.eager_errors.relative_rms
+            found[index] = replace(each, granted=max(own, each.floor * largest / each.scale))
         return found
 
     def _moves(
@@ -254,7 +338,12 @@ class Trials:
         """The error budgets of a nominal trial's outputs. Keeps no tensors."""
         outputs = self.expected(trial, keep=True)[: len(self._signature.outputs)]
         return [
-            Allowed(each.budget, each.eager_errors.relative_rms, each.budget * each.scale)
+            Allowed(
+                each.budget,
+                each.eager_errors.relative_rms,
+                each.budget * each.scale,
+                bool(self._gradients) and not bool(each.oracle.any()),
+            )
             for each in outputs
         ]
 
@@ -318,6 +407,11 @@ def _rounded(drawn: Drawn) -> Drawn:
     return Drawn(tensors, drawn.arguments)
 
 
+def _simple(trial: Trial) -> Trial:
+    """The trial with the same inputs and expected outputs in which the candidate is simply called."""
+    return trial if trial.mode == "expanded" else replace(trial, mode=None)
+
+
 def _is_accurate(output: ExpectedTensor) -> bool:
     """Whether the oracle is finite and the reference's own output is close to the oracle."""
     if not output.oracle.is_floating_point():
@@ -325,5 +419,5 @@ def _is_accurate(output: ExpectedTensor) -> bool:
     return (
         all(bool(piece.isfinite().all()) for (piece,) in pieces(output.oracle))
         and not output.eager_errors.nonfinite_mismatches
-        and output.eager_errors.relative_rms < max(REGIME_ERROR_LIMIT, output.floor)
+        and output.eager_errors.relative_rms < max(REGIME_ERROR_LIMIT, output.floor, output.granted)
     )

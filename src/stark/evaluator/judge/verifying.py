@@ -32,6 +32,20 @@ reference's own error is at most 1/3 of the budget. It is larger only where the 
 MOST_STALE = 8
 """Number of weights that are tried one by one to explain a wrong result."""
 
+MOST_FAULTS = 3
+"""Number of wrong results that are described; the others are named."""
+
+ADVICE = {
+    "transposed": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
+    "expanded": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
+    "frozen": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
+    "interleaved": "keep what backward needs in ctx, not on the module or in a buffer that the next forward overwrites",
+    "twice": "backward must leave the saved tensors as they are",
+    "changed": "save tensors by ctx.save_for_backward, so that PyTorch raises an error; do not read weights in backward",
+    "alone": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
+}
+"""By mode, what usually makes a kernel fail that passes in a simple call."""
+
 STALE = "stale weights, read before the reference's are loaded; pack them in forward"
 
 
@@ -49,6 +63,10 @@ def verify(attempt: Attempt, child: Child, prepared: PreparedReference) -> Verif
     limit_s = attempt.limits.verify_s + prepared.slack_s
     if language(attempt.candidate.language).compiles_when_called:
         _call_first(attempt, child, prepared)
+        if (
+            prepared.program.differentiation is not None
+        ):  # it compiles again if less requires gradients
+            limit_s += attempt.limits.build_s
     with attempt.during("verify", limit_s), attempt.charging_memory():
         found = [
             (trial, comparison)
@@ -143,7 +161,13 @@ def _verify_on(
         slot = secrets.randbelow(prepared.room.slots)
         prepared.shared.fill_inputs(drawn, slot)
         prepared.settle()
-        odd = child.ask({"do": "call", "slot": slot, "seed": 0}).get("odd")
+        request = {"do": "call", "slot": slot, "seed": 0, "mode": trial.mode}
+        try:
+            odd = child.ask(request).get("odd")
+        except ChildFailed as failure:
+            if trial.mode is not None:
+                failure.error = str(trial) + failure.error
+            raise
         results = prepared.shared.results(slot)
         changed = prepared.shared.changed_input(drawn.tensors, prepared.shared.inputs[slot])
         return Called(results, changed, odd)
@@ -160,6 +184,9 @@ def _hints(
     again: Callable[[], Called],
 ) -> Iterator[str]:
     """Yield what other calls say about a failure: the same call repeated, and those on the problem's own inputs."""
+    if trial.mode is not None:
+        yield f"a simple forward and backward pass; {ADVICE[trial.mode]}"
+        return
     differs = number > 0 or (prepared.room.keeps_all and _differs(found, expected, again))
     if differs:
         before = "an earlier call was correct" if number else "another call gave other results"
@@ -205,27 +232,48 @@ def check_results(
     is wrong.
     """
     if odd is not None:
-        wanted = [f"{spec} on {prepared.device.type}" for spec in prepared.signature.outputs]
-        got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
-        raise Verdict(Incorrect(error=f"forward returned {got}; expected {', '.join(wanted)}"))
-    changes = prepared.program.changes
+        error = _odd_results(odd, prepared)
+        raise Verdict(Incorrect(error=when + error if isinstance(odd, dict) else error))
+    changes, differentiation = prepared.program.changes, prepared.program.differentiation
     names = [f"output {index}" for index in range(len(found) - len(changes))]
+    if differentiation is not None:
+        names = differentiation.result_names
     names += [f"input {index} after the call" for index in changes]
-    comparisons, faults = list(map(compare, found, expected)), []
+    comparisons = list(map(compare, found, expected))
+    wrong: list[str] = []
+    faults: list[str] = []
     for name, result, right, compared in zip(names, found, expected, comparisons, strict=True):
-        if not compared.passes:
+        if compared.passes:
+            continue
+        wrong.append(name)
+        if len(faults) < MOST_FAULTS:
             others = _others(prepared, drawn, names, expected, name)
             faults.append(fault(name, result, right, others))
+    if len(wrong) > len(faults):
+        faults.append(f"also wrong: {', '.join(wrong[len(faults) :])}")
     if faults:
         raise Verdict(Incorrect(error=when + "\n".join(faults)))
     if changed is not None:
+        name = f"its input {changed}" if differentiation is None else prepared.input_name(changed)
         raise Verdict(
             Incorrect(
-                error=f"{when}forward changed its input {changed} in place, which the "
-                "reference does not do; write to a new tensor"
+                error=f"{when}{'forward' if differentiation is None else 'the call'} changed {name} in place, which "
+                "the reference does not do; write to a new tensor"
             )
         )
     return comparisons
+
+
+def _odd_results(odd: object, prepared: PreparedReference) -> str:
+    """Describe results whose forms, or gradients whose presence, differ from the reference's."""
+    differentiation, specs = prepared.program.differentiation, prepared.signature.outputs
+    if differentiation is not None:
+        if isinstance(odd, dict):
+            return differentiation.fault(odd)
+        specs = specs[: differentiation.wanted.outputs]
+    wanted = [f"{spec} on {prepared.device.type}" for spec in specs]
+    got = ", ".join(map(str, odd)) if isinstance(odd, list) else "nothing"
+    return f"forward returned {got}; expected {', '.join(wanted)}"
 
 
 def agree(
@@ -244,7 +292,10 @@ def _others(
     name: str,
 ) -> dict[str, torch.Tensor]:
     """Return, by name, tensors that forward may have returned by mistake instead of the result `name`."""
-    others = {f"input {index} as it was passed": each for index, each in enumerate(drawn.tensors)}
+    others = {
+        f"{prepared.input_name(index)} as it was passed": each
+        for index, each in enumerate(drawn.tensors)
+    }
     pairs = zip(names, expected, strict=True)
     others |= {f"the expected {other}": one.eager for other, one in pairs if other != name}
     if not prepared.room.keeps_all:

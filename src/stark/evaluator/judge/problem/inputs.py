@@ -24,13 +24,20 @@ from stark.core.errors import ProblemError
 from stark.core.problem import Problem
 from stark.evaluator.candidate import flags
 from stark.evaluator.candidate.arena import TensorAt
-from stark.evaluator.candidate.program import filled, import_file, leaves_of
+from stark.evaluator.candidate.backward import ForwardBackward, GradientFault, as_leaves
+from stark.evaluator.candidate.program import (
+    filled,
+    import_file,
+    leaves_of,
+    parameters_named,
+)
 from stark.evaluator.judge.problem.arguments import (
     seed_all,
     serialized,
     unsupported,
     without_overlap,
 )
+from stark.evaluator.judge.problem.gradients import IN_PLACE, SOMETIMES, Differentiation
 from stark.evaluator.judge.verify.oracle import as_real, pieces
 
 CONSTRUCTION_SEED = 42
@@ -73,6 +80,9 @@ class Program:
         self.changes: tuple[int, ...] = ()
         """Indices of the inputs that forward changes in place; set by `run_first`."""
 
+        self.differentiation: Differentiation | None = None
+        """The gradients that are results too, if the problem asks for gradients; set by the first `draw`."""
+
         self._judges = self.flags = flags.current()
         """torch's settings: the judge's own, and those that hold for the problem, its reference and its candidates."""
 
@@ -97,6 +107,7 @@ class Program:
             seed_all(seed)
             arguments = self._call_for_list("get_inputs")
         tensors: list[torch.Tensor] = []
+        asked: list[bool] = []
         places: dict[int, TensorAt] = {}
 
         def place(tensor: torch.Tensor) -> TensorAt:
@@ -104,10 +115,32 @@ class Program:
                 if (reason := unsupported(tensor)) is not None:
                     raise self.refusal("get_inputs", f"returns {reason}")
                 tensors.append(without_overlap(tensor.detach().to(self.device)))
+                asked.append(tensor.requires_grad)
                 places[id(tensor)] = TensorAt(len(tensors) - 1)
             return places[id(tensor)]
 
-        return Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
+        drawn = Drawn(tensors, pytree.tree_map_only(torch.Tensor, place, arguments))
+        return (
+            self._with_cotangents(drawn, asked, seed) if self.problem.declared.backward else drawn
+        )
+
+    def _with_cotangents(self, drawn: Drawn, asked: list[bool], seed: int) -> Drawn:
+        """The draw with a cotangent for each output that has a gradient."""
+        if self.differentiation is None:
+            with self._user_code("forward"):
+                self.differentiation = Differentiation.of(
+                    self.problem.name, self.model, drawn.tensors, drawn.arguments, asked
+                )
+        cotangents = self.differentiation.cotangents(seed, self.device)
+        return Drawn([*drawn.tensors, *cotangents], self.differentiation.arguments(drawn.arguments))
+
+    def with_expanded_cotangents(self, drawn: Drawn) -> Drawn:
+        """The draw with cotangents whose values are the same along one axis, if the problem asks for gradients."""
+        if self.differentiation is None:
+            return drawn
+        begin = self.differentiation.inputs
+        cotangents = self.differentiation.expanded(drawn.tensors[begin:])
+        return Drawn([*drawn.tensors[:begin], *cotangents], drawn.arguments)
 
     def run_first(self, drawn: Drawn) -> list[torch.Tensor]:
         """Run the reference for the first time.
@@ -130,7 +163,7 @@ class Program:
         torch.manual_seed(seed)
         given = self._given(drawn)
         with self._user_code("forward"), torch.no_grad():
-            returned = tensors_of(self.model(*filled(drawn.arguments, given)))
+            returned = self._returned(self.model, drawn, given)
         return [*returned, *(given[index] for index in self.changes)]
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
@@ -142,7 +175,7 @@ class Program:
             model.load_state_dict(
                 {k: w for k, w in weights.items() if k not in stale}, strict=False
             )
-            returned = tensors_of(model(*filled(drawn.arguments, given)))
+            returned = self._returned(model, drawn, given)
         return [*returned, *(given[index] for index in self.changes)]
 
     def in_float64(self, constructed: bool) -> torch.nn.Module:
@@ -166,8 +199,22 @@ class Program:
         """Run `twin`, the model in float64, on inputs in float64. Raises whatever the reference raises in float64."""
         given = [upcast(tensor) for tensor in self._given(drawn)]
         with self._settings(), torch.no_grad():
-            returned = tensors_of(twin(*filled(drawn.arguments, given)))
+            returned = self._returned(twin, drawn, given)
         return [*returned, *(given[index] for index in self.changes)]
+
+    def _returned(
+        self, model: torch.nn.Module, drawn: Drawn, given: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Call a model, forward and backward if the problem asks for gradients. Returns its results."""
+        if self.differentiation is None:
+            return tensors_of(model(*filled(drawn.arguments, given)))
+        wanted = self.differentiation.wanted
+        parameters = parameters_named(model, model.state_dict(), wanted.parameters)
+        arguments = filled(drawn.arguments, as_leaves(given, wanted))
+        returned = ForwardBackward(model, parameters, wanted)(*arguments)
+        if returned and isinstance(returned[0], GradientFault):
+            raise ProblemError(f"{self.problem.name}: forward {SOMETIMES}")
+        return tensors_of(returned)
 
     @property
     def has_weights(self) -> bool:
@@ -291,7 +338,7 @@ class Program:
                 if isinstance(error, SyntaxError):
                     lines.append(error.lineno)
                 where = f" line {lines[-1]}:" if lines else ""
-                hint = NO_GRADIENTS if "does not require grad" in str(error) else ""
+                hint = _hint(str(error), self.problem.declared.backward)
                 raise ProblemError(
                     f"{self.problem.name}:{where} {part} raised {type(error).__name__}: {error}{hint}"
                 ) from error
@@ -311,6 +358,13 @@ class Program:
             if not self._flags_known:
                 self.flags = flags.current()
             flags.apply(self._judges)
+
+
+def _hint(error: str, backward: bool) -> str:
+    """What to change, for errors that come of how forward is called."""
+    if "does not require grad" in error:
+        return NO_GRADIENTS
+    return IN_PLACE if backward and "leaf Variable" in error and "in-place" in error else ""
 
 
 def _may_change(buffer: torch.Tensor) -> bool:

@@ -33,10 +33,13 @@ class Signature:
         form = Drawn(list(_on_meta(drawn.tensors)), drawn.arguments)
         return cls(_specs(drawn.tensors), _specs(returned), form, tuple(_on_meta(returned)))
 
-    @property
-    def arguments(self) -> str:
-        """The arguments as `repr` shows them, without addresses in memory, and with tensors as `<tensor 0>`."""
-        shown = re.sub(r"TensorAt\(index=(\d+)\)", r"<tensor \1>", repr(self.drawn.arguments))
+    def arguments(self, with_gradients: bool) -> str:
+        """The arguments as `repr` shows them, without addresses in memory, and with tensors as `<tensor 0>`.
+
+        `with_gradients` says whether the last one is not forward's, but that of its backward.
+        """
+        given = self.drawn.arguments[: -1 if with_gradients else None]
+        shown = re.sub(r"TensorAt\(index=(\d+)\)", r"<tensor \1>", repr(given))
         return re.sub(r" at 0x[0-9a-f]+", "", shown)
 
     @property

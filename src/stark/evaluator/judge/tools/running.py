@@ -151,6 +151,8 @@ class Desk:
             "memory_fraction": DEVICE_SHARE,
             "seed": CONSTRUCTION_SEED,
             "warm": warm,
+            "gradients": prepared.program.differentiation
+            and prepared.program.differentiation.request(),
             "guarded": guarded,
             "layers": prepared.forkserver.layers(),
             "folder": str(built.work),

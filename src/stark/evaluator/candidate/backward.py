@@ -1,0 +1,340 @@
+"""Calls a module forward and backward, so that gradients are results of a call like its outputs.
+
+A problem with `BACKWARD = True` is judged on such calls. The judge draws a cotangent (the gradient of a loss by an output)
+for each output that has a gradient, as it draws inputs. A call returns the outputs, then the gradients of inputs and of
+parameters.
+
+A call can also be made in one of `MODES`: the same gradients by other ways of calling, in which kernels that are right
+when called simply may be wrong. A program could recognize a mode. So modes find honest mistakes and are no defence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from stark.evaluator.candidate.program import leaves_of
+
+Tensors = Sequence[torch.Tensor]
+Source = torch.Tensor | None
+"""What a gradient is taken of. A candidate may lack a parameter that the reference has."""
+
+CHANGED_BY = 1.5, 0.25
+"""Factor and summand that change a tensor between forward and backward."""
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Which gradients a call returns."""
+
+    outputs: int
+    """The number of outputs."""
+
+    differentiable: tuple[int, ...]
+    """The outputs that have a gradient, by number. Each has a cotangent."""
+
+    inputs: tuple[int, ...]
+    """The inputs whose gradients are taken, as places among all tensors of the inputs."""
+
+    parameters: tuple[str, ...]
+    """The parameters whose gradients are taken."""
+
+    present: tuple[bool, ...]
+    """Whether the reference has each gradient, first the inputs', then the parameters'. None of the others may exist."""
+
+
+@dataclass(frozen=True)
+class GradientFault:
+    """What a call returns instead of results if its gradients are not those that the reference has.
+
+    Outputs have numbers, and so do gradients, in the order of `Gradients.present`.
+    """
+
+    detached: tuple[int, ...] = ()
+    """Outputs that have no gradient."""
+
+    attached: tuple[int, ...] = ()
+    """Outputs that have a gradient, and must not."""
+
+    missing: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+
+
+class ForwardBackward:
+    """Calls a module forward and backward.
+
+    The last argument of a call is a pair: the cotangents, and those tensors among the other arguments whose gradients
+    are taken. These must be leaves that require gradients.
+    """
+
+    def __init__(
+        self, forward: Callable[..., object], parameters: Sequence[Source], wanted: Gradients
+    ) -> None:
+        self._forward, self._parameters, self._wanted = forward, parameters, wanted
+
+    def __call__(self, *arguments: Any) -> list[object]:
+        """One forward and one backward."""
+        *given, (cotangents, leaves) = arguments
+        with torch.enable_grad():
+            outputs = self._outputs(given)
+            return self._results(outputs, self._gradients(outputs, cotangents, leaves))
+
+    def in_mode(self, mode: str, *arguments: Any) -> list[object]:
+        """The same results in another way of calling. Raises KeyError for an unknown mode."""
+        *given, (cotangents, leaves) = arguments
+        with torch.enable_grad():
+            return MODES[mode](self, given, cotangents, leaves)
+
+    def _outputs(self, given: Sequence[Any]) -> list[object]:
+        return leaves_of(self._forward(*given))
+
+    def _gradients(
+        self, outputs: list[object], cotangents: Tensors, leaves: Tensors, again: bool = False
+    ) -> list[Source]:
+        """The gradients, None where there is none. With `again`, another backward can follow."""
+        pairs = [
+            (output, cotangent)
+            for output, cotangent in zip(self._chosen(outputs), cotangents, strict=False)
+            if _fit(output, cotangent) and output.requires_grad
+        ]
+        sources: list[Source] = [*leaves, *self._parameters]
+        asked = [one for one in sources if one is not None and one.requires_grad]
+        if not pairs or not asked:
+            return [None] * len(sources)
+        ends, given = zip(*pairs, strict=True)
+        found = iter(torch.autograd.grad(ends, asked, given, retain_graph=again, allow_unused=True))
+        return [next(found) if one is not None and one.requires_grad else None for one in sources]
+
+    def _chosen(self, outputs: list[object]) -> list[Any]:
+        """The outputs that have a cotangent; none if the module returned another number of outputs."""
+        if len(outputs) != self._wanted.outputs:
+            return []
+        return [outputs[number] for number in self._wanted.differentiable]
+
+    def _results(
+        self, outputs: list[object], gradients: Sequence[Source], all_required: bool = True
+    ) -> list[object]:
+        """Outputs and gradients, or a GradientFault. Outputs alone if they do not have the reference's number.
+
+        Unless `all_required`, some leaves or parameters required no gradients, so outputs may have none.
+        """
+        plain = [each.detach() if isinstance(each, torch.Tensor) else each for each in outputs]
+        if len(outputs) != self._wanted.outputs:
+            return plain
+        attached = {
+            number
+            for number, each in enumerate(outputs)
+            if isinstance(each, torch.Tensor) and each.requires_grad
+        }
+        expected = set(self._wanted.differentiable)
+        pairs = list(enumerate(zip(gradients, self._wanted.present, strict=True)))
+        fault = GradientFault(
+            tuple(sorted(expected - attached)) if all_required else (),
+            tuple(sorted(attached - expected)),
+            tuple(number for number, (found, present) in pairs if found is None and present),
+            tuple(
+                number for number, (found, present) in pairs if found is not None and not present
+            ),
+        )
+        if fault != GradientFault():
+            return [fault]
+        return [*plain, *(each for each in gradients if each is not None)]
+
+    def _transposed(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        return self(*given, (list(map(_other_strides, cotangents)), leaves))
+
+    def _expanded(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        return self(*given, (list(map(_expanded, cotangents)), leaves))
+
+    def _frozen(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """The inputs' gradients while parameters require none, and the parameters' while inputs require none."""
+        count = len(leaves) + len(self._parameters)
+        return self._in_parts(
+            given, cotangents, leaves, [range(len(leaves)), range(len(leaves), count)]
+        )
+
+    def _alone(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """Each gradient while nothing else requires one."""
+        count = len(leaves) + len(self._parameters)
+        return self._in_parts(given, cotangents, leaves, [[number] for number in range(count)])
+
+    def _in_parts(
+        self,
+        given: list[Any],
+        cotangents: Tensors,
+        leaves: Tensors,
+        parts: Sequence[Sequence[int]],
+    ) -> list[object]:
+        sources: list[Source] = [*leaves, *self._parameters]
+        found: list[Source] = [None] * len(sources)
+        outputs: list[object] = []
+        for part in filter(len, parts):
+            with _only(sources, part):
+                outputs = self._outputs(given)
+                gradients = self._gradients(outputs, cotangents, leaves)
+            for number in part:
+                found[number] = gradients[number]
+        return self._results(outputs, found, all_required=False)
+
+    def _interleaved(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """Another forward lies between forward and backward."""
+        outputs = self._outputs(given)
+        others, other_leaves = _copied(given, leaves)
+        with torch.no_grad():
+            for leaf in other_leaves:  # reordered, so that no value is new to the module
+                leaf.copy_(leaf.flatten().flip(0).view(leaf.shape))
+        later = self._outputs(others)
+        results = self._results(outputs, self._gradients(outputs, cotangents, leaves))
+        self._gradients(later, cotangents, other_leaves)
+        return results
+
+    def _twice(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """The second backward through a graph that was retained.
+
+        What torch.compile makes refuses to retain its graph, with an error. That is no fault.
+        """
+        outputs = self._outputs(given)
+        try:
+            self._gradients(outputs, cotangents, leaves, again=True)
+        except RuntimeError as error:
+            if "donated buffers" not in str(error):
+                raise
+            return self(*given, (cotangents, leaves))
+        return self._results(outputs, self._gradients(outputs, cotangents, leaves))
+
+    def _changed(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """An input or a parameter changes in place between forward and backward.
+
+        Backward may raise, as PyTorch does for a saved tensor that was changed. Otherwise its gradients must be those
+        for the values of the forward. Each tensor is changed in a call by itself. Returns the gradients that differ most
+        from those without any change.
+        """
+        worst = first = self(*given, (cotangents, leaves))
+        for number in range(len(leaves) + len(self._parameters)):
+            others, other_leaves = _copied(given, leaves)
+            target = [*other_leaves, *self._parameters][number]
+            if target is None:
+                continue
+            outputs = self._outputs(others)
+            with _changed_meanwhile(target):
+                try:
+                    gradients = self._gradients(outputs, cotangents, other_leaves)
+                except RuntimeError as error:
+                    if "modified by an inplace operation" not in str(error):
+                        raise
+                    continue
+            found = self._results(outputs, gradients)
+            worst = max(worst, found, key=lambda each: _apart(each, first))
+        return worst
+
+
+Mode = Callable[[ForwardBackward, list[Any], Tensors, Tensors], list[object]]
+
+MODES: Mapping[str, Mode] = {
+    "transposed": ForwardBackward._transposed,
+    "expanded": ForwardBackward._expanded,
+    "frozen": ForwardBackward._frozen,
+    "interleaved": ForwardBackward._interleaved,
+    "twice": ForwardBackward._twice,
+    "changed": ForwardBackward._changed,
+    "alone": ForwardBackward._alone,
+}
+"""Ways of calling, by name."""
+
+
+def as_leaves(tensors: Tensors, wanted: Gradients) -> list[torch.Tensor]:
+    """The tensors, those whose gradients are taken as leaves that share memory with them."""
+    return [
+        each.detach().requires_grad_() if number in wanted.inputs else each
+        for number, each in enumerate(tensors)
+    ]
+
+
+def expandable(shape: Sequence[int]) -> int | None:
+    """The axis along which cotangents of this shape are expanded: the first with more than one element, if any."""
+    return next((axis for axis, extent in enumerate(shape) if extent > 1), None)
+
+
+def _expanded(cotangent: torch.Tensor) -> torch.Tensor:
+    """The tensor, whose values are the same along one axis, with stride 0 there."""
+    axis = expandable(cotangent.shape)
+    return cotangent if axis is None else cotangent.narrow(axis, 0, 1).expand(cotangent.shape)
+
+
+def _other_strides(cotangent: torch.Tensor) -> torch.Tensor:
+    """The tensor in another order of memory: axes are reversed, and there is a gap between elements."""
+    spread = torch.empty(
+        [*reversed(cotangent.shape), 2], dtype=cotangent.dtype, device=cotangent.device
+    )
+    other = spread[..., 0].permute(list(reversed(range(cotangent.dim()))))
+    return other.copy_(cotangent)
+
+
+def _fit(output: object, cotangent: torch.Tensor) -> bool:
+    return (
+        isinstance(output, torch.Tensor)
+        and output.shape == cotangent.shape
+        and output.dtype == cotangent.dtype
+        and output.device == cotangent.device
+    )
+
+
+def _copied(given: list[Any], leaves: Tensors) -> tuple[list[Any], list[torch.Tensor]]:
+    """The arguments with copies of the leaves, and these copies."""
+    copies = {id(leaf): leaf.detach().clone().requires_grad_() for leaf in leaves}
+    found: list[Any] = pytree.tree_map_only(
+        torch.Tensor, lambda tensor: copies.get(id(tensor), tensor), given
+    )
+    return found, list(copies.values())
+
+
+def _change(tensor: torch.Tensor) -> None:
+    factor, summand = CHANGED_BY
+    with torch.no_grad():
+        tensor.mul_(factor).add_(summand)
+
+
+@contextmanager
+def _changed_meanwhile(tensor: torch.Tensor) -> Iterator[None]:
+    kept = tensor.detach().clone()
+    _change(tensor)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            tensor.copy_(kept)
+
+
+@contextmanager
+def _only(sources: Sequence[Source], chosen: Sequence[int]) -> Iterator[None]:
+    """Let only the chosen sources require gradients."""
+    off = [
+        one
+        for number, one in enumerate(sources)
+        if number not in chosen and one is not None and one.requires_grad
+    ]
+    for each in off:
+        each.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for each in off:
+            each.requires_grad_()
+
+
+def _apart(found: Sequence[object], first: Sequence[object]) -> float:
+    """The largest relative difference of two lists of results; infinite if one is a fault or not finite."""
+    if len(found) != len(first):
+        return float("inf")
+    worst = 0.0
+    for one, other in zip(found, first, strict=True):
+        if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+            size = float(other.double().norm()) or 1.0
+            share = float((one.double() - other.double()).norm()) / size
+            worst = max(worst, share if share == share else float("inf"))
+    return worst
