@@ -46,7 +46,10 @@ class Values:
                 return f"[{', '.join(parts)}]"
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         if type(value) is dict:
-            entries = ((self.expression(k, depth + 1), self.expression(v, depth + 1)) for k, v in value.items())
+            entries = (
+                (self.expression(k, depth + 1), self.expression(v, depth + 1))
+                for k, v in value.items()
+            )
             return f"{{{', '.join(f'{k}: {v}' for k, v in entries)}}}"
         return self._namespace(value, depth)
 
@@ -60,7 +63,9 @@ class Values:
     def _partial(self, value: functools.partial[Any], depth: int) -> str:
         self._copier.definitions.imports["functools"] = "import functools"
         parts = [self.expression(each, depth + 1) for each in (value.func, *value.args)]
-        parts += [f"{name}={self.expression(each, depth + 1)}" for name, each in value.keywords.items()]
+        parts += [
+            f"{name}={self.expression(each, depth + 1)}" for name, each in value.keywords.items()
+        ]
         return f"functools.partial({', '.join(parts)})"
 
     def _namespace(self, value: Any, depth: int) -> str:

@@ -66,7 +66,9 @@ def _refuse_objects(module: nn.Module, name: str, value: Any) -> None:
     kind = type(module).__name__
     if not tensors_of(value) and is_constant(value):
         return
-    odd = next(leaves_of(value), value if not tensors_of(value) and not is_constant(value) else None)
+    odd = next(
+        leaves_of(value), value if not tensors_of(value) and not is_constant(value) else None
+    )
     if odd is None and not _is_plain_structure(value):
         odd = value
     if odd is None:

@@ -11,6 +11,9 @@ from torch import nn
 
 from stark.capture.literals import is_plain, literal
 
+SIZES = ("kernel_size", "stride", "padding", "dilation", "normalized_shape", "output_padding")
+"""Arguments for which one number stands for a tuple of equal ones."""
+
 NOT_ARGUMENTS = ("self", "device", "dtype", "args", "kwargs")
 
 
@@ -30,20 +33,27 @@ def constructor(module: nn.Module) -> str | None:
 def constructor_arguments(module: nn.Module, kind: type[nn.Module]) -> Iterator[str]:
     """Candidates for the arguments of `kind` that may have made the module."""
     typed = _dtype_argument(module)
-    if not list(module.children()) and type(module) is kind:
-        shown = repr(module)
-        yield _joined(shown[shown.index("(") + 1 : -1], typed)
     found = []
+    by_position = True
     for parameter in inspect.signature(kind.__init__).parameters.values():
         if parameter.name in NOT_ARGUMENTS:
             continue
         value = getattr(module, parameter.name, parameter.default)
         if parameter.name == "bias" and not isinstance(value, bool):
             value = value is not None or getattr(module, "in_proj_bias", None) is not None
-        if is_plain(value) and (value != parameter.default or type(value) is not type(parameter.default)):
-            positional = len(found) < 3 and parameter.default is parameter.empty
-            found.append(literal(value) if positional else f"{parameter.name}={literal(value)}")
+        if type(value) is tuple and len(set(value)) == 1 and parameter.name in SIZES:
+            value = value[0]
+        if not is_plain(value) or (
+            value == parameter.default and type(value) is type(parameter.default)
+        ):
+            by_position = False
+            continue
+        by_position = by_position and parameter.default is parameter.empty
+        found.append(literal(value) if by_position else f"{parameter.name}={literal(value)}")
     yield _joined(", ".join(found), typed)
+    if not list(module.children()) and type(module) is kind:
+        shown = repr(module)
+        yield _joined(shown[shown.index("(") + 1 : -1], typed)
 
 
 def _joined(*parts: str) -> str:
@@ -73,7 +83,8 @@ def is_equal(module: nn.Module, twin: nn.Module) -> bool:
         return False
     pairs = [(ours[path], theirs[path]) for path in ours]
     return all(
-        type(a) is type(b) and attributes(a) == attributes(b) and state(a) == state(b) for a, b in pairs
+        type(a) is type(b) and attributes(a) == attributes(b) and state(a) == state(b)
+        for a, b in pairs
     )
 
 
@@ -85,7 +96,9 @@ def attributes(module: nn.Module) -> dict[str, Any]:
 
 def state(module: nn.Module) -> list[tuple[Any, ...]]:
     """Names, shapes and types of a module's own parameters and buffers, absent ones included."""
-    kept = [(n, n in module._non_persistent_buffers_set, _form(b)) for n, b in module._buffers.items()]
+    kept = [
+        (n, n in module._non_persistent_buffers_set, _form(b)) for n, b in module._buffers.items()
+    ]
     return [*((n, _form(p)) for n, p in module._parameters.items()), *kept]
 
 

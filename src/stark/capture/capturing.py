@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import nn
@@ -135,7 +136,9 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
 def _refuse_counting(module: nn.Module, form: Form) -> None:
     """Raise ProblemError if each call changes a number or text of the module, such as a counter."""
     known: list[dict[str, object]] = []
-    hook = module.register_forward_hook(lambda *_: known.append(plain_state(module)), always_call=True)
+    hook = module.register_forward_hook(
+        lambda *_: known.append(plain_state(module)), always_call=True
+    )
     try:
         assert form.example is not None
         call(module, form.example)
@@ -166,9 +169,6 @@ class _Twice(nn.Module):
         return self.module(*args, **kwargs)
 
 
-Way = Callable[[], Captured]
-
-
 def _exact(
     module: nn.Module,
     binding: Binding,
@@ -178,24 +178,26 @@ def _exact(
     notes: Sequence[str],
 ) -> str:
     """The file by the first way that passes the check. Raises ProblemError with the reasons of both."""
-    reasons = []
+
+    def source() -> Captured:
+        if hooks := has_hooks(module):
+            raise CannotCapture(hooks)
+        return by_source(module, binding, [case.form for case in cases], observed)
+
+    def graph(plain: bool) -> Captured:
+        return by_graph(module, binding, cases[0].form, reasons[0], plain)
+
+    reasons: list[str] = []
     with torch.random.fork_rng(devices=[]):
-        for way in ("source", "graph"):
+        for way in (source, partial(graph, False), partial(graph, True)):
             try:
-                if way == "source":
-                    hooks = has_hooks(module)
-                    if hooks:
-                        raise CannotCapture(hooks)
-                    captured = by_source(module, binding, [case.form for case in cases], observed)
-                else:
-                    captured = by_graph(module, binding, cases[0].form, reasons[0])
-                text = write(module, captured, binding, cases, declared, notes)
+                text = write(module, way(), binding, cases, declared, notes)
                 check(module, text, binding, cases)
             except CannotCapture as error:
                 reasons.append(str(error).rstrip("."))
             else:
                 return text
     raise ProblemError(
-        f"{type(module).__name__} cannot be captured exactly: its source not because {reasons[0]}; its graph not because "
-        f"{reasons[1]}. Change that, or capture one of its submodules."
+        f"{type(module).__name__} cannot be captured exactly: not by its source, because {reasons[0]}; not by its "
+        f"exported graph, because {reasons[-1]}. Change that, or capture one of its submodules."
     )

@@ -24,7 +24,9 @@ class Case:
     form: Form
 
 
-def make_cases(binding: Binding, forms: Sequence[Form], asked: Mapping[str, float] | None = None) -> list[Case]:
+def make_cases(
+    binding: Binding, forms: Sequence[Form], asked: Mapping[str, float] | None = None
+) -> list[Case]:
     """One case for each form of the tensors, weighted by the number of calls, the heaviest first.
 
     `asked` chooses cases by name, with other weights. Raises ProblemError for a name that does not exist.
@@ -32,7 +34,9 @@ def make_cases(binding: Binding, forms: Sequence[Form], asked: Mapping[str, floa
     merged: dict[object, list[Form]] = {}
     for form in forms:
         assert form.example is not None
-        merged.setdefault(_without_gradients(form_of(binding.values(form.example))), []).append(form)
+        merged.setdefault(_without_gradients(form_of(binding.values(form.example))), []).append(
+            form
+        )
     groups = sorted(merged.values(), key=lambda group: -sum(form.calls for form in group))
     names = _names(binding, [group[0] for group in groups])
     made = [
@@ -44,7 +48,9 @@ def make_cases(binding: Binding, forms: Sequence[Form], asked: Mapping[str, floa
     known = {case.name: case for case in made}
     for name in asked:
         if name not in known:
-            raise ProblemError(f"There is no case {name!r}; the recorded calls give {', '.join(known)}.")
+            raise ProblemError(
+                f"There is no case {name!r}; the recorded calls give {', '.join(known)}."
+            )
     return [Case(name, float(weight), known[name].form) for name, weight in asked.items()]
 
 
@@ -57,9 +63,12 @@ def _without_gradients(described: object) -> object:
 
 def _names(binding: Binding, forms: Sequence[Form]) -> list[str]:
     """Names by shape, such as `2x16x64`; with the dtype or a number where shapes are the same."""
-    tensors = [tensors_of(binding.values(form.example)) for form in forms if form.example is not None]
+    tensors = [
+        tensors_of(binding.values(form.example)) for form in forms if form.example is not None
+    ]
     differing = next(
-        (i for i in range(min(map(len, tensors))) if len({each[i].shape for each in tensors}) > 1), 0
+        (i for i in range(min(map(len, tensors))) if len({each[i].shape for each in tensors}) > 1),
+        0,
     )
     shapes = ["x".join(map(str, each[differing].shape)) or "scalar" for each in tensors]
     dtypes = [str(each[differing].dtype).removeprefix("torch.") for each in tensors]
@@ -71,5 +80,3 @@ def _names(binding: Binding, forms: Sequence[Form]) -> list[str]:
         seen[shape] += 1
         names.append(shape if seen[shape] == 1 else f"{shape}-{seen[shape]}")
     return names
-
-

@@ -61,7 +61,9 @@ def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
     for name in theirs:
         if (ours[name].shape, ours[name].dtype) != (theirs[name].shape, theirs[name].dtype):
             raise CannotCapture(f"the captured {name} has another shape or dtype")
-    device = next((t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu"))
+    device = next(
+        (t.device for t in [*module.parameters(), *module.buffers()]), torch.device("cpu")
+    )
     model.to(device)
     model.load_state_dict(theirs)
     for name, each in module.named_parameters():
@@ -78,7 +80,9 @@ def _check_case(module: nn.Module, model: nn.Module, binding: Binding, case: Cas
     first = call(module, example, case.form.grad, ordered=binding.values)
     again = call(module, example, case.form.grad, ordered=binding.values)
     try:
-        ours = call(model, (tuple(binding.values(example)), {}), case.form.grad, ordered=lambda e: e[0])
+        ours = call(
+            model, (tuple(binding.values(example)), {}), case.form.grad, ordered=lambda e: e[0]
+        )
     except Exception as error:  # copied code may raise anything
         raise CannotCapture(f"the captured forward fails ({_reason(error)})") from error
     _compare(first, again, ours, module)
@@ -88,8 +92,16 @@ def _compare(first: Outcome, again: Outcome, ours: Outcome, module: nn.Module) -
     kept = set(module.state_dict())
     for what, a, b, c in (
         ("outputs", first.outputs, again.outputs, ours.outputs),
-        ("arguments after the call", list(first.arguments), list(again.arguments), list(ours.arguments)),
-        ("buffers", *({n: b for n, b in o.buffers.items() if n in kept} for o in (first, again, ours))),
+        (
+            "arguments after the call",
+            list(first.arguments),
+            list(again.arguments),
+            list(ours.arguments),
+        ),
+        (
+            "buffers",
+            *({n: b for n, b in o.buffers.items() if n in kept} for o in (first, again, ours)),
+        ),
         ("gradients", first.gradients, again.gradients, ours.gradients),
     ):
         if reason := difference(a, b, c):
@@ -103,7 +115,7 @@ def difference(first: Any, again: Any, ours: Any) -> str | None:
         return f"their structure is {captured} instead of {structure}"
     for index, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
         if not isinstance(x, torch.Tensor):
-            if type(x) is not type(z) or (x is not z and not x == z):
+            if type(x) is not type(z) or (x is not z and x != z):
                 return f"number {index + 1} is {z!r} instead of {x!r}"
         elif not isinstance(z, torch.Tensor):
             return f"number {index + 1} is {z!r} instead of a tensor"
@@ -135,7 +147,9 @@ def _form_text(tensor: torch.Tensor) -> str:
     return f"{text}{' that requires gradients' if tensor.requires_grad else ''}"
 
 
-def _check_inputs(model: nn.Module, space: dict[str, Any], binding: Binding, case: Case, several: bool) -> None:
+def _check_inputs(
+    model: nn.Module, space: dict[str, Any], binding: Binding, case: Case, several: bool
+) -> None:
     """The drawn inputs have the recorded forms, and forward takes them and returns outputs of the recorded shapes."""
     assert case.form.example is not None
     recorded = binding.values(case.form.example)
@@ -146,13 +160,17 @@ def _check_inputs(model: nn.Module, space: dict[str, Any], binding: Binding, cas
     for name, theirs, ours in zip(binding.arguments, recorded, drawn, strict=True):
         for a, b in zip(tensors_of(theirs), tensors_of(ours), strict=True):
             if (a.shape, a.dtype, a.stride()) != (b.shape, b.dtype, b.stride()):
-                raise CannotCapture(f"the drawn {name} is {_form_text(b)} instead of {_form_text(a)}")
+                raise CannotCapture(
+                    f"the drawn {name} is {_form_text(b)} instead of {_form_text(a)}"
+                )
     device = next((t.device for t in tensors_of(recorded)), torch.device("cpu"))
     drawn = pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), drawn)
     try:
         fresh = call(model, (tuple(drawn), {}))
     except Exception as error:  # copied code may raise anything
-        raise CannotCapture(f"the captured forward fails on drawn inputs ({_reason(error)})") from error
+        raise CannotCapture(
+            f"the captured forward fails on drawn inputs ({_reason(error)})"
+        ) from error
     known = call(model, (tuple(recorded), {}))
     for a, b in zip(tensors_of(known.outputs), tensors_of(fresh.outputs), strict=False):
         if a.shape != b.shape:

@@ -59,14 +59,20 @@ class Copier:
         return self._resolved(tree, module)
 
     def function(
-        self, tree: ast.FunctionDef, module: str, owner: nn.Module | None, constants: Mapping[str, Any]
+        self,
+        tree: ast.FunctionDef,
+        module: str,
+        owner: nn.Module | None,
+        constants: Mapping[str, Any],
     ) -> ast.FunctionDef:
         """A function of `module`, or a method of `owner`, with decided branches folded."""
         space = vars(sys.modules[module])
         if any(isinstance(each, ast.Global | ast.Nonlocal) for each in ast.walk(tree)):
             raise CannotCapture(f"{tree.name} (line {tree.lineno}) assigns names outside of itself")
         tree = Fold(Fixed(tree, owner, space, constants), self._placed).visit(tree)
-        lines = self._observed.lines.get(getattr(sys.modules[module], "__file__", None) or "", set())
+        lines = self._observed.lines.get(
+            getattr(sys.modules[module], "__file__", None) or "", set()
+        )
         prune = Prune(lines)
         if self._prune and prune.applies_to(tree):
             tree = prune.visit(tree)
@@ -116,6 +122,8 @@ class _Plain(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
         """No annotations; only decorators of torch and Python."""
         node.returns = None
+        if text := ast.get_docstring(node):
+            node.body[0] = ast.Expr(ast.Constant(text.partition("\n")[0].strip()))
         node.decorator_list = [each for each in node.decorator_list if self._kept(each, node.name)]
         self.generic_visit(node)
         return node
@@ -146,7 +154,9 @@ class _Plain(ast.NodeTransformer):
             return True
         if plain in DROPPED_DECORATORS or plain.rpartition(".")[2] in DROPPED_DECORATORS:
             return False
-        raise CannotCapture(f"{function} (line {decorator.lineno} of {self._module}) is decorated by {plain}")
+        raise CannotCapture(
+            f"{function} (line {decorator.lineno} of {self._module}) is decorated by {plain}"
+        )
 
 
 class _ClassFields(ast.NodeTransformer):
@@ -199,7 +209,9 @@ class _WithoutLogging(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> Any:
         """A call such as `logger.warning(...)`."""
         match node.value:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if method in LOGGING:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if (
+                method in LOGGING
+            ):
                 if isinstance(self._space.get(name), logging.Logger | logging.LoggerAdapter):
                     return None
         return node

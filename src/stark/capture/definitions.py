@@ -76,7 +76,11 @@ class Definitions:
                 if prefix == "F":
                     self.imports["F"] = "import torch.nn.functional as F"
                 return f"{prefix}.{name}"
-        if home is None or home not in sys.modules or vars(sys.modules[home]).get(name) is not value:
+        if (
+            home is None
+            or home not in sys.modules
+            or vars(sys.modules[home]).get(name) is not value
+        ):
             return None
         if home == "builtins":
             return str(name)

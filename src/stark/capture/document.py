@@ -61,7 +61,9 @@ def write(
     names = "\n".join(f"{name} = {shown(value)}" for name, value in declared.items())
     body = "\n\n\n".join(parts)
     imports = _imports(captured.imports, body)
-    return f"{_docstring(module, [*captured.notes, *notes])}\n\n{imports}\n\n\n{body}\n\n\n{names}\n"
+    return (
+        f"{_docstring(module, [*captured.notes, *notes])}\n\n{imports}\n\n\n{body}\n\n\n{names}\n"
+    )
 
 
 def _docstring(module: nn.Module, notes: Sequence[str]) -> str:
@@ -89,7 +91,10 @@ def _names(text: str) -> set[str]:
 def _imports(imports: Mapping[str, str], body: str) -> str:
     """The statements that the body needs, the standard library first."""
     used = _names(body)
-    lines = {text for name, text in imports.items() if name in used} | {"import torch", "import torch.nn as nn"}
+    lines = {text for name, text in imports.items() if name in used} | {
+        "import torch",
+        "import torch.nn as nn",
+    }
     if "unpacked" in used:
         lines |= {"import base64", "import zlib"}
     groups: dict[bool, list[str]] = {True: [], False: []}

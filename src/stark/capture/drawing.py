@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from stark.capture.cannot import CannotCapture
-from stark.capture.literals import literal, short
-from stark.capture.stored import FEW, exact, pattern, two_valued
+from stark.capture.literals import literal, short, sizes
+from stark.capture.stored import FEW, exact, pattern
 from stark.capture.strides import strided
 
 SAMPLE = 1 << 20
@@ -38,7 +38,7 @@ def draw(tensor: torch.Tensor) -> str:
     if value.dtype == torch.bool:
         text = pattern(value) or _boolean(value)
     elif value.is_complex():
-        text = f"torch.randn({tuple(value.shape)}, dtype={value.dtype})"
+        text = f"torch.randn({sizes(value.shape)}, dtype={value.dtype})"
     elif value.is_floating_point():
         return strided(value, _floating)
     else:
@@ -55,7 +55,7 @@ def parameter(tensor: torch.Tensor) -> str:
     shape = tuple(value.shape)
     if deviation == 0 and math.isfinite(mean):
         if mean in (0.0, 1.0):
-            return f"torch.{'ones' if mean else 'zeros'}({shape}{short(value.dtype)})"
+            return f"torch.{'ones' if mean else 'zeros'}({sizes(shape)}{short(value.dtype)})"
         return f"torch.full({shape}, {mean!r}{short(value.dtype)})"
     return _normal(mean, deviation, shape, value.dtype)
 
@@ -65,7 +65,11 @@ def _floating(value: torch.Tensor) -> str:
     shape = tuple(value.shape)
     if value.dtype.itemsize > 1 and (text := pattern(value) or _rotary(value)):
         return text
-    if value.numel() > 1 and value.dtype.itemsize > 1 and len(value.reshape(-1)[:SAMPLE].unique()) == 2:
+    if (
+        value.numel() > 1
+        and value.dtype.itemsize > 1
+        and len(value.reshape(-1)[:SAMPLE].unique()) == 2
+    ):
         return exact(value)
     finite = value.float()[torch.isfinite(value.float())]
     if finite.numel() < value.numel():
@@ -74,7 +78,7 @@ def _floating(value: torch.Tensor) -> str:
     low, high = float(finite.min()), float(finite.max())
     if low >= 0 and high <= 1 and high > 0.5 and abs(deviation - 0.29) < 0.06:
         typed = short(value.dtype) if value.dtype.itemsize > 1 else ""
-        text = f"torch.rand({shape}{typed})"
+        text = f"torch.rand({sizes(shape)}{typed})"
         return text if typed == short(value.dtype) else f"{text}.to({value.dtype})"
     return _normal(mean, deviation, shape, value.dtype)
 
@@ -82,7 +86,7 @@ def _floating(value: torch.Tensor) -> str:
 def _normal(mean: float, deviation: float, shape: tuple[int, ...], dtype: torch.dtype) -> str:
     """`mean + deviation * torch.randn(shape)`, without what makes no difference."""
     wide = dtype.itemsize > 1
-    text = f"torch.randn({shape}{short(dtype) if wide else ''})"
+    text = f"torch.randn({sizes(shape)}{short(dtype) if wide else ''})"
     if not math.isfinite(deviation) or deviation == 0:
         text = f"torch.full({shape}, {literal(mean)}{short(dtype) if wide else ''})"
     else:
@@ -105,7 +109,9 @@ def _moments(value: torch.Tensor) -> tuple[float, float]:
 def _integers(value: torch.Tensor) -> str:
     """Few integers, a permutation or sorted offsets as they are; others as random numbers within the bounds."""
     shape, flat = tuple(value.shape), value.reshape(-1)
-    if value.dim() == 1 and torch.equal(flat.sort().values, torch.arange(len(flat), dtype=value.dtype)):
+    if value.dim() == 1 and torch.equal(
+        flat.sort().values, torch.arange(len(flat), dtype=value.dtype)
+    ):
         return f"torch.randperm({len(flat)}, dtype={value.dtype})"
     is_sorted = value.dim() == 1 and bool((flat.diff() >= 0).all())
     if value.numel() <= FEW or (is_sorted and value.numel() <= MOST_STORED_INTEGERS):
@@ -120,7 +126,7 @@ def _boolean(value: torch.Tensor) -> str:
     try:
         return exact(value)
     except CannotCapture:
-        return f"torch.rand({tuple(value.shape)}) < {float(value.float().mean()):.3g}"
+        return f"torch.rand({sizes(value.shape)}) < {float(value.float().mean()):.3g}"
 
 
 def _rotary(value: torch.Tensor) -> str | None:
@@ -135,7 +141,7 @@ def _rotary(value: torch.Tensor) -> str | None:
     function = "cos" if abs(first - 1) < 1e-3 else "sin" if abs(first) < 1e-3 else None
     if function is None:
         return None
-    for half, layout in ((width // 2, "torch.cat((angles, angles), -1)"), (width, "angles")):
+    for half, _layout in ((width // 2, "torch.cat((angles, angles), -1)"), (width, "angles")):
         base = _base(table[0, 1], function, half)
         if base is None:
             continue
@@ -160,7 +166,9 @@ def _base(row: torch.Tensor, function: str, half: int) -> float | None:
     if not 0 < angle < 1:
         return None
     base = angle ** (-half)
-    return next((b for b in (10_000.0, 500_000.0, 1_000_000.0) if abs(math.log(base / b)) < 0.2), base)
+    return next(
+        (b for b in (10_000.0, 500_000.0, 1_000_000.0) if abs(math.log(base / b)) < 0.2), base
+    )
 
 
 def _has_strides(text: str, value: torch.Tensor) -> bool:
@@ -169,6 +177,3 @@ def _has_strides(text: str, value: torch.Tensor) -> bool:
         return value.is_contiguous()
     made = eval(text, {"torch": torch})
     return bool(made.stride() == value.stride())
-
-
-__all__ = ["draw", "draw_value", "parameter", "two_valued"]

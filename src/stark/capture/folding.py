@@ -36,9 +36,17 @@ class Fixed:
     """Evaluates expressions of one method on what is fixed: `self`, module-level names and constant arguments."""
 
     def __init__(
-        self, tree: ast.FunctionDef, owner: nn.Module | None, space: Mapping[str, Any], constants: Mapping[str, Any]
+        self,
+        tree: ast.FunctionDef,
+        owner: nn.Module | None,
+        space: Mapping[str, Any],
+        constants: Mapping[str, Any],
     ) -> None:
-        stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        stored = {
+            n.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        }
         parameters = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
@@ -84,7 +92,7 @@ class Fixed:
             return isinstance(called.__self__, Mapping)
         if isinstance(called, types.BuiltinMethodType) and isinstance(called.__self__, Mapping):
             return called.__name__ in LOOKUPS
-        return isinstance(called, types.BuiltinFunctionType | type) and called in PURE or (
+        return (isinstance(called, types.BuiltinFunctionType | type) and called in PURE) or (
             isinstance(called, types.FunctionType) and called in NOT_CAPTURING
         )
 
@@ -191,11 +199,16 @@ class Fold(ast.NodeTransformer):
     def _truth(self, test: ast.expr) -> bool:
         match test:
             case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None)],
             ) if self._fixed.is_given(name):
                 return isinstance(op, ast.IsNot)
         value = self._fixed.value(test)
-        if not (is_plain(value) or isinstance(value, enum.Enum | types.FunctionType | nn.Module | Mapping)):
+        if not (
+            is_plain(value)
+            or isinstance(value, enum.Enum | types.FunctionType | nn.Module | Mapping)
+        ):
             raise Unknown
         return bool(value)
 

@@ -52,6 +52,11 @@ def literal(value: Any) -> str:
     return "..." if value is ... else repr(value)
 
 
+def sizes(shape: torch.Size | tuple[int, ...]) -> str:
+    """A shape as the arguments of functions such as `torch.randn`."""
+    return ", ".join(map(str, shape)) or "()"
+
+
 def short(dtype: torch.dtype) -> str:
     """A dtype as an argument after a comma; nothing for float32, torch's default."""
     return "" if dtype == torch.float32 else f", dtype={dtype}"

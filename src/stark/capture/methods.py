@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from stark.capture.cannot import CannotCapture
-from stark.capture.copying import Copier
+from stark.capture.copying import DROPPED_DECORATORS, Copier
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
 """Classes whose `__call__` only adds what training uses."""
 
-SPECIAL = ("__call__", "__getattr__", "__getattribute__", "__setattr__", "_call_impl", "_wrapped_call_impl")
+OF_PYTHON = tuple(str(Path(file).parent) for file in (torch.__file__, contextlib.__file__))
+"""Where wrappers come from that appear as decorators in the source, such as `torch.no_grad()`."""
+
+SPECIAL = (
+    "__call__",
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "_call_impl",
+    "_wrapped_call_impl",
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,8 @@ class Methods:
     """The class of torch that the captured class derives from."""
 
     trees: dict[str, ast.FunctionDef]
+    read: tuple[str, ...] = ()
+    """Attributes of `self`, dotted if nested, that the original code reads, decided branches included."""
 
 
 def torch_base(kind: type[nn.Module]) -> type[nn.Module]:
@@ -45,6 +61,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
     _refuse_special(module, base)
     own = kind.__mro__[: kind.__mro__.index(base)]
     trees: dict[str, ast.FunctionDef] = {}
+    read: dict[str, None] = {}
     waiting = [("forward", "forward", own)]
     while waiting:
         here, name, classes = waiting.pop(0)
@@ -53,12 +70,13 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         home = next((each for each in classes if name in vars(each)), None)
         if home is None:
             continue
-        function = _function(vars(home)[name], f"{home.__name__}.{name}")
+        function = _function(vars(home)[name], f"{home.__name__}.{name}", module)
         if function is None:
             continue
         given = constants if name == "forward" else {}
         tree = _tree(function, f"{home.__name__}.{name}")
         _SelfByName(own).visit(tree)
+        read |= dict.fromkeys(_paths_of_self(tree))
         after = own[own.index(home) + 1 :]
         supers = _Super(after)
         tree = supers.visit(copier.function(tree, function.__module__, module, given))
@@ -67,7 +85,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         copier.reads |= set(supers.needed)
         waiting += [(called, method, after) for called, method in supers.needed.items()]
         waiting += [(read, read, own) for read in _read_of_self(tree)]
-    return Methods(base, trees)
+    return Methods(base, trees, tuple(read))
 
 
 def _refuse_special(module: nn.Module, base: type[nn.Module]) -> None:
@@ -82,7 +100,7 @@ def _refuse_special(module: nn.Module, base: type[nn.Module]) -> None:
         raise CannotCapture(f"{kind.__name__} uses gradient checkpointing")
 
 
-def _function(member: Any, where: str) -> types.FunctionType | None:
+def _function(member: Any, where: str, module: nn.Module) -> types.FunctionType | None:
     """The function of a method or property; None for plain class attributes."""
     if isinstance(member, property):
         member = member.fget
@@ -90,13 +108,34 @@ def _function(member: Any, where: str) -> types.FunctionType | None:
         member = member.__func__
     if not callable(member):
         return None
-    function = inspect.unwrap(member)
+    member = _dispatched(member, module)
+    function = inspect.unwrap(member, stop=lambda layer: _check_wrapper(layer, where))
     if not isinstance(function, types.FunctionType):
         return None
     closure = set(function.__code__.co_freevars) - {"__class__"}
     if closure:
         raise CannotCapture(f"{where} is a closure over {', '.join(sorted(closure))}")
     return function
+
+
+def _check_wrapper(layer: Any, where: str) -> bool:
+    """Raise CannotCapture for a wrapper that may change what a function computes. Returns False, to go on."""
+    code = getattr(layer, "__code__", None)
+    maker = code.co_qualname.partition(".")[0] if code else type(layer).__name__
+    of_python = code is not None and code.co_filename.startswith(OF_PYTHON)
+    if not of_python and maker not in DROPPED_DECORATORS | HARMLESS_CALLS:
+        raise CannotCapture(f"{where} is wrapped by {maker}")
+    return False
+
+
+def _dispatched(member: Any, module: nn.Module) -> Any:
+    """The function that transformers runs in the place of an experts module's forward; else `member` itself."""
+    code = getattr(member, "__code__", None)
+    if code is None or not code.co_qualname.startswith("use_experts_implementation."):
+        return member
+    inner = inspect.getclosurevars(member).nonlocals
+    chosen = module.config._experts_implementation
+    return inner["experts_interface"].get(chosen, inner["original_forward"])
 
 
 def _tree(function: types.FunctionType, where: str) -> ast.FunctionDef:
@@ -118,8 +157,16 @@ def _read_of_self(tree: ast.AST) -> list[str]:
     return [
         node.attr
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("self", "cls")
     ]
+
+
+def _paths_of_self(tree: ast.AST) -> list[str]:
+    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
+    texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return [text[5:] for text in texts if re.fullmatch(r"self(\.\w+)+", text)]
 
 
 class _SelfByName(ast.NodeTransformer):

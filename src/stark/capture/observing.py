@@ -23,7 +23,16 @@ from stark.capture.running import call
 PRESENT = object()
 """Stands for an argument that is never None and not constant."""
 
-OWN_NAMESPACES = {"aten", "prim", "prims", "profiler", "inductor", "mkldnn", "quantized", "higher_order"}
+OWN_NAMESPACES = {
+    "aten",
+    "prim",
+    "prims",
+    "profiler",
+    "inductor",
+    "mkldnn",
+    "quantized",
+    "higher_order",
+}
 """Namespaces of operators that belong to torch."""
 
 READS_VALUES = {
@@ -32,7 +41,17 @@ READS_VALUES = {
 }  # fmt: skip
 """Operators through which Python code can depend on the values of tensors, or shapes on values."""
 
-READING_METHODS = {"tolist", "numpy", "__array__", "item", "__bool__", "__int__", "__float__", "__index__", "__contains__"}
+READING_METHODS = {
+    "tolist",
+    "numpy",
+    "__array__",
+    "item",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__contains__",
+}
 
 TORCH = str(Path(torch.__file__).parent)
 TORCH_MODULES = str(Path(nn.__file__).parent / "modules")
@@ -82,7 +101,9 @@ def _noting_arguments(module: nn.Module, seen: Observed) -> Any:
 
 def _argument_hook(module: nn.Module, seen: Observed) -> Callable[..., None]:
     signature = inspect.signature(module.forward)
-    variable = {p.name for p in signature.parameters.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    variable = {
+        p.name for p in signature.parameters.values() if p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+    }
 
     def note(module: nn.Module, args: Any, kwargs: Any) -> None:
         bound = signature.bind(*args, **kwargs)

@@ -17,7 +17,9 @@ WRAPPERS = {"DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
 def unwrapped(module: nn.Module) -> nn.Module:
     """The module itself; for a compiled one, the module that was compiled. Raises ProblemError for others."""
     if not isinstance(module, nn.Module):
-        raise ProblemError(f"A {type(module).__name__} is not an nn.Module; capture an instance of nn.Module.")
+        raise ProblemError(
+            f"A {type(module).__name__} is not an nn.Module; capture an instance of nn.Module."
+        )
     original = getattr(module, "_orig_mod", None)
     return original if isinstance(original, nn.Module) else module
 
@@ -39,11 +41,15 @@ def refuse_module(module: nn.Module) -> None:
 def _refuse_kind(path: str, module: nn.Module) -> None:
     name = f"{path or 'The module'} ({type(module).__name__})"
     if isinstance(module, torch.jit.ScriptModule):
-        raise ProblemError(f"{name} is TorchScript, whose code is not Python; capture the module before scripting.")
+        raise ProblemError(
+            f"{name} is TorchScript, whose code is not Python; capture the module before scripting."
+        )
     if hasattr(module, "_orig_mod"):
         raise ProblemError(f"{name} is compiled inside the module; capture before torch.compile.")
     if type(module).__name__ in WRAPPERS:
-        raise ProblemError(f"{name} distributes a module; capture the module inside, before it is wrapped.")
+        raise ProblemError(
+            f"{name} distributes a module; capture the module inside, before it is wrapped."
+        )
     if "quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
         raise ProblemError(f"{name} is quantized; capture the module before quantization.")
 
@@ -63,7 +69,9 @@ def _refuse_tensor(name: str, tensor: torch.Tensor) -> None:
     if tensor.layout != torch.strided:
         raise ProblemError(f"{name} is a sparse tensor; capture a module with dense weights.")
     if tensor.is_meta:
-        raise ProblemError(f"{name} is on the meta device and has no values; load the weights first.")
+        raise ProblemError(
+            f"{name} is on the meta device and has no values; load the weights first."
+        )
 
 
 def refuse_form(module: nn.Module, form: Form) -> None:
@@ -83,8 +91,12 @@ def refuse_form(module: nn.Module, form: Form) -> None:
                 f"{kind} is called with a {type(tensor).__name__}, a subclass of Tensor; call it with plain tensors."
             )
         if tensor.layout != torch.strided or tensor.is_quantized:
-            raise ProblemError(f"{kind} is called with a sparse or quantized tensor; call it with dense tensors.")
-    if len(devices - {"cpu"}) > 1 or (len(devices) > 1 and any(p.device.type == "cpu" for p in module.parameters())):
+            raise ProblemError(
+                f"{kind} is called with a sparse or quantized tensor; call it with dense tensors."
+            )
+    if len(devices - {"cpu"}) > 1 or (
+        len(devices) > 1 and any(p.device.type == "cpu" for p in module.parameters())
+    ):
         raise ProblemError(
             f"{kind} is called with tensors on several devices ({', '.join(sorted(devices))}); move them to one."
         )
@@ -102,7 +114,12 @@ def refuse_operators(module: nn.Module, operators: Sequence[str]) -> None:
 def has_hooks(module: nn.Module) -> str | None:
     """The first submodule with hooks, as a phrase; None without hooks."""
     for path, each in module.named_modules():
-        hooks = (each._forward_hooks, each._forward_pre_hooks, each._backward_hooks, each._backward_pre_hooks)
+        hooks = (
+            each._forward_hooks,
+            each._forward_pre_hooks,
+            each._backward_hooks,
+            each._backward_pre_hooks,
+        )
         if any(hooks):
             return f"{path or 'the module'} ({type(each).__name__}) has hooks"
     return None

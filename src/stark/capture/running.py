@@ -61,9 +61,7 @@ def call(
         )
 
 
-def _gradients(
-    outputs: Any, inputs: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor | None]:
+def _gradients(outputs: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:
     """Gradients of a fixed function of all outputs."""
     wanted = {name: each for name, each in inputs.items() if each.requires_grad and each.is_leaf}
     reached = [each for each in tensors_of(outputs) if each.requires_grad]

@@ -8,7 +8,7 @@ import zlib
 import torch
 
 from stark.capture.cannot import CannotCapture
-from stark.capture.literals import literal, short
+from stark.capture.literals import literal, short, sizes
 
 MOST_CHARACTERS = 20_000
 """A stored tensor takes no more; it is part of every prompt."""
@@ -32,7 +32,16 @@ def exact(tensor: torch.Tensor) -> str:
     return text or packed(value)
 
 
-SAFE = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64}
+SAFE = {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float32,
+    torch.float64,
+}
 """Types whose values survive being written as numbers."""
 
 
@@ -41,7 +50,7 @@ def pattern(value: torch.Tensor) -> str | None:
     shape, typed = tuple(value.shape), f"dtype={value.dtype}"
     if value.numel() == 0:
         return f"torch.empty({shape}, {typed})"
-    if value.is_complex() or value.dtype.itemsize == 1 and value.is_floating_point():
+    if value.is_complex() or (value.dtype.itemsize == 1 and value.is_floating_point()):
         return None
     flat = value.reshape(-1)
     if bool((flat == flat[0]).all()):
@@ -52,9 +61,9 @@ def pattern(value: torch.Tensor) -> str | None:
 def _constant(element: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> str:
     number = element.item()
     if dtype.is_floating_point and number in (0.0, 1.0) and str(number)[0] != "-":
-        return f"torch.{'ones' if number else 'zeros'}({shape}{short(dtype)})"
+        return f"torch.{'ones' if number else 'zeros'}({sizes(shape)}{short(dtype)})"
     if dtype == torch.bool:
-        return f"torch.{'ones' if number else 'zeros'}({shape}, dtype=torch.bool)"
+        return f"torch.{'ones' if number else 'zeros'}({sizes(shape)}, dtype=torch.bool)"
     return f"torch.full({shape}, {literal(number)}, dtype={dtype})"
 
 
@@ -86,7 +95,9 @@ def two_valued(value: torch.Tensor) -> str | None:
     text = _causal(high) or _columns(high) or _blocks(high)
     if text is None or value.dtype == torch.bool:
         return text
-    numbers = [f"torch.tensor({literal(v)}, dtype={value.dtype})" for v in reversed(values.tolist())]
+    numbers = [
+        f"torch.tensor({literal(v)}, dtype={value.dtype})" for v in reversed(values.tolist())
+    ]
     return f"torch.where({text}, {', '.join(numbers)})"
 
 

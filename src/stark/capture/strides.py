@@ -11,9 +11,17 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
     """An expression with the shape and strides of `value`; `contents` writes a contiguous tensor's values."""
     if value.is_contiguous():
         return contents(value)
-    if 0 in value.stride() and any(n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True)):
+    if 0 in value.stride() and any(
+        n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True)
+    ):
         return _expanded(value, contents)
-    if value.is_contiguous(memory_format=torch.channels_last if value.dim() == 4 else torch.channels_last_3d) if value.dim() in (4, 5) else False:
+    if (
+        value.is_contiguous(
+            memory_format=torch.channels_last if value.dim() == 4 else torch.channels_last_3d
+        )
+        if value.dim() in (4, 5)
+        else False
+    ):
         name = "channels_last" if value.dim() == 4 else "channels_last_3d"
         return f"{_grouped(contents(value.contiguous()))}.to(memory_format=torch.{name})"
     order = sorted(range(value.dim()), key=lambda i: (-value.stride(i), i))
@@ -21,7 +29,9 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
     if straight.is_contiguous():
         back = [order.index(i) for i in range(value.dim())]
         moved = [i for i, j in enumerate(back) if i != j]
-        method = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(back)}"
+        method = (
+            f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(back)}"
+        )
         return f"{_grouped(contents(straight))}.{method}"
     made = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype})"
     return f"{made}.copy_({contents(value.contiguous())})"

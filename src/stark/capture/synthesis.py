@@ -6,6 +6,7 @@ Arguments of the original constructors cannot be recovered from an instance, so 
 from __future__ import annotations
 
 import ast
+import functools
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,7 +56,9 @@ class Parts:
 class Synthesis:
     """The classes of one module, from its live instance."""
 
-    def __init__(self, module: nn.Module, copier: Copier, constants: Mapping[int, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, module: nn.Module, copier: Copier, constants: Mapping[int, Mapping[str, Any]]
+    ) -> None:
         self._module, self._copier, self._constants = module, copier, constants
         self._values = Values(copier)
         self._methods: dict[int, Methods] = {}
@@ -77,11 +80,12 @@ class Synthesis:
                 return root, self._classes
 
     def attributes(self) -> dict[str, dict[str, str]]:
-        """For each submodule, the plain attributes that its code reads, as `repr` shows them."""
+        """For each submodule, the plain attributes on which its code depends, as `repr` shows them."""
         found = {}
         for path, each in self._module.named_modules():
-            names = attributes(each) if id(each) not in self._methods else self._read(each)
-            values = {name: getattr(each, name) for name in names}
+            known = self._methods.get(id(each))
+            names = attributes(each) if known is None else [*self._read(each), *known.read]
+            values = {name: _nested_attribute(each, name) for name in names if name != "training"}
             plain = {n: repr(v) for n, v in values.items() if is_constant(v) and len(repr(v)) < 500}
             if plain:
                 found[path] = dict(sorted(plain.items()))
@@ -136,7 +140,9 @@ class Synthesis:
         """The name of a class with this text, which equal modules share."""
         plain = wanted.lstrip("_")
         for name, known in self._classes.items():
-            if name.rstrip("0123456789") == plain.rstrip("0123456789") and known.text("_") == parts.text("_"):
+            if name.rstrip("0123456789") == plain.rstrip("0123456789") and known.text(
+                "_"
+            ) == parts.text("_"):
                 return name
         name, count = plain, 1
         while name in self._classes or name in self._copier.definitions.names:
@@ -155,7 +161,9 @@ class Synthesis:
             if len(parts) > 2 and len(set(parts)) == 1:
                 inner = f"{'*' if kind is nn.Sequential else ''}[{parts[0]} for _ in range({len(parts)})]"
                 return f"nn.{kind.__name__}({inner})"
-            return f"nn.Sequential({inner})" if kind is nn.Sequential else f"nn.ModuleList([{inner}])"
+            return (
+                f"nn.Sequential({inner})" if kind is nn.Sequential else f"nn.ModuleList([{inner}])"
+            )
         if kind is nn.ModuleList:
             raise CannotCapture("a ModuleList has names that are not numbers")
         self._copier.definitions.imports["OrderedDict"] = "from collections import OrderedDict"
@@ -170,9 +178,15 @@ class Synthesis:
         for name, child in module._modules.items():
             if name in present:
                 continue
-            if everything or name in self._copier.reads or (child is not None and child.state_dict()):
+            if (
+                everything
+                or name in self._copier.reads
+                or (child is not None and child.state_dict())
+            ):
                 init.append(_assigned(name, self._expression(child), "add_module"))
-        constants = [f"{n} = {self._value(module, n)}" for n in self._class_attributes(module, methods)]
+        constants = [
+            f"{n} = {self._value(module, n)}" for n in self._class_attributes(module, methods)
+        ]
         return Parts(f"nn.{methods.base.__name__}", constants, init, dict(methods.trees))
 
     @staticmethod
@@ -204,13 +218,18 @@ class Synthesis:
         """Attributes of the class, rather than of the instance, that its methods read."""
         kind = type(module)
         own = kind.__mro__[: kind.__mro__.index(methods.base)]
-        read = {n.attr for tree in methods.trees.values() for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        read = {
+            n.attr
+            for tree in methods.trees.values()
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Attribute)
+        }
         found: dict[str, None] = {}
         for each in own:
             for name, value in vars(each).items():
-                if name in read and not name.startswith("__") and name not in methods.trees:
-                    if is_constant(value) and name not in vars(module):
-                        found[name] = None
+                wanted = name in read and not name.startswith("__") and name not in methods.trees
+                if wanted and is_constant(value) and name not in vars(module):
+                    found[name] = None
         return list(found)
 
     def _value(self, module: nn.Module, name: str) -> str:
@@ -224,6 +243,17 @@ class Synthesis:
         nodes = [node for tree in methods.trees.values() for node in ast.walk(tree)]
         by_name = any(isinstance(node, ast.Name) and node.id == "getattr" for node in nodes)
         return by_name or methods.base in CONTAINERS or bool(self._copier.reads & LISTING)
+
+
+def _nested_attribute(module: nn.Module, path: str) -> Any:
+    """An attribute such as `config.hidden_size`; NotImplemented, which is no constant, if there is none."""
+    first = path.partition(".")[0]
+    if first in module._parameters or first in module._buffers or first in module._modules:
+        return NotImplemented
+    try:
+        return functools.reduce(getattr, path.split("."), module)
+    except Exception:  # properties of the user may raise anything
+        return NotImplemented
 
 
 def _is_part_of(twin: nn.Module, module: nn.Module) -> bool:
@@ -243,7 +273,7 @@ def _tensor_lines(module: nn.Module, present: set[str]) -> Iterator[str]:
     for name, buffer in module._buffers.items():
         if name not in present:
             kept = "" if name not in module._non_persistent_buffers_set else ", persistent=False"
-            yield f"self.register_buffer({name!r}, {_buffer(buffer, not kept)}{kept})"
+            yield f"self.register_buffer({name!r}, {buffer_text(buffer, not kept)}{kept})"
 
 
 def _assigned(name: str, expression: str | None, otherwise: str) -> str:
@@ -252,7 +282,7 @@ def _assigned(name: str, expression: str | None, otherwise: str) -> str:
     return f"self.{otherwise}({name!r}, {expression})"
 
 
-def _buffer(buffer: torch.Tensor | None, persistent: bool) -> str:
+def buffer_text(buffer: torch.Tensor | None, persistent: bool) -> str:
     """The expression of a buffer. Values of a large persistent one are drawn: they come with the state."""
     if buffer is None:
         return "None"
