@@ -94,7 +94,7 @@ class Definitions:
         if isinstance(value, types.ModuleType):
             return self._import_module(name, value)
         if isinstance(bound, tuple):
-            source, original = _home(*bound, module)
+            source, original = _home(bound[0], bound[1], module)
             if source.partition(".")[0] in IMPORTED:
                 return self._import(name, f"from {source} import {original}")
             if vars(sys.modules[source]).get(original) is value:

@@ -19,9 +19,12 @@ PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
 """Functions that a decision may call."""
 
 NOT_CAPTURING = {
-    torch.jit.is_scripting, torch.jit.is_tracing, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling,
+    torch.jit.is_scripting,  # type: ignore[attr-defined]
+    torch.jit.is_tracing,  # type: ignore[attr-defined]
+    torch.compiler.is_compiling,
+    torch.compiler.is_dynamo_compiling,
     torch.compiler.is_exporting,
-}  # fmt: skip
+}
 """Questions whose answer is no where a captured module runs."""
 
 LOOKUPS = {"get", "get_interface"}

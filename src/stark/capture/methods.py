@@ -51,7 +51,7 @@ def torch_base(kind: type[nn.Module]) -> type[nn.Module]:
     """The nearest base in torch.nn; for a class of torch.nn itself, nn.Module, so that its code is copied."""
     for base in kind.__mro__[1:]:
         if getattr(nn, base.__name__, None) is base and issubclass(base, nn.Module):
-            return base
+            return base  # type: ignore[no-any-return]
     return nn.Module
 
 
@@ -134,7 +134,7 @@ def _dispatched(member: Any, module: nn.Module) -> Any:
     if code is None or not code.co_qualname.startswith("use_experts_implementation."):
         return member
     inner = inspect.getclosurevars(member).nonlocals
-    chosen = module.config._experts_implementation
+    chosen = getattr(module.config, "_experts_implementation")  # noqa: B009
     return inner["experts_interface"].get(chosen, inner["original_forward"])
 
 

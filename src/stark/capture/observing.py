@@ -161,7 +161,7 @@ class _Operators(TorchDispatchMode):
     """Notes operators from outside torch, and those that read values."""
 
     def __init__(self, seen: Observed) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
         self.functions = _Functions(seen)
 

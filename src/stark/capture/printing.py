@@ -135,7 +135,8 @@ class Printer:
         return f"({text})" if text.startswith("-") else text
 
     def _slice(self, node: torch.fx.Node) -> str | None:
-        value, dim, start, end, step = (*node.args, *(0, None, None, 1)[len(node.args) - 1 :])
+        given: list[Any] = [*node.args, *(0, None, None, 1)[len(node.args) - 1 :]]
+        value, dim, start, end, step = given
         if not isinstance(dim, int) or dim < 0 or dim > 3 or node.kwargs:
             return None
         begin = "" if start in (0, None) else self.reference(start)

@@ -147,12 +147,12 @@ class _Notebook:
         identity = kind_of(module), structure_of(module)
 
         def note(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            modes = (module.training, torch.is_grad_enabled(), _autocast())
+            training, grad, autocast = module.training, torch.is_grad_enabled(), _autocast()
             described = (form_of(args), form_of(kwargs))
-            form = self._forms.get((*identity, described, modes))
+            key = (*identity, described, training, grad, autocast)
+            form = self._forms.get(key)
             if form is None:
-                form = Form(*identity, described, *modes)
-                self._forms[(*identity, described, modes)] = form
+                form = self._forms[key] = Form(*identity, described, training, grad, autocast)
                 self._calls.forms.append(form)
                 self._keep(form, (args, kwargs))
             form.counts[path] = form.counts.get(path, 0) + 1

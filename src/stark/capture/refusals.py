@@ -60,7 +60,7 @@ def _refuse_tensor(name: str, tensor: torch.Tensor) -> None:
         raise ProblemError(f"{name} is quantized; capture the module before quantization.")
     if kind.__name__ == "DTensor":
         raise ProblemError(f"{name} is a sharded DTensor; capture the module before sharding it.")
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+    if kind.__name__ in ("UninitializedParameter", "UninitializedBuffer"):
         raise ProblemError(f"{name} has no shape yet; call the module once before capturing it.")
     if kind not in (torch.Tensor, nn.Parameter, nn.Buffer):
         raise ProblemError(

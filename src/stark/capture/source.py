@@ -141,7 +141,7 @@ def _rewritten(forward: ast.FunctionDef, binding: Binding, values: Values) -> as
     tree.args = ast.parse(f"def f(self, {', '.join(binding.arguments)}): pass").body[0].args  # type: ignore[attr-defined]
     doc = 1 if ast.get_docstring(tree) else 0
     tree.body[doc:doc] = ast.parse("\n".join(first)).body
-    return tree
+    return tree  # type: ignore[no-any-return]
 
 
 class _Spread(ast.NodeTransformer):

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import torch
 
 
+CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
 def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str:
     """An expression with the shape and strides of `value`; `contents` writes a contiguous tensor's values."""
     if value.is_contiguous():
@@ -15,16 +18,10 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
         n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True)
     ):
         return _expanded(value, contents)
-    if (
-        value.is_contiguous(
-            memory_format=torch.channels_last if value.dim() == 4 else torch.channels_last_3d
-        )
-        if value.dim() in (4, 5)
-        else False
-    ):
-        name = "channels_last" if value.dim() == 4 else "channels_last_3d"
-        return f"{_grouped(contents(value.contiguous()))}.to(memory_format=torch.{name})"
-    order = sorted(range(value.dim()), key=lambda i: (-value.stride(i), i))
+    if value.dim() in (4, 5) and value.is_contiguous(memory_format=CHANNELS_LAST[value.dim()]):
+        made = _grouped(contents(value.contiguous()))
+        return f"{made}.to(memory_format={CHANNELS_LAST[value.dim()]})"
+    order = sorted(range(value.dim()), key=lambda i: (-int(value.stride(i)), i))
     straight = value.permute(order)
     if straight.is_contiguous():
         back = [order.index(i) for i in range(value.dim())]
