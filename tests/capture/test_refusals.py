@@ -89,7 +89,7 @@ def test_another_mode_than_recorded() -> None:
 
 
 def test_a_module_that_was_not_called() -> None:
-    module, calls = recorded(nn.Linear(8, 8), X)
+    _, calls = recorded(nn.Linear(8, 8), X)
 
     assert "have none of Conv2d; record a call" in refused(nn.Conv2d(1, 1, 1), calls)
 
@@ -98,7 +98,7 @@ def test_no_module() -> None:
     _, calls = recorded(nn.Linear(8, 8), X)
 
     assert "A function is not an nn.Module" in refused(lambda: 0, calls)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="recording needs an nn.Module, not a int"), recording(3):  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"recording needs an nn\.Module, not a int"), recording(3):  # type: ignore[arg-type]
         pass
 
 
@@ -151,7 +151,7 @@ def test_torchscript() -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_quantized_weights() -> None:
-    module, calls = recorded(nn.Linear(8, 8), X)
+    _, calls = recorded(nn.Linear(8, 8), X)
     quantized = torch.quantize_per_tensor(torch.randn(8, 8), 0.1, 0, torch.qint8)
 
     assert "weight is quantized; capture the module before quantization" in refused(
