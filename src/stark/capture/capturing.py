@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -169,6 +169,9 @@ class _Twice(nn.Module):
         return self.module(*args, **kwargs)
 
 
+Way = Callable[[], Captured]
+
+
 def _exact(
     module: nn.Module,
     binding: Binding,
@@ -187,12 +190,19 @@ def _exact(
     def graph(plain: bool) -> Captured:
         return by_graph(module, binding, cases[0].form, reasons[0], plain)
 
+    one_shape = (cases[:1], [*notes, f"{len(cases) - 1} other shapes are left out."])
+    ways: list[tuple[Way, Sequence[Case], Sequence[str]]] = [
+        (source, cases, notes),
+        (partial(graph, False), cases, notes),
+        *([(partial(graph, False), *one_shape)] if len(cases) > 1 else []),
+        (partial(graph, True), *(one_shape if len(cases) > 1 else (cases, notes))),
+    ]
     reasons: list[str] = []
     with torch.random.fork_rng(devices=[]):
-        for way in (source, partial(graph, False), partial(graph, True)):
+        for way, chosen, said in ways:
             try:
-                text = write(module, way(), binding, cases, declared, notes)
-                check(module, text, binding, cases)
+                text = write(module, way(), binding, chosen, declared, said)
+                check(module, text, binding, chosen)
             except CannotCapture as error:
                 reasons.append(str(error).rstrip("."))
             else:

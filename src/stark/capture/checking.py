@@ -66,6 +66,10 @@ def _model(module: nn.Module, space: dict[str, Any]) -> nn.Module:
     )
     model.to(device)
     model.load_state_dict(theirs)
+    known = dict(module.named_buffers())
+    for name, buffer in model.named_buffers():
+        if name not in theirs and name in known and not _same_bits(buffer, known[name]):
+            raise CannotCapture(f"the captured values of {name} differ")
     for name, each in module.named_parameters():
         if model.get_parameter(name).requires_grad != each.requires_grad:
             raise CannotCapture(f"requires_grad of {name} differs")
@@ -85,11 +89,11 @@ def _check_case(module: nn.Module, model: nn.Module, binding: Binding, case: Cas
         )
     except Exception as error:  # copied code may raise anything
         raise CannotCapture(f"the captured forward fails ({_reason(error)})") from error
-    _compare(first, again, ours, module)
+    _compare(first, again, ours)
 
 
-def _compare(first: Outcome, again: Outcome, ours: Outcome, module: nn.Module) -> None:
-    kept = set(module.state_dict())
+def _compare(first: Outcome, again: Outcome, ours: Outcome) -> None:
+    kept = set(first.buffers) & set(ours.buffers)
     for what, a, b, c in (
         ("outputs", first.outputs, again.outputs, ours.outputs),
         (

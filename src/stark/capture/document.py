@@ -15,10 +15,9 @@ from torch import nn
 from stark.capture.binding import Binding
 from stark.capture.cases import Case
 from stark.capture.drawing import draw_value
+from stark.capture.layout import WIDTH, laid_out
 from stark.capture.recording import kind_of
 from stark.capture.stored import UNPACKED
-
-WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def write(
         declared = {"CASES": {case.name: case.weight for case in cases}, **declared}
     declared["ORIGINAL"] = _original(module, captured, binding)
     names = "\n".join(f"{name} = {shown(value)}" for name, value in declared.items())
-    body = "\n\n\n".join(parts)
+    body = laid_out("\n\n\n".join(parts))
     imports = _imports(captured.imports, body)
     return (
         f"{_docstring(module, [*captured.notes, *notes])}\n\n{imports}\n\n\n{body}\n\n\n{names}\n"

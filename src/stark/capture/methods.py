@@ -73,7 +73,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         function = _function(vars(home)[name], f"{home.__name__}.{name}", module)
         if function is None:
             continue
-        given = constants if name == "forward" else {}
+        given = constants if here == "forward" else {}  # a base may get others
         tree = _tree(function, f"{home.__name__}.{name}")
         _SelfByName(own).visit(tree)
         read |= dict.fromkeys(_paths_of_self(tree))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,14 +81,12 @@ def observe(module: nn.Module, forms: Sequence[Form]) -> Observed:
         assert form.example is not None
         with _noting_arguments(module, seen), _noting_lines(seen):
             call(module, form.example, form.grad)
-        operators = _Operators(seen)
-        with operators.functions:
-            call(module, form.example, form.grad, operators)
+        call(module, form.example, form.grad, _noting_operators(seen))
     return seen
 
 
 @contextmanager
-def _noting_arguments(module: nn.Module, seen: Observed) -> Any:
+def _noting_arguments(module: nn.Module, seen: Observed) -> Iterator[None]:
     """Note the constant arguments of each submodule's forward."""
     with ExitStack() as hooks:
         for each in module.modules():
@@ -132,7 +130,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 @contextmanager
-def _noting_lines(seen: Observed) -> Any:
+def _noting_lines(seen: Observed) -> Iterator[None]:
     """Note the lines that run, but for torch's own outside of `torch.nn.modules`."""
 
     def entered(frame: FrameType, event: str, argument: Any) -> Any:
@@ -157,13 +155,19 @@ def _noting_lines(seen: Observed) -> Any:
         sys.settrace(known)
 
 
+@contextmanager
+def _noting_operators(seen: Observed) -> Iterator[None]:
+    """Note foreign operators, and reads of values."""
+    with _Functions(seen), _Operators(seen):
+        yield
+
+
 class _Operators(TorchDispatchMode):
     """Notes operators from outside torch, and those that read values."""
 
     def __init__(self, seen: Observed) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._seen = seen
-        self.functions = _Functions(seen)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = func._schema.name

@@ -31,6 +31,10 @@ def refuse_module(module: nn.Module) -> None:
     state = [*module.named_parameters(), *module.named_buffers()]
     for name, tensor in state:
         _refuse_tensor(name, tensor)
+    if torch.get_default_dtype() != torch.float32:
+        raise ProblemError(
+            f"torch's default dtype is {torch.get_default_dtype()}; captured files are for float32, so set it back."
+        )
     devices = {str(tensor.device) for _, tensor in state}
     if len(devices) > 1:
         raise ProblemError(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +25,7 @@ def unchanged(module: nn.Module) -> Iterator[None]:
     gradients = [(each, each.grad) for each in module.parameters()]
     devices = sorted({t.device.index or 0 for t in module.parameters() if t.is_cuda})
     try:
-        with torch.random.fork_rng(devices=devices):
+        with torch.random.fork_rng(devices=devices), _other_generators():
             yield
     finally:
         for each, known in attributes:
@@ -41,12 +43,32 @@ def unchanged(module: nn.Module) -> Iterator[None]:
             parameter.grad = gradient
 
 
-def random_states(module: nn.Module) -> list[torch.Tensor]:
-    """The states of the generators that running `module` may advance."""
-    states = [torch.get_rng_state()]
+def random_states(module: nn.Module) -> list[Any]:
+    """The states of the generators that running `module` may advance, in a form that can be compared."""
+    states: list[Any] = [torch.get_rng_state().tolist(), random.getstate()]
     for device in {t.device for t in module.parameters() if t.is_cuda}:
-        states.append(torch.cuda.get_rng_state(device))
+        states.append(torch.cuda.get_rng_state(device).tolist())
+    if "numpy" in sys.modules:
+        states.append(repr(numpy_state()))
     return states
+
+
+def numpy_state() -> Any:
+    """The state of numpy's global generator."""
+    return sys.modules["numpy"].random.get_state()
+
+
+@contextmanager
+def _other_generators() -> Iterator[None]:
+    """Put back the states of Python's and numpy's generators."""
+    known = random.getstate()
+    of_numpy = numpy_state() if "numpy" in sys.modules else None
+    try:
+        yield
+    finally:
+        random.setstate(known)
+        if of_numpy is not None:
+            sys.modules["numpy"].random.set_state(of_numpy)
 
 
 def plain_state(module: nn.Module) -> dict[str, Any]:

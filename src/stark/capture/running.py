@@ -57,7 +57,7 @@ def call(
             arguments=arguments,
             buffers={name: each.detach().clone() for name, each in module.named_buffers()},
             gradients=gradients,
-            random=not all(map(torch.equal, before, after)),
+            random=before != after,
         )
 
 
