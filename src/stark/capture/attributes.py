@@ -26,8 +26,8 @@ class Values:
     def __init__(self, copier: Copier) -> None:
         self._copier = copier
 
-    def expression(self, value: Any, depth: int = 0) -> str:
-        """The expression. Raises CannotCapture if there is none."""
+    def expression(self, value: Any, name: str = "", depth: int = 0) -> str:
+        """The expression of an attribute of this name. Raises CannotCapture if there is none."""
         if is_plain(value):
             return literal(value)
         if depth > DEEPEST:
@@ -41,17 +41,17 @@ class Values:
         if isinstance(value, torch.Tensor):
             return exact(value)
         if type(value) in (list, tuple):
-            parts = [self.expression(each, depth + 1) for each in value]
+            parts = [self.expression(each, name, depth + 1) for each in value]
             if isinstance(value, list):
                 return f"[{', '.join(parts)}]"
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         if type(value) is dict:
             entries = (
-                (self.expression(k, depth + 1), self.expression(v, depth + 1))
+                (self.expression(k, "", depth + 1), self.expression(v, name, depth + 1))
                 for k, v in value.items()
             )
             return f"{{{', '.join(f'{k}: {v}' for k, v in entries)}}}"
-        return self._namespace(value, depth)
+        return self._namespace(value, name, depth)
 
     def _named(self, value: Any) -> str:
         text = self._copier.definitions.expression(value)
@@ -62,24 +62,27 @@ class Values:
 
     def _partial(self, value: functools.partial[Any], depth: int) -> str:
         self._copier.definitions.imports["functools"] = "import functools"
-        parts = [self.expression(each, depth + 1) for each in (value.func, *value.args)]
+        parts = [self.expression(each, "", depth + 1) for each in (value.func, *value.args)]
         parts += [
-            f"{name}={self.expression(each, depth + 1)}" for name, each in value.keywords.items()
+            f"{name}={self.expression(each, '', depth + 1)}"
+            for name, each in value.keywords.items()
         ]
         return f"functools.partial({', '.join(parts)})"
 
-    def _namespace(self, value: Any, depth: int) -> str:
+    def _namespace(self, value: Any, name: str, depth: int) -> str:
         """An object, by those of its attributes that the copied code may read."""
         if callable(value) or isinstance(value, nn.Module) or hasattr(type(value), "__getitem__"):
             raise CannotCapture(f"an attribute is a {type(value).__qualname__}")
         read = {}
-        for name in sorted(self._copier.reads - TENSOR_NAMES):
-            if not name.isidentifier() or name.startswith("__"):
+        direct = name in self._copier.nested and name not in self._copier.whole
+        names = self._copier.nested[name] if direct else self._copier.reads - TENSOR_NAMES
+        for attribute in sorted(names):
+            if not attribute.isidentifier() or attribute.startswith("__"):
                 continue
             try:
-                inner = getattr(value, name)
+                inner = getattr(value, attribute)
                 if not callable(inner) or isinstance(inner, types.FunctionType | type):
-                    read[name] = self.expression(inner, depth + 1)
+                    read[attribute] = self.expression(inner, attribute, depth + 1)
             except (AttributeError, CannotCapture):
                 continue  # the check of the captured file finds out whether it was needed
         self._copier.definitions.imports["SimpleNamespace"] = "from types import SimpleNamespace"

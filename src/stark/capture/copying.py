@@ -47,6 +47,12 @@ class Copier:
         self.reads: set[str] = set()
         """Names of attributes that the copied code reads, as attributes or as texts."""
 
+        self.nested: dict[str, set[str]] = {}
+        """For each attribute, the attributes that are read directly of it, as in `self.config.width`."""
+
+        self.whole: set[str] = set()
+        """Attributes that are used in other ways too, so that any of their attributes may be read."""
+
         self.dropped = 0
         """The number of branches that were left out because they did not run."""
 
@@ -96,11 +102,17 @@ class Copier:
             if name not in space:
                 continue  # bound in a branch that was dropped, or in an enclosing class
             names[name] = self.definitions.need(name, module)
+        inner: set[int] = set()  # a walk comes to outer nodes first
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and not hasattr(node, "placed"):
                 node.id = names.get(node.id, node.id)
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 self.reads.add(node.attr)
+                if isinstance(node.value, ast.Attribute):
+                    self.nested.setdefault(node.value.attr, set()).add(node.attr)
+                    inner.add(id(node.value))
+                if id(node) not in inner:
+                    self.whole.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 self.reads.add(node.value)
         return tree

@@ -234,7 +234,7 @@ class Synthesis:
 
     def _value(self, module: nn.Module, name: str) -> str:
         try:
-            return self._values.expression(getattr(module, name))
+            return self._values.expression(getattr(module, name), name)
         except CannotCapture as error:
             raise CannotCapture(f"{type(module).__name__}.{name}: {error}") from None
 
