@@ -19,6 +19,7 @@ from stark.capture.pruning import Prune
 
 KEPT_DECORATORS = {
     "staticmethod", "classmethod", "property", "dataclass", "dataclasses.dataclass", "functools.cached_property",
+    "cached_property",
     "torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.autocast", "torch.amp.autocast",
     "torch.cuda.amp.autocast", "triton.jit", "triton.autotune", "triton.heuristics", "functools.cache",
     "functools.lru_cache", "lru_cache", "cache", "once_differentiable", "enum.unique", "torch.amp.custom_fwd",
@@ -70,12 +71,13 @@ class Copier:
         module: str,
         owner: nn.Module | None,
         constants: Mapping[str, Any],
+        changing: frozenset[str] = frozenset(),
     ) -> ast.FunctionDef:
         """A function of `module`, or a method of `owner`, with decided branches folded."""
         space = vars(sys.modules[module])
         if any(isinstance(each, ast.Global | ast.Nonlocal) for each in ast.walk(tree)):
             raise CannotCapture(f"{tree.name} (line {tree.lineno}) assigns names outside of itself")
-        tree = Fold(Fixed(tree, owner, space, constants), self._placed).visit(tree)
+        tree = Fold(Fixed(tree, owner, space, constants, changing), self._placed).visit(tree)
         lines = self._observed.lines.get(
             getattr(sys.modules[module], "__file__", None) or "", set()
         )

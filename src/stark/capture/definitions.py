@@ -7,11 +7,8 @@ what they need in turn.
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
-import functools
-import importlib.util
-import inspect
+import enum
 import sys
 import types
 from collections.abc import Callable
@@ -21,8 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from stark.capture.bindings import Imported, binding
 from stark.capture.cannot import CannotCapture
 from stark.capture.literals import is_plain, literal
+from stark.capture.stored import exact
 
 IMPORTED = {"torch", "numpy", "einops", "triton"} | set(sys.stdlib_module_names)
 """Packages that captured files import. Code of all others is copied."""
@@ -31,8 +30,8 @@ RESERVED = {
     "Model", "ModelNew", "get_inputs", "get_init_inputs", "unpacked", "CASES", "OBJECTIVE", "BACKWARD", "ORIGINAL",
     "torch", "nn", "F",
 }  # fmt: skip
-MOST_ENTRIES = 64
-"""Constants with more entries are not copied."""
+MOST_CHARACTERS = 4000
+"""Larger constants are not copied."""
 
 Adapt = Callable[[ast.AST, str], ast.AST]
 
@@ -88,27 +87,26 @@ class Definitions:
 
     def _made(self, name: str, module: str) -> str:
         space = vars(sys.modules[module])
-        if name not in space:
+        if name not in space or name.startswith("__"):
             raise CannotCapture(f"{name} is not defined in {module}")
-        value, bound = space[name], _binding(module, name)
+        value = space[name]
         if isinstance(value, types.ModuleType):
             return self._import_module(name, value)
-        if isinstance(bound, tuple):
-            source, original = _home(bound[0], bound[1], module)
-            if source.partition(".")[0] in IMPORTED:
-                return self._import(name, f"from {source} import {original}")
-            if vars(sys.modules[source]).get(original) is value:
-                return self.need(original, source)
-        if is_plain(value) and not isinstance(bound, (ast.FunctionDef, ast.ClassDef)):
-            return self._constant(name, value, module)
+        bound = binding(module, name, value)
+        if isinstance(bound, Imported):
+            if bound.module.partition(".")[0] in IMPORTED:
+                return self._import(name, f"from {bound.module} import {bound.name}")
+            source = sys.modules.get(bound.module)
+            if source is not None and vars(source).get(bound.name) is value:
+                return self.need(bound.name, bound.module)
         if isinstance(bound, (ast.FunctionDef, ast.ClassDef)):
             return self._copy(name, bound, value, module)
-        if isinstance(bound, (ast.Assign, ast.AnnAssign)) and _is_small(value):
+        if isinstance(bound, ast.Assign) and callable(value) and not isinstance(value, type):
             return self._copy(name, bound, value, module)
-        home = getattr(value, "__module__", None)
-        if bound is None and home in sys.modules and home != module:
-            return self.need(value.__name__, home)
-        raise CannotCapture(f"{name} of {module}, a {type(value).__name__}, cannot be copied")
+        home, own = str(getattr(value, "__module__", "")), str(getattr(value, "__name__", ""))
+        if home in sys.modules and home != module and vars(sys.modules[home]).get(own) is value:
+            return self.need(own, home)
+        return self._constant(name, value, module)
 
     def _import_module(self, name: str, value: types.ModuleType) -> str:
         full = value.__name__
@@ -130,11 +128,34 @@ class Definitions:
         return here
 
     def _constant(self, name: str, value: Any, module: str) -> str:
-        if len(text := literal(value)) > 4000:
+        """A value as it is now, which may be another than at the start of the program."""
+        try:
+            text = self._live(value)
+        except CannotCapture as error:
+            raise CannotCapture(f"{name} of {module} cannot be copied: {error}") from None
+        if len(text) > MOST_CHARACTERS:
             raise CannotCapture(f"the constant {name} of {module} is too large")
         here = name if self.texts.get(name) == f"{name} = {text}" else self.name_for(name)
         self.texts[here] = f"{here} = {text}"
         return here
+
+    def _live(self, value: Any) -> str:
+        if is_plain(value):
+            return literal(value)
+        if isinstance(value, enum.Enum):
+            return f"{self._live(type(value))}.{value.name}"
+        if isinstance(value, torch.Tensor):
+            return exact(value)
+        if type(value) in (list, tuple):
+            parts = "".join(f"{self._live(each)}, " for each in value)
+            return f"[{parts}]" if isinstance(value, list) else f"({parts})"
+        if type(value) is dict:
+            return f"{{{', '.join(f'{self._live(k)}: {self._live(v)}' for k, v in value.items())}}}"
+        if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
+            text = self.expression(value)
+            if text is not None:
+                return text
+        raise CannotCapture(f"a {type(value).__name__} has no expression")
 
     def _copy(self, name: str, bound: Any, value: Any, module: str) -> str:
         if isinstance(value, type) and issubclass(value, nn.Module):
@@ -153,64 +174,6 @@ class Definitions:
         self.texts[here] = ast.unparse(ast.fix_missing_locations(tree))
         self._open.discard(here)
         return here
-
-
-def _is_small(value: Any) -> bool:
-    """Whether an assigned value can be copied by its statement."""
-    if isinstance(value, (dict, list, tuple, set)):
-        return len(value) <= MOST_ENTRIES
-    return callable(value) or isinstance(value, (torch.Tensor, torch.Size))
-
-
-def _home(statement: ast.ImportFrom | ast.Import, alias: ast.alias, module: str) -> tuple[str, str]:
-    """The module and the name that an import statement of `module` refers to."""
-    if isinstance(statement, ast.Import):
-        return alias.name, alias.name
-    source = statement.module or ""
-    if statement.level:
-        package = sys.modules[module].__package__
-        source = importlib.util.resolve_name("." * statement.level + source, package)
-    return source, alias.name
-
-
-@functools.cache
-def _binding(module: str, name: str) -> Any:
-    """The last statement at a module's top level that binds a name; for an import, the statement and its alias."""
-    found: Any = None
-    waiting: list[ast.stmt] = list(reversed(_tree(module).body))
-    while waiting:
-        statement = waiting.pop()
-        match statement:
-            case ast.FunctionDef() | ast.ClassDef() if statement.name == name:
-                found = statement
-            case ast.Import() | ast.ImportFrom():
-                for alias in statement.names:
-                    if (alias.asname or alias.name.partition(".")[0]) == name:
-                        found = (statement, alias)
-            case ast.Assign() if any(_is_name(t, name) for t in statement.targets):
-                found = statement
-            case ast.AnnAssign(target=ast.Name(id=target), value=value) if target == name and value:
-                found = ast.copy_location(ast.Assign([statement.target], value), statement)
-            case ast.If() | ast.With():
-                waiting += reversed([*statement.body, *getattr(statement, "orelse", [])])
-            case ast.Try():
-                handled = [each for handler in statement.handlers for each in handler.body]
-                waiting += reversed([*statement.body, *handled, *statement.orelse])
-            case _:
-                pass
-    return found
-
-
-def _is_name(target: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(target))
-
-
-@functools.cache
-def _tree(module: str) -> ast.Module:
-    try:
-        return ast.parse(inspect.getsource(sys.modules[module]))
-    except (OSError, TypeError, SyntaxError):
-        raise CannotCapture(f"there is no Python source of {module}") from None
 
 
 def free_names(tree: ast.AST) -> list[str]:
@@ -234,4 +197,4 @@ def free_names(tree: ast.AST) -> list[str]:
                 bound.add((node.asname or node.name).partition(".")[0])
             case _:
                 pass
-    return [n for n in loaded if n not in bound and not hasattr(builtins, n)]
+    return [name for name in loaded if name not in bound]

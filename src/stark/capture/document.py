@@ -67,7 +67,10 @@ def write(
 
 def _docstring(module: nn.Module, notes: Sequence[str]) -> str:
     first = f"Captured from {kind_of(module).replace(':', '.')}."
-    text = textwrap.fill(" ".join([first, *notes]), WIDTH)
+    safe = " ".join([first, *notes]).replace("\\", "\\\\").replace('"""', "'''")
+    text = textwrap.fill(safe, WIDTH)
+    if text.endswith('"'):
+        text += "\n"
     return f'"""{text}"""' if "\n" not in text else f'"""{text}\n"""'
 
 

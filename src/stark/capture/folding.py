@@ -44,6 +44,7 @@ class Fixed:
         owner: nn.Module | None,
         space: Mapping[str, Any],
         constants: Mapping[str, Any],
+        changing: frozenset[str] = frozenset(),
     ) -> None:
         stored = {
             n.id
@@ -54,6 +55,8 @@ class Fixed:
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
         self._space, self._owner = space, owner
+        self._changing = changing
+        """Attributes of `self` that methods assign."""
 
     def value(self, expression: ast.expr) -> Any:
         """The value. Raises Unknown if it is not fixed."""
@@ -74,6 +77,8 @@ class Fixed:
 
     def _check(self, node: ast.AST) -> None:
         match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
+                fixed = attribute not in self._changing
             case ast.Name(id="self"):
                 fixed = self._owner is not None
             case ast.Name(id=name):
@@ -91,8 +96,8 @@ class Fixed:
 
     def _is_pure(self, function: ast.expr) -> bool:
         called = self.value(function)
-        if isinstance(called, types.MethodType) and function.attr in LOOKUPS:  # type: ignore[attr-defined]
-            return isinstance(called.__self__, Mapping)
+        if isinstance(called, types.MethodType):
+            return isinstance(called.__self__, Mapping) and called.__name__ in LOOKUPS
         if isinstance(called, types.BuiltinMethodType) and isinstance(called.__self__, Mapping):
             return called.__name__ in LOOKUPS
         return (isinstance(called, types.BuiltinFunctionType | type) and called in PURE) or (

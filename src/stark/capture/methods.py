@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import inspect
 import re
 import textwrap
@@ -24,6 +25,15 @@ HARMLESS_CALLS = {"GradientCheckpointingLayer"}
 
 OF_PYTHON = tuple(str(Path(file).parent) for file in (torch.__file__, contextlib.__file__))
 """Where wrappers come from that appear as decorators in the source, such as `torch.no_grad()`."""
+
+NOT_IN_FORWARD = {
+    "__init__",
+    "reset_parameters",
+    "_reset_parameters",
+    "__setstate__",
+    "init_weights",
+}
+"""Methods that run when a module is made."""
 
 SPECIAL = (
     "__call__",
@@ -62,6 +72,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
     own = kind.__mro__[: kind.__mro__.index(base)]
     trees: dict[str, ast.FunctionDef] = {}
     read: dict[str, None] = {}
+    changing = frozenset(name for each in own for name in _assigned_by(each))
     waiting = [("forward", "forward", own)]
     while waiting:
         here, name, classes = waiting.pop(0)
@@ -79,7 +90,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         read |= dict.fromkeys(_paths_of_self(tree))
         after = own[own.index(home) + 1 :]
         supers = _Super(after)
-        tree = supers.visit(copier.function(tree, function.__module__, module, given))
+        tree = supers.visit(copier.function(tree, function.__module__, module, given, changing))
         tree.name = here
         trees[here] = tree
         copier.reads |= set(supers.needed)
@@ -104,6 +115,8 @@ def _function(member: Any, where: str, module: nn.Module) -> types.FunctionType 
     """The function of a method or property; None for plain class attributes."""
     if isinstance(member, property):
         member = member.fget
+    if isinstance(member, functools.cached_property):
+        member = member.func
     if isinstance(member, staticmethod | classmethod):
         member = member.__func__
     if not callable(member):
@@ -161,6 +174,31 @@ def _read_of_self(tree: ast.AST) -> list[str]:
         and isinstance(node.value, ast.Name)
         and node.value.id in ("self", "cls")
     ]
+
+
+@functools.cache
+def _assigned_by(kind: type) -> frozenset[str]:
+    """Attributes of `self` that methods other than `__init__` assign, so that they may change during forward."""
+    try:
+        body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    except (OSError, SyntaxError, TypeError):
+        return frozenset()
+    methods = [
+        each
+        for outer in body
+        if isinstance(outer, ast.ClassDef)
+        for each in outer.body
+        if isinstance(each, ast.FunctionDef) and each.name not in NOT_IN_FORWARD
+    ]
+    return frozenset(
+        node.attr
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    )
 
 
 def _paths_of_self(tree: ast.AST) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from stark.capture.recording import Example, eagerly
 from stark.capture.restoring import random_states, unchanged
@@ -43,14 +44,15 @@ def call(
     `mode` is active during forward; `ordered` says in which order the arguments are compared. Raises what forward
     raises.
     """
-    args, kwargs = copied(example)
+    leaves = copied(example)
+    args, kwargs = _inside_a_graph(leaves) if grad else leaves
     with unchanged(module), eagerly():
         before = random_states(module)
         with torch.inference_mode(False), torch.set_grad_enabled(grad), mode or nullcontext():
             outputs = module(*args, **kwargs)
         after = random_states(module)
         arguments = ordered((args, kwargs))
-        inputs = {f"argument {i}": each for i, each in enumerate(tensors_of(arguments))}
+        inputs = {f"argument {i}": each for i, each in enumerate(tensors_of(ordered(leaves)))}
         gradients = _gradients(outputs, inputs | dict(module.named_parameters())) if grad else {}
         return Outcome(
             outputs=outputs,
@@ -59,6 +61,19 @@ def call(
             gradients=gradients,
             random=before != after,
         )
+
+
+def _inside_a_graph(leaves: Any) -> Any:
+    """Copies through which gradients flow, since leaves that require them cannot be changed in place."""
+    known: dict[int, torch.Tensor] = {}
+
+    def once(leaf: torch.Tensor) -> torch.Tensor:
+        if id(leaf) not in known:
+            copy = leaf.clone(memory_format=torch.preserve_format) if leaf.requires_grad else leaf
+            known[id(leaf)] = copy if copy.stride() == leaf.stride() else leaf
+        return known[id(leaf)]
+
+    return pytree.tree_map_only(torch.Tensor, once, leaves)
 
 
 def _gradients(outputs: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor | None]:

@@ -25,6 +25,7 @@ from stark.capture.methods import Methods, methods_of
 from stark.capture.stored import exact
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 LISTING = {"_modules", "children", "named_children", "modules", "named_modules"}
 """Attributes through which code reaches submodules without their names."""
 
@@ -98,7 +99,7 @@ class Synthesis:
     def _collect(self, module: nn.Module) -> None:
         """Copy the methods of all submodules that torch.nn does not build."""
         for each in module.modules():
-            if id(each) in self._constructors or type(each) in CONTAINERS:
+            if id(each) in self._constructors or type(each) in (*CONTAINERS, *OF_PARAMETERS):
                 continue
             self._constructors[id(each)] = constructor(each)
             if self._constructors[id(each)] is None and not self._inside_built(each):
@@ -127,6 +128,8 @@ class Synthesis:
             return "None"
         if type(module) in CONTAINERS:
             return self._container(type(module), module)
+        if type(module) in OF_PARAMETERS:
+            return _parameters(module)
         text = self._constructors[id(module)]
         if text is not None:
             return text
@@ -274,6 +277,16 @@ def _tensor_lines(module: nn.Module, present: set[str]) -> Iterator[str]:
         if name not in present:
             kept = "" if name not in module._non_persistent_buffers_set else ", persistent=False"
             yield f"self.register_buffer({name!r}, {buffer_text(buffer, not kept)}{kept})"
+
+
+def _parameters(module: nn.Module) -> str:
+    """A list or dict of parameters."""
+    texts = {
+        n: f"nn.Parameter({parameter(p)})" for n, p in module._parameters.items() if p is not None
+    }
+    if isinstance(module, nn.ParameterList):
+        return f"nn.ParameterList([{', '.join(texts.values())}])"
+    return f"nn.ParameterDict({{{', '.join(f'{n!r}: {t}' for n, t in texts.items())}}})"
 
 
 def _assigned(name: str, expression: str | None, otherwise: str) -> str:
