@@ -15,7 +15,7 @@ from stark.capture.building import attributes
 from stark.capture.cannot import CannotCapture
 from stark.capture.document import Captured
 from stark.capture.drawing import parameter
-from stark.capture.holders import Holders
+from stark.capture.holders import HOLDER, Holders
 from stark.capture.literals import is_plain, literal
 from stark.capture.printing import Printer
 from stark.capture.recording import Example, Form
@@ -64,7 +64,7 @@ def by_graph(
         ]
     )
     return Captured(
-        definitions={},
+        definitions={"Holder": HOLDER},
         classes={"Model": text},
         imports={"torch": "import torch", "F": "import torch.nn.functional as F"},
         notes=[

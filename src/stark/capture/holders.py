@@ -4,39 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+HOLDER = '''class Holder(nn.Module):
+    """Holds parameters under the names that they have in the original."""
+
+    def __getitem__(self, name):
+        return self._modules[str(name)]'''
+"""The class of these modules in a captured file."""
+
 
 class Holders:
     """Writes the modules that hold the state of a graph, and expressions that reach it."""
 
-    def __init__(self) -> None:
-        self._children: dict[str, dict[str, None]] = {}
-
     def make(self, names: Sequence[str]) -> Iterator[str]:
         """Statements that make the modules for these names of parameters and buffers."""
+        paths: dict[str, None] = {}
         for name in names:
-            path = ""
-            for part in name.split(".")[:-1]:
-                self._children.setdefault(path, {})[part] = None
-                path = f"{path}.{part}".lstrip(".")
-        for path, children in list(self._children.items()):
-            if path and not self._is_plain(path):
-                continue  # made with its children
-            for child in children:
-                inner = f"{path}.{child}".lstrip(".")
-                if child.isidentifier():
-                    yield f"{self._module(path)}.{child} = {self._maker(inner)}"
-                else:
-                    yield f"{self._module(path)}.add_module({child!r}, {self._maker(inner)})"
+            parts = name.split(".")[:-1]
+            paths |= {".".join(parts[: end + 1]): None for end in range(len(parts))}
+        for path in paths:
+            outer, _, last = path.rpartition(".")
+            if last.isidentifier():
+                yield f"{self._module(outer)}.{last} = Holder()"
+            else:
+                yield f"{self._module(outer)}.add_module({last!r}, Holder())"
 
     def read(self, name: str) -> str:
         """The expression of a parameter or buffer."""
         path, _, last = name.rpartition(".")
-        return f"{self._module(path)}.{last}"
+        return (
+            f"{self._module(path)}.{last}"
+            if last.isidentifier()
+            else f"getattr({self._module(path)}, {last!r})"
+        )
 
     def set(self, name: str, expression: str) -> str:
         """The statement that sets a parameter."""
         path, _, last = name.rpartition(".")
-        return f"{self._module(path)}.{last} = {expression}"
+        if last.isidentifier():
+            return f"{self._module(path)}.{last} = {expression}"
+        return f"{self._module(path)}.register_parameter({last!r}, {expression})"
 
     def register(self, name: str, expression: str, persistent: bool) -> str:
         """The statement that registers a buffer."""
@@ -44,34 +50,15 @@ class Holders:
         kept = "" if persistent else ", persistent=False"
         return f"{self._module(path)}.register_buffer({last!r}, {expression}{kept})"
 
-    def _is_plain(self, path: str) -> bool:
-        """Whether the module's children are attributes, rather than entries of a list or dict."""
-        return all(child.isidentifier() for child in self._children.get(path, {}))
-
-    def _maker(self, path: str) -> str:
-        """The expression that makes a module, with its children if they are entries."""
-        if self._is_plain(path):
-            return "nn.Module()"
-        children = list(self._children[path])
-        made = [self._maker(f"{path}.{child}") for child in children]
-        if self._is_list(path):
-            return f"nn.ModuleList([{', '.join(made)}])"
-        entries = (f"{child!r}: {text}" for child, text in zip(children, made, strict=True))
-        return f"nn.ModuleDict({{{', '.join(entries)}}})"
-
-    def _is_list(self, path: str) -> bool:
-        children = list(self._children.get(path, {}))
-        return children == [str(index) for index in range(len(children))]
-
-    def _module(self, path: str) -> str:
+    @staticmethod
+    def _module(path: str) -> str:
         """The expression of a module."""
-        text, here = "self", ""
-        for part in path.split(".") if path else []:
-            if self._is_plain(here):
+        text = "self"
+        for depth, part in enumerate(path.split(".") if path else []):
+            if part.isidentifier():
                 text += f".{part}"
-            elif not here:
-                text += f".get_submodule({part!r})"
+            elif depth:
+                text += f"[{part if part.isdigit() else repr(part)}]"
             else:
-                text += f"[{part if self._is_list(here) else repr(part)}]"
-            here = f"{here}.{part}".lstrip(".")
+                text += f".get_submodule({part!r})"  # Model itself is no Holder
         return text

@@ -133,9 +133,6 @@ class Synthesis:
         text = self._constructors[id(module)]
         if text is not None:
             return text
-        methods = self._methods[id(module)]
-        if not methods.trees and methods.base in CONTAINERS:
-            return self._container(methods.base, module)
         parts = self._parts(module)
         return f"{self._named(type(module).__name__, parts)}()"
 
@@ -192,11 +189,13 @@ class Synthesis:
         ]
         return Parts(f"nn.{methods.base.__name__}", constants, init, dict(methods.trees))
 
-    @staticmethod
-    def _start(module: nn.Module, base: type[nn.Module]) -> tuple[str, set[str]]:
+    def _start(self, module: nn.Module, base: type[nn.Module]) -> tuple[str, set[str]]:
         """The call of the base's `__init__`, and the names that it defines."""
-        if base is nn.Module or base in CONTAINERS:
+        if base is nn.Module:
             return "super().__init__()", set()
+        if base in CONTAINERS:
+            _, _, arguments = self._container(base, module).partition("(")
+            return f"super().__init__({arguments}", set(module._modules)
         for arguments in constructor_arguments(module, base):
             twin = made(f"nn.{base.__name__}({arguments})")
             if twin is not None and _is_part_of(twin, module):
