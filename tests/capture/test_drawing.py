@@ -53,6 +53,8 @@ DRAWS = {
         random(4, 6, 8)[:, 1:3, 2:4].transpose(1, 2),
         "torch.empty_strided((4, 2, 2), (48, 1, 8)",
     ),
+    "dimensions of one element": (random(1, 64).as_strided((1, 4, 16, 1), (4, 1, 4, 4)), ""),
+    "overlapping": (random(40).unfold(0, 8, 2), ".as_strided((17, 8), (2, 1))"),
     "indices": (integers(2, 90, 400), "torch.randint(2, 90, (400,))"),
     "indices, transposed": (
         integers(0, 9, 400, 4).t(),

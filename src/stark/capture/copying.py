@@ -13,7 +13,7 @@ from torch import nn
 
 from stark.capture.cannot import CannotCapture
 from stark.capture.definitions import IMPORTED, Definitions, free_names
-from stark.capture.folding import Fixed, Fold, Shorten
+from stark.capture.folding import Fixed, Fold, Shorten, paths_of_self
 from stark.capture.observing import Observed
 from stark.capture.pruning import Prune
 
@@ -72,19 +72,29 @@ class Copier:
         owner: nn.Module | None,
         constants: Mapping[str, Any],
         changing: frozenset[str] = frozenset(),
+        decisive: set[str] | None = None,
     ) -> ast.FunctionDef:
-        """A function of `module`, or a method of `owner`, with decided branches folded."""
+        """A function of `module`, or a method of `owner`, with decided branches folded.
+
+        `changing` are attributes of `self` that may change during forward. Attributes that decided a branch are added
+        to `decisive`.
+        """
         space = vars(sys.modules[module])
         if any(isinstance(each, ast.Global | ast.Nonlocal) for each in ast.walk(tree)):
             raise CannotCapture(f"{tree.name} (line {tree.lineno}) assigns names outside of itself")
-        tree = Fold(Fixed(tree, owner, space, constants, changing), self._placed).visit(tree)
+        fixed = Fixed(tree, owner, space, constants, changing)
+        tree = Fold(fixed, self._placed).visit(tree)
+        decisive = set() if decisive is None else decisive
+        decisive |= fixed.used
         lines = self._observed.lines.get(
             getattr(sys.modules[module], "__file__", None) or "", set()
         )
         prune = Prune(lines)
         if self._prune and prune.applies_to(tree):
             tree = prune.visit(tree)
-            self.dropped += prune.dropped
+            self.dropped += len(prune.tests)
+            for test in prune.tests:
+                decisive |= paths_of_self(test)
         tree = Shorten().visit(_WithoutLogging(space).visit(tree))
         return self._resolved(tree, module)  # type: ignore[return-value]
 

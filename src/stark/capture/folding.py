@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import enum
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -55,6 +56,9 @@ class Fixed:
         self._constants = {n: v for n, v in constants.items() if n not in stored}
         self._unknown = (stored | parameters) - set(self._constants) - {"self"}
         self._space, self._owner = space, owner
+        self.used: set[str] = set()
+        """Attributes of `self`, dotted if nested, on which values depend."""
+
         self._changing = changing
         """Attributes of `self` that methods assign."""
 
@@ -65,6 +69,7 @@ class Fixed:
         names: dict[str, Any] = {**self._space, **self._constants}
         if self._owner is not None:
             names["self"] = self._owner
+        self.used |= paths_of_self(expression)
         code = ast.Expression(copy.deepcopy(expression))
         try:
             return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
@@ -103,6 +108,12 @@ class Fixed:
         return (isinstance(called, types.BuiltinFunctionType | type) and called in PURE) or (
             isinstance(called, types.FunctionType) and called in NOT_CAPTURING
         )
+
+
+def paths_of_self(tree: ast.AST) -> set[str]:
+    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
+    texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {text[5:] for text in texts if re.fullmatch(r"self(\.\w+)+", text)}
 
 
 class Fold(ast.NodeTransformer):

@@ -6,7 +6,6 @@ import ast
 import contextlib
 import functools
 import inspect
-import re
 import textwrap
 import types
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from torch import nn
 
 from stark.capture.cannot import CannotCapture
 from stark.capture.copying import DROPPED_DECORATORS, Copier
+from stark.capture.folding import paths_of_self
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
 """Classes whose `__call__` only adds what training uses."""
@@ -54,7 +54,7 @@ class Methods:
 
     trees: dict[str, ast.FunctionDef]
     read: tuple[str, ...] = ()
-    """Attributes of `self`, dotted if nested, that the original code reads, decided branches included."""
+    """Attributes of `self`, dotted if nested, that the code reads or that decided one of its branches."""
 
 
 def torch_base(kind: type[nn.Module]) -> type[nn.Module]:
@@ -71,7 +71,7 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
     _refuse_special(module, base)
     own = kind.__mro__[: kind.__mro__.index(base)]
     trees: dict[str, ast.FunctionDef] = {}
-    read: dict[str, None] = {}
+    read: set[str] = set()
     changing = frozenset(name for each in own for name in _assigned_by(each))
     waiting = [("forward", "forward", own)]
     while waiting:
@@ -87,16 +87,17 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
         given = constants if here == "forward" else {}  # a base may get others
         tree = _tree(function, f"{home.__name__}.{name}")
         _SelfByName(own).visit(tree)
-        read |= dict.fromkeys(_paths_of_self(tree))
         after = own[own.index(home) + 1 :]
         supers = _Super(after)
-        tree = supers.visit(copier.function(tree, function.__module__, module, given, changing))
+        tree = copier.function(tree, function.__module__, module, given, changing, read)
+        read |= paths_of_self(tree)
+        tree = supers.visit(tree)
         tree.name = here
         trees[here] = tree
         copier.reads |= set(supers.needed)
         waiting += [(called, method, after) for called, method in supers.needed.items()]
         waiting += [(read, read, own) for read in _read_of_self(tree)]
-    return Methods(base, trees, tuple(read))
+    return Methods(base, trees, tuple(sorted(read)))
 
 
 def _refuse_special(module: nn.Module, base: type[nn.Module]) -> None:
@@ -199,12 +200,6 @@ def _assigned_by(kind: type) -> frozenset[str]:
         and isinstance(node.value, ast.Name)
         and node.value.id == "self"
     )
-
-
-def _paths_of_self(tree: ast.AST) -> list[str]:
-    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
-    texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-    return [text[5:] for text in texts if re.fullmatch(r"self(\.\w+)+", text)]
 
 
 class _SelfByName(ast.NodeTransformer):

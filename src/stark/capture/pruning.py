@@ -14,7 +14,8 @@ class Prune(ast.NodeTransformer):
 
     def __init__(self, lines: set[int]) -> None:
         self._lines = lines
-        self.dropped = 0
+        self.tests: list[ast.expr] = []
+        """Tests of the branches that were dropped."""
 
     def applies_to(self, function: ast.FunctionDef) -> bool:
         """Whether the function was called at all; code that never ran is kept as it is."""
@@ -36,7 +37,7 @@ class Prune(ast.NodeTransformer):
             return node  # in a part of the function that did not run and was kept
         if body and (orelse or not node.orelse):
             return self.generic_visit(node)
-        self.dropped += 1
+        self.tests.append(node.test)
         made: list[ast.stmt] = []
         for statement in self._shortened(node.body if body else node.orelse if orelse else []):
             visited = self.visit(statement)
@@ -52,7 +53,7 @@ class Prune(ast.NodeTransformer):
                     and not self._ran(body[index + 1 :])
                     and not _assigns(statement.test)
                 ):
-                    self.dropped += 1
+                    self.tests.append(statement.test)
                     return [*body[:index], *self._shortened(statement.body)]
         return body
 

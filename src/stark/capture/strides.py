@@ -15,27 +15,58 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
     """An expression with the shape and strides of `value`; `contents` writes a contiguous tensor's values."""
     if value.is_contiguous():
         return contents(value)
-    if 0 in value.stride() and any(
-        n > 1 and s == 0 for n, s in zip(value.shape, value.stride(), strict=True)
-    ):
-        return _expanded(value, contents)
-    if value.dim() in (4, 5) and value.is_contiguous(memory_format=CHANNELS_LAST[value.dim()]):
-        made = _grouped(contents(value.contiguous()))
-        return f"{made}.to(memory_format={CHANNELS_LAST[value.dim()]})"
+    for written in (_expanded, _channels_last, _permuted, _sliced):
+        text = written(value, contents)
+        if text is not None and _form(text) == (value.shape, value.stride()):
+            return text
+    shape, strides = tuple(value.shape), tuple(map(int, value.stride()))
+    made = f"torch.empty_strided({shape}, {strides}, dtype={value.dtype})"
+    if torch._debug_has_internal_overlap(value) or _span(value) < value.numel():
+        # an element has several places, so that it cannot be written to
+        made = f"torch.empty({_span(value)}, dtype={value.dtype}).normal_()"
+        return f"{made}.as_strided({shape}, {strides})"
+    return f"{made}.copy_({contents(value.contiguous())})"
+
+
+def _form(text: str) -> tuple[torch.Size, tuple[int, ...]] | None:
+    """The shape and strides of what an expression makes; None if only a device with data can tell."""
+    try:
+        with torch.device("meta"):
+            made = eval(text, {"torch": torch, "unpacked": _unpacked})
+    except (RuntimeError, NotImplementedError):
+        return None
+    return made.shape, made.stride()
+
+
+def _unpacked(text: str, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor of the form of a stored one."""
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def _span(value: torch.Tensor) -> int:
+    return 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
+
+
+def _channels_last(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """Channels last, in two or three dimensions."""
+    known = CHANNELS_LAST.get(value.dim())
+    if known is None or not value.is_contiguous(memory_format=known):
+        return None
+    return f"{_grouped(contents(value.contiguous()))}.to(memory_format={known})"
+
+
+def _permuted(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """A contiguous tensor with dimensions in another order."""
     strides = value.stride()
     order = sorted(range(value.dim()), key=lambda i: (-strides[i], i))
     straight = value.permute(order)
-    if straight.is_contiguous():
-        back = [order.index(i) for i in range(value.dim())]
-        moved = [i for i, j in enumerate(back) if i != j]
-        method = (
-            f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(back)}"
-        )
-        return f"{_grouped(contents(straight))}.{method}"
-    if (text := _sliced(value, contents)) is not None:
-        return text
-    made = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype})"
-    return f"{made}.copy_({contents(value.contiguous())})"
+    if not straight.is_contiguous():
+        return None
+    back = [order.index(i) for i in range(value.dim())]
+    moved = [i for i, j in enumerate(back) if i != j]
+    swapped = len(moved) == 2
+    method = f"transpose({moved[0]}, {moved[1]})" if swapped else f"permute{tuple(back)}"
+    return f"{_grouped(contents(straight))}.{method}"
 
 
 def _sliced(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
@@ -48,23 +79,20 @@ def _sliced(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
     while indices[-1] == ":":
         indices.pop()
     spread = torch.arange(math.prod(whole)) % value.numel()
-    text = f"{_grouped(contents(value.reshape(-1)[spread].reshape(whole)))}[{', '.join(indices)}]"
-    if "unpacked(" in text:
-        return None
-    made = eval(text, {"torch": torch})
-    return text if (made.shape, made.stride()) == (value.shape, value.stride()) else None
+    text = contents(value.reshape(-1)[spread].reshape(whole))
+    return None if "unpacked(" in text else f"{_grouped(text)}[{', '.join(indices)}]"
 
 
-def _expanded(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str:
-    """One element along each dimension that is expanded."""
+def _expanded(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """One element along each dimension that is expanded; None if none is."""
     narrow = value
     for dim, (size, stride) in enumerate(zip(value.shape, value.stride(), strict=True)):
         if stride == 0 and size > 1:
             narrow = narrow.narrow(dim, 0, 1)
+    if narrow is value:
+        return None
     sizes = [-1 if n == m else n for n, m in zip(value.shape, narrow.shape, strict=True)]
-    whole = narrow if narrow.is_contiguous() else narrow.contiguous()
-    made = contents(whole) if narrow.is_contiguous() else strided(narrow, contents)
-    return f"{_grouped(made)}.expand({', '.join(map(str, sizes))})"
+    return f"{_grouped(strided(narrow, contents))}.expand({', '.join(map(str, sizes))})"
 
 
 def _grouped(expression: str) -> str:

@@ -29,6 +29,13 @@ OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)
 LISTING = {"_modules", "children", "named_children", "modules", "named_modules"}
 """Attributes through which code reaches submodules without their names."""
 
+IN_TRAINING_ONLY = {
+    "Dropout": {"p", "inplace"},
+    "Dropout1d": {"p", "inplace"},
+    "Dropout2d": {"p", "inplace"},
+    "DropPath": {"drop_prob", "scale_by_keep"},
+    "StochasticDepth": {"p", "mode"},
+}
 OF_NN_MODULE = set(vars(nn.Module())) | {"_is_hf_initialized"}
 
 
@@ -86,7 +93,8 @@ class Synthesis:
         for path, each in self._module.named_modules():
             known = self._methods.get(id(each))
             names = attributes(each) if known is None else [*self._read(each), *known.read]
-            values = {name: _nested_attribute(each, name) for name in names if name != "training"}
+            idle = {"training"} | _without_effect(each)
+            values = {name: _nested_attribute(each, name) for name in names if name not in idle}
             plain = {n: repr(v) for n, v in values.items() if is_constant(v) and len(repr(v)) < 500}
             if plain:
                 found[path] = dict(sorted(plain.items()))
@@ -245,6 +253,16 @@ class Synthesis:
         nodes = [node for tree in methods.trees.values() for node in ast.walk(tree)]
         by_name = any(isinstance(node, ast.Name) and node.id == "getattr" for node in nodes)
         return by_name or methods.base in CONTAINERS or bool(self._copier.reads & LISTING)
+
+
+def _without_effect(module: nn.Module) -> set[str]:
+    """Attributes of dropout and of similar layers that matter in training only, and may differ between layers."""
+    known = type(module).__module__.partition(".")[0] in ("torch", "torchvision", "timm")
+    return (
+        IN_TRAINING_ONLY.get(type(module).__name__, set())
+        if known and not module.training
+        else set()
+    )
 
 
 def _nested_attribute(module: nn.Module, path: str) -> Any:
