@@ -21,7 +21,7 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
             return text
     shape, strides = tuple(value.shape), tuple(map(int, value.stride()))
     made = f"torch.empty_strided({shape}, {strides}, dtype={value.dtype})"
-    if torch._debug_has_internal_overlap(value) or _span(value) < value.numel():
+    if torch._debug_has_internal_overlap(value) == 1 or _span(value) < value.numel():
         # an element has several places, so that it cannot be written to
         made = f"torch.empty({_span(value)}, dtype={value.dtype}).normal_()"
         return f"{made}.as_strided({shape}, {strides})"
