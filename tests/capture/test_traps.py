@@ -74,6 +74,37 @@ def test_a_function_that_was_replaced_is_the_one_that_runs(monkeypatch: pytest.M
     assert "def tripled" in source and "def doubled" not in source
 
 
+def test_a_function_of_torch_that_was_replaced_is_not_taken_for_torch_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.nn.functional, "relu", traps.tripled)
+    module = traps.CallsRelu()
+    with torch.no_grad(), recording(module) as calls:
+        module(X)
+
+    source = stark.capture(module, calls).source
+
+    assert "torch.nn.functional.relu was replaced by a function of traps" in " ".join(
+        source.split()
+    )
+    monkeypatch.undo()
+    assert torch.equal(X * 3, names_of(source)["Model"]()(X))
+
+
+def test_a_layer_of_torch_whose_forward_was_replaced_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(nn.ReLU, "forward", traps.forward_of_another)
+    module = nn.Sequential(nn.ReLU())
+    with torch.no_grad(), recording(module) as calls:
+        module(X)
+
+    source = stark.capture(module, calls).source
+
+    monkeypatch.undo()
+    assert torch.equal(X * 2, names_of(source)["Model"]()(X))
+
+
 def test_a_table_is_copied_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(traps.TABLE, "tripled", traps.tripled)
     monkeypatch.setattr(traps, "SCALES", [1.0, 7.0])

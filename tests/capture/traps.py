@@ -55,6 +55,15 @@ class ReplacedFunction(nn.Module):
         return doubled(x)
 
 
+class CallsRelu(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return F.relu(x)
+
+
+def forward_of_another(self: nn.Module, x: Any) -> Any:
+    return x * 2
+
+
 class ChangedTable(nn.Module):
     def forward(self, x: Any) -> Any:
         return TABLE["tripled"](x) * SCALES[1]

@@ -205,12 +205,22 @@ class _OfModules(ast.NodeTransformer):
         """An attribute of a module whose code is copied."""
         self.generic_visit(node)
         value = _dotted(node.value, self._space)
+        _refuse_replaced(value, node.attr)
         if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] not in IMPORTED:
             if isinstance(vars(value).get(node.attr), types.ModuleType):
                 return node
             name = self._definitions.need(node.attr, value.__name__)
             return _marked(ast.copy_location(ast.Name(name, ast.Load()), node))
         return node
+
+
+def _refuse_replaced(module: Any, name: str) -> None:
+    """Raise CannotCapture for a function of torch that another package replaced while the program ran."""
+    if isinstance(module, types.ModuleType) and module.__name__.partition(".")[0] == "torch":
+        value = vars(module).get(name)
+        home = str(getattr(value, "__module__", "torch"))
+        if isinstance(value, types.FunctionType) and home.partition(".")[0] not in IMPORTED:
+            raise CannotCapture(f"{module.__name__}.{name} was replaced by a function of {home}")
 
 
 def _dotted(node: ast.expr, space: Mapping[str, Any]) -> Any:
