@@ -136,6 +136,38 @@ def evaluate(
     return evaluate(problem, candidates, settings, effort, demand, json)
 
 
+@command(app)
+def hotspots(
+    settings: Settings,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A module, a class of modules without constructor arguments, or a function that returns a module, as "
+            "package.module:name.",
+        ),
+    ],
+    inputs: Annotated[
+        str | None,
+        option(
+            "NAME",
+            "The model's inputs, or a function that returns them, as package.module:name: a tuple of positional "
+            "arguments, a dictionary of keyword arguments, or a tuple of both.",
+        ),
+    ] = None,
+    top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
+    compiling: Annotated[
+        bool,
+        typer.Option("--compile/--no-compile", help="Measure what torch.compile gains there."),
+    ] = True,
+    json: JsonOption = False,
+) -> int:
+    """Rank the regions of MODEL by the time that a faster kernel could save."""
+    from stark.cli.hotspots import hotspots
+
+    return hotspots(model, inputs, top, compiling, json)
+
+
 @command(app, "store")
 def runs(settings: Settings, json: JsonOption = False) -> None:
     """List the runs, the newest first."""

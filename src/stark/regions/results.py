@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from stark.core.base import Frozen
+from stark.core.measurement import Speedup
 
 
 class Compiled(Frozen):
@@ -104,3 +105,39 @@ class Hotspots(Frozen):
         from stark.regions.table import table_text
 
         return table_text(self)
+
+
+class Captured(Frozen):
+    """A region as a problem file."""
+
+    region: int
+    """Its place among `Hotspots.regions`."""
+
+    file: str | None = None
+    refused: str = ""
+    """Why it cannot be captured."""
+
+
+class Comparison(Frozen):
+    """The whole model with and without kernels."""
+
+    before_ms: float
+    after_ms: float
+    """Median times of one run."""
+
+    speedup: Speedup
+    """With its 95 % interval, from runs side by side."""
+
+    reports: tuple[str, ...]
+    """For each kernel, which calls it served in the last runs."""
+
+
+class Answer(Frozen):
+    """What the process with the user's model writes for the command line."""
+
+    error: str = ""
+    """Why there is nothing else."""
+
+    hotspots: Hotspots | None = None
+    captured: tuple[Captured, ...] = ()
+    comparison: Comparison | None = None

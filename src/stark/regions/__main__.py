@@ -1,0 +1,78 @@
+"""The process with the user's model, for `stark hotspots`: the command line itself imports no torch.
+
+    python -m stark.regions find package.module:Model --inputs package.module:example --output answer.json
+    python -m stark.regions compare package.module:Model --inputs … --output answer.json kernel.py …
+
+The answer is a `stark.regions.results.Answer`. Standard output belongs to the user's code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from stark.core.errors import StarkError
+from stark.regions.capturing import capture_regions
+from stark.regions.comparing import compare
+from stark.regions.finding import COMPILE_S, hotspots
+from stark.regions.loading import load_model, run_of
+from stark.regions.results import Answer
+
+
+def main() -> int:
+    """Write the answer; returns 2 if it is an error."""
+    arguments = _arguments()
+    try:
+        answer = find(arguments) if arguments.work == "find" else compared(arguments)
+    except StarkError as error:
+        answer = Answer(error=str(error))
+    arguments.output.write_text(answer.model_dump_json(), encoding="utf-8")
+    return 2 if answer.error else 0
+
+
+def find(arguments: argparse.Namespace) -> Answer:
+    """Rank the regions and, if asked for, capture the best ones."""
+    model = load_model(arguments.model)
+    run = run_of(model, arguments.inputs)
+    found = hotspots(model, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
+    if not arguments.capture:
+        return Answer(hotspots=found)
+    with import_module("stark.capture.recording").recording(model) as calls:
+        run()
+    capture = import_module("stark.capture.capturing").capture
+    captured = capture_regions(
+        model, calls, found.regions, arguments.capture, arguments.folder, capture
+    )
+    return Answer(hotspots=found, captured=tuple(captured))
+
+
+def compared(arguments: argparse.Namespace) -> Answer:
+    """Time the model with and without the kernels."""
+    model = load_model(arguments.model)
+    run = run_of(model, arguments.inputs)
+    apply = import_module("stark.deploy").apply
+    return Answer(comparison=compare(model, run, arguments.kernels, apply))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m stark.regions")
+    works = parser.add_subparsers(dest="work", required=True)
+    for name in ("find", "compare"):
+        work = works.add_parser(name)
+        work.add_argument("model")
+        work.add_argument("--inputs", required=True)
+        work.add_argument("--output", type=Path, required=True)
+        if name == "compare":
+            work.add_argument("kernels", type=Path, nargs="+")
+        else:
+            work.add_argument("--compile", type=int, default=0)
+            work.add_argument("--compile-s", type=float, default=COMPILE_S)
+            work.add_argument("--capture", type=int, default=0)
+            work.add_argument("--folder", type=Path, default=Path(".stark/problems"))
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
