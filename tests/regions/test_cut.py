@@ -76,6 +76,13 @@ def test_nested_containers_are_left_to_the_innermost_layers() -> None:
     assert 6 == len(cut([call("model", 20, *stages, operators=50)]))
 
 
+def test_what_is_mostly_a_container_is_one() -> None:
+    blocks = call("blocks", 7, *(call(f"layer.{n}", 3) for n in range(2)), operators=12)
+    stage = call("stage", 10, call("downsample", 2), blocks, operators=20)
+
+    assert ["downsample", "layer.0", "layer.1"] == chosen(stage)
+
+
 def test_calls_of_a_group_are_decided_together() -> None:
     """Noise made one of the layers slower in sum than its part."""
     layers = [

@@ -72,6 +72,23 @@ def test_prefill_and_decoding_are_two_regions_and_growing_masks_are_none() -> No
     assert {"128x64 fp32": 1, "1x64 fp32": 5} == forms
 
 
+def test_growing_arguments_and_objects_are_noted() -> None:
+    class Cached(nn.Module):
+        def forward(self, x: torch.Tensor, mask: torch.Tensor, cache: FakeCalls) -> torch.Tensor:
+            return x.exp() + mask.sum()
+
+    model, x = nn.ModuleList([Cached()]).eval(), torch.randn(8, 64)
+
+    def run() -> None:
+        for length in (1, 2, 3):
+            model[0](x, torch.ones(length), FakeCalls([]))
+
+    [region] = find(model, run).regions
+
+    assert 3 == region.calls
+    assert ("other arguments vary", "takes a FakeCalls") == region.notes
+
+
 def test_a_run_with_gradients_has_its_own_form() -> None:
     model, x = Scaled().train(), torch.randn(128, 64)
     found = find(model, lambda: model(x).sum().backward())

@@ -104,18 +104,14 @@ def _can_be_region(call: Call) -> bool:
 
 
 def _is_container(call: Call) -> bool:
-    """Whether equal layers with more than one operator each take most of the time.
-
-    Direct children only: deeper ones belong to a layer, which is decided by itself.
-    """
+    """Whether most of the time is that of equal layers with more than one operator each, or of such a container."""
     in_layers: dict[Hashable, list[float]] = defaultdict(list)
     for child in call.children:
         if child.operators > 1:
             in_layers[child.group].append(child.time_s)
-    return any(
-        len(times) > 1 and sum(times) > MOST_IN_REPEATS * call.time_s
-        for times in in_layers.values()
-    )
+    in_containers = (child.time_s for child in call.children if _is_container(child))
+    repeated = (sum(times) for times in in_layers.values() if len(times) > 1)
+    return any(time_s > MOST_IN_REPEATS * call.time_s for time_s in (*in_containers, *repeated))
 
 
 def _height(call: Call) -> int:

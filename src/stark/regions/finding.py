@@ -219,6 +219,8 @@ def _region(calls: Sequence[Call], trace: Trace, run_s: float, gain: Compiled | 
 def _region_notes(calls: Sequence[Call], works: Sequence[Counted]) -> Iterator[str]:
     if len({work.form.exact for work in works}) > 1:
         yield "other arguments vary"
+    if objects := works[0].form.objects:
+        yield f"takes a {listed(objects)}"
     if {call.operators for call in calls} == {1}:
         yield f"one operator: {next(iter(works[0].operators))}"
     if uncounted := set[str]().union(*(work.uncounted for work in works)):

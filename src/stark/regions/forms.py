@@ -24,6 +24,9 @@ SHORT = {
 }
 
 
+PLAIN = (torch.Tensor, torch.dtype, torch.device, bool, int, float, complex, str, type(None))
+
+
 class Form(NamedTuple):
     """The form of a call."""
 
@@ -31,6 +34,9 @@ class Form(NamedTuple):
     text: str
     exact: Hashable
     """With all sizes and integers: forms with the same key can differ in it."""
+
+    objects: tuple[str, ...]
+    """Classes of arguments that are neither tensors nor plain values, such as a cache."""
 
 
 def form_of(module: nn.Module, args: Any, kwargs: Any) -> Form:
@@ -42,7 +48,9 @@ def form_of(module: nn.Module, args: Any, kwargs: Any) -> Form:
     key = (_skeleton(arguments, first, loose=True), modes)
     exact = (_skeleton(arguments, first, loose=False), modes)
     shape = "no tensor" if first is None else f"{_shape(first)} {_dtype(first)}"
-    return Form(key, ", ".join([shape, *modes]), exact)
+    others = (leaf for leaf in tree_leaves(arguments) if not isinstance(leaf, PLAIN))
+    objects = tuple(dict.fromkeys(type(leaf).__name__ for leaf in others))
+    return Form(key, ", ".join([shape, *modes]), exact, objects)
 
 
 def _bound(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
