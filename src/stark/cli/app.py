@@ -136,13 +136,13 @@ def evaluate(
     return evaluate(problem, candidates, settings, effort, demand, json)
 
 
-@command(app)
+@command(app, "store", *EVERY)
 def hotspots(
     settings: Settings,
-    model: Annotated[
+    module: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL",
+            metavar="MODULE",
             help="A module, a class of modules without constructor arguments, or a function that returns a module, as "
             "package.module:name.",
         ),
@@ -151,7 +151,7 @@ def hotspots(
         str | None,
         option(
             "NAME",
-            "The model's inputs, or a function that returns them, as package.module:name: a tuple of positional "
+            "The module's inputs, or a function that returns them, as package.module:name: a tuple of positional "
             "arguments, a dictionary of keyword arguments, or a tuple of both.",
         ),
     ] = None,
@@ -160,12 +160,26 @@ def hotspots(
         bool,
         typer.Option("--compile/--no-compile", help="Measure what torch.compile gains there."),
     ] = True,
+    most: Annotated[
+        int | None,
+        option(
+            "NUMBER",
+            "Search kernels for this many of the best regions, put the winners back, and time the whole module. The "
+            "regions share the limits on tokens, dollars and minutes.",
+            "--optimize",
+            min=1,
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Rank the regions of MODEL by the time that a faster kernel could save."""
-    from stark.cli.hotspots import hotspots
+    """Rank the regions of MODULE by the time that a faster kernel could save."""
+    if most is None:
+        from stark.cli.hotspots import hotspots
 
-    return hotspots(model, inputs, top, compiling, json)
+        return hotspots(module, inputs, top, compiling, json)
+    from stark.cli.improving import optimize_hotspots
+
+    return optimize_hotspots(module, inputs, most, settings, top, compiling, json)
 
 
 @command(app, "store")
