@@ -67,6 +67,15 @@ def test_repeated_single_operators_make_no_container() -> None:
     assert ["mlp"] == chosen(call("mlp", 7, *linears))
 
 
+def test_layers_that_run_as_one_operator_are_layers() -> None:
+    """As TransformerEncoderLayer on its fast path."""
+    layers = [call(f"layer.{number}", 3, operators=1) for number in range(3)]
+    for layer in layers:
+        layer.has_parts = True
+
+    assert 3 == len(cut([call("encoder", 10, *layers)]))
+
+
 def test_nested_containers_are_left_to_the_innermost_layers() -> None:
     stages = [
         call(f"stage.{s}", 9, *(call(f"layer.{s}{n}", 3) for n in range(3)), operators=20)

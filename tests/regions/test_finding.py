@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from region_samples import (
+    SHEET,
     Decoder,
     Dominated,
     Functional,
@@ -19,8 +20,9 @@ from region_samples import (
 from torch import nn
 
 from stark.core.errors import UsageError
-from stark.regions.finding import hotspots
+from stark.regions.finding import Finder, hotspots
 from stark.regions.results import Hotspots, Region
+from stark.regions.workload import steps_of
 
 
 def named(found: Hotspots, name: str) -> Region:
@@ -119,7 +121,7 @@ def test_a_fast_path_stays_and_is_reported() -> None:
     [region] = found.regions
     assert "torch.nn.modules.transformer:TransformerEncoderLayer" == region.name
     assert "operations of _transformer_encoder_layer_fwd are unknown" in region.notes[-1]
-    assert "without calling its submodules" in found.notes[-1]
+    assert "the model itself: submodules were not called" in found.notes[-1]
 
 
 def test_an_exception_of_the_model_passes_and_nothing_stays_patched() -> None:
@@ -128,6 +130,16 @@ def test_an_exception_of_the_model_passes_and_nothing_stays_patched() -> None:
         find(model, lambda: model(torch.ones(3, 3)))
 
     assert called is nn.Module.__call__
+
+
+def test_peaks_are_at_least_what_the_run_reaches() -> None:
+    """The measurement may have run beside other programs."""
+    model = nn.Sequential(nn.Linear(256, 256)).eval()
+    steps = steps_of(model, None, without_gradients(model, torch.randn(256, 256)))
+    slow = SHEET.model_copy(update={"peak_tflop_s": {"fp32": 1e-6}})
+    found = Finder(model, steps, torch.device("cpu"), slow).find(0, 0)
+
+    assert found.peak_tflop_s["fp32"] > 1e-4
 
 
 def test_lookups_count_the_rows_that_they_fetch() -> None:

@@ -12,9 +12,6 @@ from typing import Any
 
 import torch
 
-SAMPLES = 15
-"""Samples of one program; the median counts."""
-
 
 class HostClock:
     """A CPU works while the program waits, so the host's clock suffices."""
@@ -40,7 +37,7 @@ class DeviceClock(HostClock):
     def mark(self) -> Any:
         """An event that is recorded now."""
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(torch.cuda.current_stream(self._device))
         return event
 
     def between(self, begin: Any, end: Any) -> float:

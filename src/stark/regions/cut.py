@@ -38,6 +38,9 @@ class Call:
     weight: int = 1
     """How often a run makes this call."""
 
+    has_parts: bool = False
+    """Whether the module has submodules, called or not."""
+
     @property
     def saving_s(self) -> float:
         """What a kernel could save at most, in all calls that this one stands for."""
@@ -104,10 +107,13 @@ def _can_be_region(call: Call) -> bool:
 
 
 def _is_container(call: Call) -> bool:
-    """Whether most of the time is that of equal layers with more than one operator each, or of such a container."""
+    """Whether most of the time is that of equal layers, or of such a container.
+
+    A module with one operator and without submodules, such as a linear layer, is no layer in this sense.
+    """
     in_layers: dict[Hashable, list[float]] = defaultdict(list)
     for child in call.children:
-        if child.operators > 1:
+        if child.operators > 1 or child.has_parts:
             in_layers[child.group].append(child.time_s)
     in_containers = (child.time_s for child in call.children if _is_container(child))
     repeated = (sum(times) for times in in_layers.values() if len(times) > 1)

@@ -13,6 +13,8 @@ from torch import nn
 
 from stark.core.device import Device
 from stark.core.errors import UsageError
+from stark.evaluator.judge.building.cache import cache_folder
+from stark.evaluator.judge.machine import best_known
 from stark.evaluator.judge.problem.roofline import measure_device
 from stark.explain.numbers import listed
 from stark.regions.clocks import HostClock, clock_of
@@ -20,6 +22,7 @@ from stark.regions.compiling import Example, compile_gain
 from stark.regions.counting import Counted
 from stark.regions.cut import Call, cut, outside, walk
 from stark.regions.examples import Examples
+from stark.regions.paths import joined
 from stark.regions.results import Compiled, Functional, Hotspots, Region
 from stark.regions.structure import name_of
 from stark.regions.table import TOP
@@ -36,7 +39,10 @@ from stark.regions.workload import (
 )
 
 WARM_UPS = 2
-COMPILE_S = 60.0
+BUSY = 1.2
+"""Parts are medians, which leave out most interruptions by other programs; whole runs contain some."""
+
+COMPILE_S = 40.0
 
 
 def hotspots(
@@ -82,8 +88,8 @@ def hotspots(
 
 @lru_cache
 def measured(device: torch.device) -> Device:
-    """The device's bandwidth and peaks, measured once in a process."""
-    return measure_device(device)
+    """The device's bandwidth and peaks, measured once in a process; judges on this machine may know higher ones."""
+    return best_known(measure_device(device), cache_folder())
 
 
 @dataclass(frozen=True)
@@ -170,14 +176,14 @@ class Finder:
             module_calls=calls,
             watching_us=max(each.watching_s for each in times) * 1e6,
             bandwidth_gb_s=self.sheet.bandwidth_gb_s,
-            peak_tflop_s=self.sheet.peak_tflop_s,
+            peak_tflop_s=trace.device.peak_tflop_s,
             regions=tuple(
                 _region(group, trace, run_s, gain)
                 for group, gain in zip(groups, padded, strict=True)
             ),
             functional=_functional(trace, chosen, run_s),
             outside_ms=outside_s * 1e3,
-            notes=tuple(_notes(times, trace)),
+            notes=tuple(_notes(times, trace, plain_s / run_s)),
         )
 
 
@@ -241,15 +247,15 @@ def _functional(trace: Trace, regions: Sequence[Call], run_s: float) -> tuple[Fu
     return tuple(sorted(found, key=lambda each: -each.time_ms))
 
 
-def _notes(times: Sequence[TimedStep], trace: Trace) -> Iterator[str]:
-    """What the reader must know about this measurement."""
+def _notes(times: Sequence[TimedStep], trace: Trace, busy: float) -> Iterator[str]:
+    """What the reader must know about this measurement. `busy`: the time of a run over the sum of its parts."""
+    if busy > BUSY:
+        yield f"The machine was busy: a run took {busy:.1f} times the sum of its parts. Shares are of that sum."
     if not all(each.steady for each in times):
         yield "Runs made different module calls; the most frequent sequence counts."
     if trace.unseen:
-        names = listed(list(dict.fromkeys(path or "the model itself" for path in trace.unseen))[:3])
-        yield (
-            f"Calls inside {names} cannot be told apart: they differ from run to run, or are compiled."
-        )
+        where = joined(trace.unseen)
+        yield f"{where}: calls inside are not ranked: they differ from run to run, or are compiled."
     called = {call.path for call in walk(trace.roots)}
     skipped = [
         call.path
@@ -257,8 +263,8 @@ def _notes(times: Sequence[TimedStep], trace: Trace) -> Iterator[str]:
         if not call.children and call.operators and _has_parts(trace.work[id(call)].module, called)
     ]
     if skipped:
-        first = listed(list(dict.fromkeys(skipped))[:3])
-        yield f"{first} ran without calling its submodules (a fast path, or functional code), so it is one region."
+        where = joined(skipped)
+        yield f"{where}: submodules were not called (a fast path, or functional code), so they are not ranked."
 
 
 def _has_parts(module: nn.Module, called: set[str]) -> bool:

@@ -10,7 +10,7 @@ import torch
 from stark.core.device import Device
 from stark.evaluator.judge.problem.roofline import bandwidth_of
 from stark.regions.counting import Counted, Counting
-from stark.regions.cut import Call
+from stark.regions.cut import Call, walk
 from stark.regions.structure import Structures
 from stark.regions.timing import TimedCall
 from stark.regions.watching import watched
@@ -34,6 +34,9 @@ class Trace:
     work: dict[int, Counted]
     """By id of a call."""
 
+    device: Device
+    """With the peaks that the run itself reaches, where those measured are lower."""
+
     unseen: list[str]
     """Paths of modules whose calls differ between the passes, so that only their whole time is known."""
 
@@ -42,7 +45,7 @@ def traced(
     steps: Sequence[tuple[Step, Sequence[TimedCall], Sequence[Counted]]], device: Device
 ) -> Trace:
     """Match the timed calls of each step with the counted ones."""
-    trace = Trace([], {}, [])
+    trace = Trace([], {}, device, [])
     structures = Structures()
 
     def matched(time: TimedCall, work: Counted, weight: int) -> Call:
@@ -50,9 +53,10 @@ def traced(
             group=(structures.of(work.module), work.form.key),
             path=work.path,
             time_s=time.time_s,
-            floor_s=floor_s(work, device),
+            floor_s=0.0,
             operators=work.operators.total(),
             weight=weight,
+            has_parts=next(work.module.children(), None) is not None,
         )
         trace.work[id(call)] = work
         if [c.path for c in time.children] == [c.path for c in work.children]:
@@ -65,7 +69,21 @@ def traced(
     for step, times, works in steps:
         for time, work in _pairs(times, works, trace.unseen):
             trace.roots.append(matched(time, work, step.weight))
+    calls = list(walk(trace.roots))
+    trace.device = _corrected(device, [(call, trace.work[id(call)]) for call in calls])
+    for call in calls:
+        call.floor_s = floor_s(trace.work[id(call)], trace.device)
     return trace
+
+
+def _corrected(device: Device, calls: Sequence[tuple[Call, Counted]]) -> Device:
+    """The device with peaks that are at least what the calls reach: other programs may slow a measurement down."""
+    peaks = dict(device.peak_tflop_s)
+    for call, work in calls:
+        for kind, flops in work.flops.items():
+            if call.time_s > 0:
+                peaks[kind] = max(peaks.get(kind, 0.0), flops / call.time_s / 1e12)
+    return device.model_copy(update={"peak_tflop_s": peaks})
 
 
 def _pairs(
