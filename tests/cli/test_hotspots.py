@@ -76,7 +76,7 @@ def test_a_process_that_dies_is_reported(stark: Stark) -> None:
 def test_a_model_that_cannot_be_loaded_is_one_sentence(stark: Stark) -> None:
     ended = stark("hotspots", "users:Absent", "--inputs", "users:example")
 
-    assert (2, "error: users has no Absent; write package.module:name\n") == (
+    assert (2, "error: users has no Absent; write package.module:Object\n") == (
         ended.code,
         ended.err,
     )

@@ -19,6 +19,7 @@ from region_samples import (
 )
 from torch import nn
 
+from stark.capture.recording import recording
 from stark.core.errors import UsageError
 from stark.regions.finding import Finder, hotspots
 from stark.regions.results import Hotspots, Region
@@ -215,6 +216,15 @@ def test_recorded_calls_are_repeated_as_often_as_they_were_made() -> None:
     assert {"128x64 fp32, train": 1, "1x64 fp32, train": 30} == {
         each.form: each.calls for each in found.regions
     }
+
+
+def test_calls_of_the_recorder_are_repeated() -> None:
+    model = Decoder().eval()
+    with recording(model) as calls:
+        model.generate(torch.randn(128, 64), steps=3)
+    found = find(model, calls=calls)
+
+    assert {"128x64 fp32": 1, "1x64 fp32": 3} == {each.form: each.calls for each in found.regions}
 
 
 @pytest.mark.parametrize(

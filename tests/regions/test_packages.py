@@ -8,6 +8,7 @@ import pytest
 import torch
 from region_samples import find, without_gradients
 
+from stark.regions.structure import Structures
 from support.vision import make_importable
 
 make_importable()
@@ -55,6 +56,18 @@ def test_generation_has_forms_of_prefill_and_of_decoding() -> None:
     decoding = [r for r in found.regions if r.form == "1x1x64 fp32"]
     assert 5 * 2 == max(r.calls for r in decoding)
     assert any("takes a DynamicCache" in r.notes for r in decoding)
+
+
+def test_stochastic_depth_does_not_tell_layers_apart_in_eval_mode() -> None:
+    """The first block has none, and the others have increasing probabilities."""
+    model = timm.create_model("convnext_atto", drop_path_rate=0.2).eval()
+    first, second = model.stages[2].blocks[:2]
+    structures = Structures()
+
+    assert structures.of(first) == structures.of(second)
+    assert structures.of(first) != structures.of(model.stages[1].blocks[0])
+    model.train()
+    assert Structures().of(first) != Structures().of(second)
 
 
 @pytest.mark.slow

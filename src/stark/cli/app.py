@@ -43,7 +43,14 @@ app.add_typer(bench)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
-    help="A KernelBench-style Python file, or a problem in a checkout of KernelBench, such as level1/23.",
+    help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
+    "module as package.module:Object with --inputs.",
+)
+INPUTS = option(
+    "NAME",
+    "The arguments of your own module as package.module:example: a tuple, a dict of keywords, a tuple of both, or a "
+    "list of these for several cases.",
+    "--inputs",
 )
 INTERRUPTED = 130
 
@@ -70,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def optimize(
     settings: Settings,
     problem: Annotated[str | None, PROBLEM] = None,
+    inputs: Annotated[str | None, INPUTS] = None,
     replay: ReplayOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
@@ -77,7 +85,7 @@ def optimize(
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.running import optimize
 
-    return optimize(problem, settings, replay, output, json)
+    return optimize(problem, inputs, settings, replay, output, json)
 
 
 @command(app, "store", *CHANGEABLE, as_begun=True)
@@ -102,6 +110,31 @@ def demo(settings: Settings, json: JsonOption = False) -> int:
     return demo(settings, json)
 
 
+@command(app)
+def capture(
+    settings: Settings,
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+        ),
+    ],
+    inputs: Annotated[str | None, INPUTS] = None,
+    output: Annotated[
+        Path | None, option("FILE", "The problem file to write; printed by default.")
+    ] = None,
+    name: Annotated[str | None, option("TEXT", "The problem's name.")] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Verify and time kernels with gradients.")
+    ] = False,
+) -> int:
+    """Write your own MODULE as a problem file: its code, and inputs like the recorded ones."""
+    from stark.cli.capturing import capture
+
+    return capture(module, inputs, output, name, backward)
+
+
 @command(app, "kernelbench", *JUDGING)
 def evaluate(
     settings: Settings,
@@ -110,6 +143,7 @@ def evaluate(
         list[Path],
         typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."),
     ],
+    inputs: Annotated[str | None, INPUTS] = None,
     effort: Annotated[
         str,
         option(
@@ -133,7 +167,7 @@ def evaluate(
     from stark.cli.evaluating import Demand, evaluate
 
     demand = Demand(min_speedup, against, junit)
-    return evaluate(problem, candidates, settings, effort, demand, json)
+    return evaluate(problem, inputs, candidates, settings, effort, demand, json)
 
 
 @command(app, "store", *EVERY)
@@ -143,18 +177,10 @@ def hotspots(
         str,
         typer.Argument(
             metavar="MODULE",
-            help="A module, a class of modules without constructor arguments, or a function that returns a module, as "
-            "package.module:name.",
+            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
         ),
     ],
-    inputs: Annotated[
-        str | None,
-        option(
-            "NAME",
-            "The module's inputs, or a function that returns them, as package.module:name: a tuple of positional "
-            "arguments, a dictionary of keyword arguments, or a tuple of both.",
-        ),
-    ] = None,
+    inputs: Annotated[str | None, INPUTS] = None,
     top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
     compiling: Annotated[
         bool,

@@ -10,14 +10,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+import torch
+from torch import nn
+
+from stark.capture.capturing import capture
+from stark.capture.loading import load_examples, load_module, record
+from stark.capture.recording import Calls
 from stark.core.errors import StarkError
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare
 from stark.regions.finding import COMPILE_S, hotspots
-from stark.regions.loading import load_model, run_of
 from stark.regions.results import Answer
 
 
@@ -34,26 +40,33 @@ def main() -> int:
 
 def find(arguments: argparse.Namespace) -> Answer:
     """Rank the regions and, if asked for, capture the best ones."""
-    model = load_model(arguments.model)
-    run = run_of(model, arguments.inputs)
-    found = hotspots(model, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
-    if not arguments.capture:
-        return Answer(hotspots=found)
-    with import_module("stark.capture.recording").recording(model) as calls:
-        run()
-    capture = import_module("stark.capture.capturing").capture
+    module, run, calls = _prepared(arguments)
+    found = hotspots(module, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
     captured = capture_regions(
-        model, calls, found.regions, arguments.capture, arguments.folder, capture
+        module, calls, found.regions, arguments.capture, arguments.folder, capture
     )
     return Answer(hotspots=found, captured=tuple(captured))
 
 
 def compared(arguments: argparse.Namespace) -> Answer:
     """Time the model with and without the kernels."""
-    model = load_model(arguments.model)
-    run = run_of(model, arguments.inputs)
-    apply = import_module("stark.deploy").apply
-    return Answer(comparison=compare(model, run, arguments.kernels, apply))
+    module, run, _ = _prepared(arguments)
+    apply = import_module("stark.deploy.apply").apply
+    return Answer(comparison=compare(module, run, arguments.kernels, apply))
+
+
+def _prepared(arguments: argparse.Namespace) -> tuple[nn.Module, Callable[[], object], Calls]:
+    """The module, a run of all its examples, and what was recorded of one run."""
+    module = load_module(arguments.module)
+    examples = load_examples(arguments.inputs)
+    calls = record(module, examples, arguments.inputs)
+
+    def run() -> None:
+        with torch.set_grad_enabled(module.training):
+            for args, kwargs in examples:
+                module(*args, **kwargs)
+
+    return module, run, calls
 
 
 def _arguments() -> argparse.Namespace:
@@ -61,7 +74,7 @@ def _arguments() -> argparse.Namespace:
     works = parser.add_subparsers(dest="work", required=True)
     for name in ("find", "compare"):
         work = works.add_parser(name)
-        work.add_argument("model")
+        work.add_argument("module")
         work.add_argument("--inputs", required=True)
         work.add_argument("--output", type=Path, required=True)
         if name == "compare":

@@ -15,6 +15,8 @@ class Structures:
 
     def of(self, module: nn.Module) -> Hashable:
         """Equal for modules that are alike. Values of parameters do not count."""
+        if _does_nothing(module):
+            return None
         if id(module) not in self._known:
             state = [*module._parameters.items(), *module._buffers.items()]
             self._known[id(module)] = hash(
@@ -32,6 +34,16 @@ class Structures:
                 )
             )
         return self._known[id(module)]
+
+
+def _does_nothing(module: nn.Module) -> bool:
+    """Whether a module returns its input: their settings differ among layers that are otherwise alike.
+
+    Stochastic depth has many implementations, which are known by their names.
+    """
+    name = type(module).__name__
+    drops = name == "StochasticDepth" or name.startswith("Drop")
+    return isinstance(module, nn.Identity) or (drops and not module.training)
 
 
 def name_of(module: nn.Module) -> str:
