@@ -43,6 +43,6 @@ def test_the_best_regions_become_files_and_the_next_replace_those_refused(tmp_pa
 
     assert (1, None, "it has a hook") == (refused.region, refused.file, refused.refused)
     assert [0, 2] == [first.region, second.region]
-    assert str(tmp_path / "problems" / "1_Linear.py") == first.file
-    assert str(tmp_path / "problems" / "2_Norm.py") == second.file
+    assert str(tmp_path / "problems" / "Linear_1.py") == first.file
+    assert str(tmp_path / "problems" / "Norm_2.py") == second.file
     assert "# Linear" in Path(first.file).read_text()

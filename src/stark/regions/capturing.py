@@ -36,7 +36,7 @@ def capture_regions(
             continue
         written += 1
         name = region.name.rpartition(":")[2].rpartition(".")[2]
-        file = folder / f"{written}_{name}.py"
+        file = folder / f"{name}_{written}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(problem.source, encoding="utf-8")
         yield Captured(region=place, file=str(file))
