@@ -141,7 +141,7 @@ def _summary(improved: list[Improved], comparison: Comparison | None) -> Iterato
         elif each.kernel is None or each.result.kernel is None:
             yield f"{_name(each.region)}: no kernel passed the final check (run {each.result.run_id})"
         else:
-            yield f"{_name(each.region)}: {verdict(each.result.kernel.evaluation)} kernel: {each.kernel}"
+            yield f"{_name(each.region)}: {verdict(each.result.kernel.evaluation)}; kernel: {each.kernel}"
     yield ""
     if comparison is None:
         yield "No kernel was put back, so the model is as fast as before."
