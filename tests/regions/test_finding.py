@@ -89,14 +89,14 @@ def test_growing_arguments_and_objects_are_noted() -> None:
     [region] = find(model, run).regions
 
     assert 3 == region.calls
-    assert ("other arguments vary", "takes a FakeCalls") == region.notes
+    assert ("other arguments vary", "object argument: FakeCalls") == region.notes
 
 
 def test_a_run_with_gradients_has_its_own_form() -> None:
     model, x = Scaled().train(), torch.randn(128, 64)
     found = find(model, lambda: model(x).sum().backward())
 
-    assert ["128x64 fp32, train, grad"] == [each.form for each in found.regions]
+    assert ["128x64 fp32 train grad"] == [each.form for each in found.regions]
     assert found.outside_ms > 0, "the backward pass"
 
 
@@ -123,6 +123,16 @@ def test_a_fast_path_stays_and_is_reported() -> None:
     assert "torch.nn.modules.transformer:TransformerEncoderLayer" == region.name
     assert "operations of _transformer_encoder_layer_fwd are unknown" in region.notes[-1]
     assert "the model itself: submodules were not called" in found.notes[-1]
+
+
+@pytest.mark.slow
+def test_compiled_modules_run_eagerly() -> None:
+    compiled = torch.compile(nn.Sequential(Slow()), backend="eager")
+    model = nn.Sequential(Scaled(), compiled).eval()
+    found = find(model, without_gradients(model, torch.randn(512, 64)))
+
+    assert 5 == found.module_calls, "the modules inside are seen"
+    assert 18 == found.regions[0].operators
 
 
 def test_an_exception_of_the_model_passes_and_nothing_stays_patched() -> None:
@@ -213,7 +223,7 @@ def test_recorded_calls_are_repeated_as_often_as_they_were_made() -> None:
     short = ((torch.randn(1, 64),), {"mask": torch.ones(3), "start": 1})
     found = find(model, calls=FakeCalls([FakeForm(long), FakeForm(short, {"": 30, "block": 30})]))
 
-    assert {"128x64 fp32, train": 1, "1x64 fp32, train": 30} == {
+    assert {"128x64 fp32 train": 1, "1x64 fp32 train": 30} == {
         each.form: each.calls for each in found.regions
     }
 

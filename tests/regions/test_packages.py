@@ -55,7 +55,7 @@ def test_generation_has_forms_of_prefill_and_of_decoding() -> None:
     assert {"1x16x64 fp32", "1x1x64 fp32"} == set(layers)
     decoding = [r for r in found.regions if r.form == "1x1x64 fp32"]
     assert 5 * 2 == max(r.calls for r in decoding)
-    assert any("takes a DynamicCache" in r.notes for r in decoding)
+    assert any("object argument: DynamicCache" in r.notes for r in decoding)
 
 
 def test_stochastic_depth_does_not_tell_layers_apart_in_eval_mode() -> None:

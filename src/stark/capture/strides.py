@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 
-
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 

@@ -20,7 +20,7 @@ from stark.explain.numbers import listed
 from stark.regions.clocks import HostClock, clock_of
 from stark.regions.compiling import Example, compile_gain
 from stark.regions.counting import Counted
-from stark.regions.cut import Call, cut, outside, walk
+from stark.regions.cut import Call, cut, outside
 from stark.regions.examples import Examples
 from stark.regions.paths import joined
 from stark.regions.results import Compiled, Functional, Hotspots, Region
@@ -36,6 +36,7 @@ from stark.regions.workload import (
     restored,
     seeded,
     steps_of,
+    uncompiled,
 )
 
 WARM_UPS = 2
@@ -64,7 +65,7 @@ def hotspots(
 
     A region is a module with at most 60 operators that saves more than the regions inside it. Modules of the same class,
     structure and form of call are one region. The run is repeated about ten times, and buffers that it changes are
-    restored.
+    restored. Compiled modules run eagerly meanwhile.
 
     Args:
         model: The module that is run, on a CPU or on one CUDA device.
@@ -104,7 +105,7 @@ class Finder:
     def find(self, compile_top: int, compile_s: float) -> Hotspots:
         """Run all passes."""
         paths, clock = paths_of(self.model), clock_of(self.device)
-        with restored(self.model):
+        with restored(self.model), uncompiled():
             for step in self.steps:
                 for _ in range(WARM_UPS):
                     with seeded(self.device):
@@ -119,18 +120,15 @@ class Finder:
             trace = traced(list(whole), self.sheet)
             chosen = cut(trace.roots)
             groups = _grouped(chosen)
-            gains = self._gains(groups[:compile_top], works, trace, clock, compile_s)
+            examples = self._examples(groups[:compile_top], works, trace)
+        with restored(self.model):
+            gains = self._gains(examples, clock, compile_s)
         return self._result(times, trace, chosen, groups, gains)
 
-    def _gains(
-        self,
-        groups: Sequence[list[Call]],
-        works: Sequence[Sequence[Counted]],
-        trace: Trace,
-        clock: HostClock,
-        most_s: float,
-    ) -> list[Compiled]:
-        """What `torch.compile` gains for one call of each group, the best groups first."""
+    def _examples(
+        self, groups: Sequence[list[Call]], works: Sequence[Sequence[Counted]], trace: Trace
+    ) -> list[Example | None]:
+        """One call of each group with its arguments; None if another run did not make it again."""
         if not groups:
             return []
         numbers = {
@@ -146,12 +144,18 @@ class Finder:
             with seeded(self.device), watched(paths_of(self.model), examples):
                 run()
             found |= {(number, place): example for place, example in examples.found.items()}
+        return [found.get(place) for place in places]
+
+    def _gains(
+        self, examples: Sequence[Example | None], clock: HostClock, most_s: float
+    ) -> list[Compiled]:
+        """What `torch.compile` gains for each example, the first ones first while there is time."""
         end = time.monotonic() + most_s
         return [
-            compile_gain(found[place], clock, self.device, end - time.monotonic())
-            if place in found
-            else Compiled(reason="not measured, since runs differ")
-            for place in places
+            Compiled(reason="not measured, since runs differ")
+            if example is None
+            else compile_gain(example, clock, self.device, end - time.monotonic())
+            for example in examples
         ]
 
     def _result(
@@ -183,7 +187,7 @@ class Finder:
             ),
             functional=_functional(trace, chosen, run_s),
             outside_ms=outside_s * 1e3,
-            notes=tuple(_notes(times, trace, plain_s / run_s)),
+            notes=tuple(_notes(times, trace, chosen, plain_s / run_s)),
         )
 
 
@@ -226,7 +230,7 @@ def _region_notes(calls: Sequence[Call], works: Sequence[Counted]) -> Iterator[s
     if len({work.form.exact for work in works}) > 1:
         yield "other arguments vary"
     if objects := works[0].form.objects:
-        yield f"takes a {listed(objects)}"
+        yield f"object argument: {listed(objects)}"
     if {call.operators for call in calls} == {1}:
         yield f"one operator: {next(iter(works[0].operators))}"
     if uncounted := set[str]().union(*(work.uncounted for work in works)):
@@ -247,7 +251,9 @@ def _functional(trace: Trace, regions: Sequence[Call], run_s: float) -> tuple[Fu
     return tuple(sorted(found, key=lambda each: -each.time_ms))
 
 
-def _notes(times: Sequence[TimedStep], trace: Trace, busy: float) -> Iterator[str]:
+def _notes(
+    times: Sequence[TimedStep], trace: Trace, chosen: Sequence[Call], busy: float
+) -> Iterator[str]:
     """What the reader must know about this measurement. `busy`: the time of a run over the sum of its parts."""
     if busy > BUSY:
         yield f"The machine was busy: a run took {busy:.1f} times the sum of its parts. Shares are of that sum."
@@ -255,18 +261,18 @@ def _notes(times: Sequence[TimedStep], trace: Trace, busy: float) -> Iterator[st
         yield "Runs made different module calls; the most frequent sequence counts."
     if trace.unseen:
         where = joined(trace.unseen)
-        yield f"{where}: calls inside are not ranked: they differ from run to run, or are compiled."
-    called = {call.path for call in walk(trace.roots)}
+        yield f"{where}: calls inside are not ranked: they differ from run to run."
+    ranked = [*chosen, *outside(trace.roots, chosen)]
     skipped = [
         call.path
-        for call in walk(trace.roots)
-        if not call.children and call.operators and _has_parts(trace.work[id(call)].module, called)
+        for call in ranked
+        if not call.children and call.operators and _has_parts(trace.work[id(call)].module)
     ]
     if skipped:
         where = joined(skipped)
         yield f"{where}: submodules were not called (a fast path, or functional code), so they are not ranked."
 
 
-def _has_parts(module: nn.Module, called: set[str]) -> bool:
+def _has_parts(module: nn.Module) -> bool:
     """Whether a module has submodules with parameters."""
     return any(next(child.parameters(), None) is not None for child in module.children())

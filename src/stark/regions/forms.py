@@ -50,7 +50,7 @@ def form_of(module: nn.Module, args: Any, kwargs: Any) -> Form:
     shape = "no tensor" if first is None else f"{_shape(first)} {_dtype(first)}"
     others = (leaf for leaf in tree_leaves(arguments) if not isinstance(leaf, PLAIN))
     objects = tuple(dict.fromkeys(type(leaf).__name__ for leaf in others))
-    return Form(key, ", ".join([shape, *modes]), exact, objects)
+    return Form(key, " ".join([shape, *modes]), exact, objects)
 
 
 def _bound(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:

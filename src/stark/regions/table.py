@@ -14,7 +14,7 @@ TOP = 10
 SMALL_SHARE = 0.02
 """Functional work and time outside of modules are left out below this share of a run."""
 
-HEAD = f"{'#':>2}  {'region':<27} {'inst x calls':>12}  {'form':<20} {'per run':>8} {'share':>6} {'saving':>8} {'compile':>8}"
+HEAD = f"{'#':>2}  {'region':<23} {'inst x calls':>12}  {'form':<24} {'per run':>8} {'share':>6} {'saving':>8} {'compile':>8}"
 
 
 def table_text(found: Hotspots, top: int = TOP) -> str:
@@ -48,7 +48,7 @@ def _row(rank: int, region: Region) -> Iterator[str]:
         else f"{instances}, {region.calls} calls"
     )
     yield (
-        f"{rank:>2}  {_fitted(name, 27):<27} {calls:>12}  {_fitted(region.form, 20):<20} "
+        f"{rank:>2}  {_fitted(name, 23):<23} {calls:>12}  {_fitted(region.form, 24):<24} "
         f"{milliseconds(region.time_ms):>8} {region.share:>6.1%} {milliseconds(region.saving_ms):>8} "
         f"{_gained(region.compiled):>8}"
     )

@@ -6,8 +6,9 @@ Each repetition starts from the same state: the seeds are set, and buffers that 
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from stark.capture.recording import eagerly
 from stark.core.errors import UsageError
 
 SEED = 0
@@ -85,6 +87,14 @@ def seeded(device: torch.device) -> Iterator[None]:
     with torch.random.fork_rng(devices):
         torch.manual_seed(SEED)
         yield
+
+
+def uncompiled() -> AbstractContextManager[None]:
+    """Run compiled modules eagerly: a compiler would trace into the measurement, and hides the modules inside.
+
+    Without its compiler, torch has compiled nothing; importing it takes seconds.
+    """
+    return eagerly() if "torch._dynamo" in sys.modules else nullcontext()
 
 
 @contextmanager
