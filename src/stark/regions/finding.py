@@ -64,8 +64,8 @@ def hotspots(
     ```
 
     A region is a module with at most 60 operators that saves more than the regions inside it. Modules of the same class,
-    structure and form of call are one region. The run is repeated about ten times, and buffers that it changes are
-    restored. Compiled modules run eagerly meanwhile.
+    structure and form of call are one region. The run is repeated about 25 times, with the same random numbers. Buffers
+    that it changes are restored, in training mode also parameters and gradients. Compiled modules run eagerly.
 
     Args:
         model: The module that is run, on a CPU or on one CUDA device.

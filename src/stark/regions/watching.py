@@ -25,8 +25,12 @@ class Watcher(Protocol):
 
 
 def paths_of(model: nn.Module) -> dict[int, str]:
-    """For the id of each module, its first path in the model."""
-    return {id(module): path for path, module in model.named_modules()}
+    """For the id of each module, its first path in the model. The shells of compiled modules are left out."""
+    return {
+        id(module): path
+        for path, module in model.named_modules()
+        if type(module).__name__ != "OptimizedModule"
+    }
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What is measured: one run of the model, as a function that can be called again and again.
 
-Each repetition starts from the same state: the seeds are set, and buffers that the run changes are restored at the end.
+Each repetition draws the same random numbers, and what runs change in the model is restored at the end.
 """
 
 from __future__ import annotations
@@ -99,15 +99,22 @@ def uncompiled() -> AbstractContextManager[None]:
 
 @contextmanager
 def restored(model: nn.Module) -> Iterator[None]:
-    """Put back buffers that runs change, such as the statistics of a batch norm in training."""
-    before = {buffer: buffer.detach().clone() for buffer in model.buffers()}
+    """Put back what runs change: statistics of a batch norm, and in training mode also parameters and gradients.
+
+    The state of an optimizer is not the model's, and stays changed.
+    """
+    parameters = list(model.parameters()) if model.training else []
+    gradients = [(each, each.grad) for each in parameters]
+    state = [*model.buffers(), *parameters, *(grad for _, grad in gradients if grad is not None)]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state]
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, value in before.items():
-                if not torch.equal(buffer, value):
-                    buffer.copy_(value)
+            for tensor, value in zip(state, before, strict=True):
+                tensor.copy_(value)
+        for parameter, grad in gradients:
+            parameter.grad = grad
 
 
 def steps_of(
