@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from cli_samples import Stark
 
+from stark.regions.results import Hotspots, Region
+
 MODEL = """
 import torch
 from torch import nn
@@ -57,6 +59,8 @@ def test_the_best_regions_are_printed_as_one_document(stark: Stark) -> None:
 
     document = json.loads(ended.out)
     [region] = document["regions"]
+    assert set(Hotspots.model_fields) == set(document)
+    assert set(Region.model_fields) == set(region)
     assert 0 == ended.code
     assert "users:Model" == document["model"]
     assert ("users:Slow", "layers.0", 3) == (region["name"], region["module"], region["calls"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Hashable
+from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
@@ -24,7 +25,7 @@ SHORT = {
 }
 
 
-PLAIN = (torch.Tensor, torch.dtype, torch.device, bool, int, float, complex, str, type(None))
+PLAIN = (torch.Tensor, torch.dtype, torch.device, Enum, bool, int, float, complex, str, type(None))
 
 
 class Form(NamedTuple):
@@ -83,6 +84,8 @@ def _skeleton(value: Any, first: torch.Tensor | None, loose: bool) -> Hashable:
             return tuple(_skeleton(each, first, loose) for each in value)
         case dict():
             return tuple((str(name), _skeleton(each, first, loose)) for name, each in value.items())
+        case Enum() | torch.dtype() | torch.device():
+            return repr(value)
         case bool() | float() | str() | None:
             return value
         case int():
