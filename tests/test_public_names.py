@@ -18,11 +18,17 @@ from stark.options import RunOptions
 SOURCE = Path(stark.__file__).parent
 
 NAMES = """
-Budget Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
-abench aevaluate aoptimize aresume bench evaluate hotspots load_run open_executor optimize resume runs
+Budget Calls Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
+abench aevaluate aoptimize aresume bench capture evaluate hotspots load_run open_executor optimize recording resume runs
 """.split()
 
-FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(stark, name))]
+FUNCTIONS = [
+    name
+    for name in NAMES
+    if inspect.isfunction(value := getattr(stark, name)) or inspect.ismodule(value)
+]
+"""`stark.capture` is a package that is called like the function, once it is imported."""
+
 AWAITED = ("abench", "aevaluate", "aresume")
 """Their examples are those of the functions that wait for them."""
 
@@ -42,7 +48,7 @@ print(*{"torch", "pydantic", "pydantic_ai", "sqlalchemy", "asyncio"} & set(sys.m
 def test_the_public_names() -> None:
     assert NAMES == stark.__all__
     assert set(NAMES) <= set(dir(stark))
-    assert 12 == len(FUNCTIONS)
+    assert 14 == len(FUNCTIONS)
     with pytest.raises(AttributeError, match="'stark' has no attribute 'nothing'"):
         stark.nothing  # type: ignore[attr-defined] # noqa: B018
 
@@ -86,6 +92,21 @@ def test_the_function_bench_is_not_replaced_by_the_package_of_that_name() -> Non
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert "stark.api" == ended.stdout.strip(), ended.stderr
+
+
+@pytest.mark.slow
+def test_capture_is_called_before_and_after_its_package_is_imported() -> None:
+    program = (
+        "import inspect, stark; one = stark.capture; import stark.capture.drawing; other = stark.capture\n"
+        "print(one is not other, inspect.signature(one) == inspect.signature(other), one.__doc__ == other.__doc__)\n"
+        "from torch import nn\n"
+        "try: stark.capture(nn.ReLU(), stark.Calls(nn.ReLU()))\n"
+        "except stark.ProblemError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "True True True" == ended.stdout.splitlines()[0], ended.stderr
+    assert "have none of ReLU" in ended.stdout.splitlines()[1]
 
 
 def test_the_import_is_instant() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import ModuleType
 from typing import Any
@@ -20,10 +21,10 @@ __all__ = ["Calls", "Form", "capture", "recording"]
 class _Callable(ModuleType):
     """Importing this package binds `stark.capture` to it, so the package is called like the function."""
 
-    __doc__ = capture.__doc__
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return capture(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _Callable
+__doc__ = capture.__doc__ or ""
+__signature__ = inspect.signature(capture)

@@ -9,7 +9,7 @@ import torch
 
 from stark.capture.cannot import CannotCapture
 from stark.capture.literals import literal, short, sizes
-from stark.capture.stored import FEW, exact, pattern
+from stark.capture.stored import FEW, exact, packed, pattern
 from stark.capture.strides import strided
 
 SAMPLE = 1 << 20
@@ -36,14 +36,20 @@ def draw(tensor: torch.Tensor) -> str:
     """An expression of a tensor with the same shape, dtype and strides, and values as they may be."""
     value = tensor.detach().cpu()
     if value.dtype == torch.bool:
-        text = pattern(value) or _boolean(value)
+        contents = _boolean
     elif value.is_complex():
-        text = f"torch.randn({sizes(value.shape)}, dtype={value.dtype})"
-    elif value.is_floating_point():
-        return strided(value, _floating)
+        contents = _complex
     else:
-        text = pattern(value) or _integers(value)
-    return text if _has_strides(text, value) else strided(value, lambda _: text)
+        contents = _floating if value.is_floating_point() else _integers
+    if not value.is_contiguous() and contents in (_boolean, _integers):
+        text = contents(value)  # may be expanded by itself
+        if _has_strides(text, value):
+            return text
+    return strided(value, contents)
+
+
+def _complex(value: torch.Tensor) -> str:
+    return f"torch.randn({sizes(value.shape)}, dtype={value.dtype})"
 
 
 def parameter(tensor: torch.Tensor) -> str:
@@ -75,6 +81,8 @@ def _floating(value: torch.Tensor) -> str:
     if finite.numel() < value.numel():
         return exact(value)
     mean, deviation = _moments(value)
+    if abs(mean) * math.sqrt(value.numel()) < 3 * deviation:
+        mean = 0.0  # as it may be by chance
     low, high = float(finite.min()), float(finite.max())
     if low >= 0 and high <= 1 and high > 0.5 and abs(deviation - 0.29) < 0.06:
         typed = short(value.dtype) if value.dtype.itemsize > 1 else ""
@@ -108,23 +116,27 @@ def _moments(value: torch.Tensor) -> tuple[float, float]:
 
 def _integers(value: torch.Tensor) -> str:
     """Few integers, a permutation or sorted offsets as they are; others as random numbers within the bounds."""
+    if (text := pattern(value)) is not None and _has_strides(text, value):
+        return text
     shape, flat = tuple(value.shape), value.reshape(-1)
+    typed = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
     if value.dim() == 1 and torch.equal(
         flat.sort().values, torch.arange(len(flat), dtype=value.dtype)
     ):
-        return f"torch.randperm({len(flat)}, dtype={value.dtype})"
+        return f"torch.randperm({len(flat)}{typed})"
     is_sorted = value.dim() == 1 and bool((flat.diff() >= 0).all())
     if value.numel() <= FEW or (is_sorted and value.numel() <= MOST_STORED_INTEGERS):
         return exact(value)
     low, high = int(flat.min()), int(flat.max())
-    typed = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
     return f"torch.randint({low}, {high + 1}, {shape}{typed})"
 
 
 def _boolean(value: torch.Tensor) -> str:
     """A mask without a pattern: stored, or drawn with the same share if it is too large."""
+    if (text := pattern(value)) is not None and _has_strides(text, value):
+        return text
     try:
-        return exact(value)
+        return packed(value)
     except CannotCapture:
         return f"torch.rand({sizes(value.shape)}) < {float(value.float().mean()):.3g}"
 
@@ -172,7 +184,7 @@ def _base(row: torch.Tensor, function: str, half: int) -> float | None:
 
 
 def _has_strides(text: str, value: torch.Tensor) -> bool:
-    """Whether the expression already has the strides of the value."""
+    """Whether the expression has the strides of the value."""
     if ".expand(" not in text:
         return value.is_contiguous()
     made = eval(text, {"torch": torch})

@@ -28,7 +28,7 @@ def exact(tensor: torch.Tensor) -> str:
     value = tensor.detach().cpu()
     text = pattern(value)
     if text is None and value.numel() <= FEW and value.dtype in SAFE:
-        text = f"torch.tensor({literal(value.tolist())}, dtype={value.dtype})"
+        text = f"torch.tensor({literal(value.tolist())}{_typed(value)})"
     return text or packed(value)
 
 
@@ -157,3 +157,9 @@ def packed(value: torch.Tensor) -> str:
             f"a tensor of shape {shape} would take {len(text) // 1000} kB of text in the file"
         )
     return f'unpacked("{text}", {value.dtype}, {shape})'
+
+
+def _typed(value: torch.Tensor) -> str:
+    """The dtype of a tensor that is written out, unless it follows from the numbers."""
+    follows = {torch.int64, torch.float32, torch.bool}
+    return "" if value.dtype in follows and value.numel() else f", dtype={value.dtype}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import torch
 
@@ -20,7 +22,8 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
     if value.dim() in (4, 5) and value.is_contiguous(memory_format=CHANNELS_LAST[value.dim()]):
         made = _grouped(contents(value.contiguous()))
         return f"{made}.to(memory_format={CHANNELS_LAST[value.dim()]})"
-    order = sorted(range(value.dim()), key=lambda i: (-int(value.stride(i)), i))
+    strides = value.stride()
+    order = sorted(range(value.dim()), key=lambda i: (-strides[i], i))
     straight = value.permute(order)
     if straight.is_contiguous():
         back = [order.index(i) for i in range(value.dim())]
@@ -29,8 +32,27 @@ def strided(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str
             f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute{tuple(back)}"
         )
         return f"{_grouped(contents(straight))}.{method}"
+    if (text := _sliced(value, contents)) is not None:
+        return text
     made = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype})"
     return f"{made}.copy_({contents(value.contiguous())})"
+
+
+def _sliced(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str | None:
+    """The first entries of a larger contiguous tensor; None for other strides."""
+    strides = [int(stride) for stride in value.stride()]
+    if strides[-1] != 1 or 0 in strides:
+        return None
+    whole = [value.shape[0], *(a // b for a, b in pairwise(strides))]
+    indices = [":" if n == m else f":{m}" for n, m in zip(whole, value.shape, strict=True)]
+    while indices[-1] == ":":
+        indices.pop()
+    spread = torch.arange(math.prod(whole)) % value.numel()
+    text = f"{_grouped(contents(value.reshape(-1)[spread].reshape(whole)))}[{', '.join(indices)}]"
+    if "unpacked(" in text:
+        return None
+    made = eval(text, {"torch": torch})
+    return text if (made.shape, made.stride()) == (value.shape, value.stride()) else None
 
 
 def _expanded(value: torch.Tensor, contents: Callable[[torch.Tensor], str]) -> str:
