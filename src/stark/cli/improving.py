@@ -19,7 +19,7 @@ from stark.cli.places import beside, kernel_path, refuse_fleeting
 from stark.cli.running import how_to_resume
 from stark.cli.settings import Settings
 from stark.cli.showing import run_shown
-from stark.configuration import configure
+from stark.configuration import configure, without_unused_models
 from stark.core.errors import ProblemError
 from stark.core.usage import Budget
 from stark.events import Prepared
@@ -59,14 +59,16 @@ def optimize_hotspots(
 ) -> int:
     """Search the `most` best regions that can be captured; returns 0 if a kernel was put back."""
     refuse_fleeting(settings.store)
-    configure(checked_options(settings.options))  # refuses wrong options before the model runs
+    strategies = [settings.options.get("strategy", "stark")]
+    options = without_unused_models(settings.options, strategies, settings.given)
+    configure(checked_options(options))  # refuses wrong options before the model runs
     console = consoles.console(as_json)
     capturing = ["--capture", str(most), "--folder", str(beside(settings.store) / "problems")]
     compiled = ["--compile", str(top if compiling else 0)]
     answer = asked_model("find", module, inputs, [*compiled, *capturing], as_json)
     assert answer.hotspots is not None
     console.print(Text(table_text(answer.hotspots, top)), soft_wrap=True)
-    improved = list(_searched(answer.hotspots, answer.captured, settings, console))
+    improved = list(_searched(answer.hotspots, answer.captured, options, settings.store, console))
     kernels = [str(each.kernel) for each in improved if each.kernel is not None]
     comparison = None
     if kernels:
@@ -79,10 +81,13 @@ def optimize_hotspots(
 
 
 def _searched(
-    found: Hotspots, captured: tuple[Captured, ...], settings: Settings, console: Console
+    found: Hotspots,
+    captured: tuple[Captured, ...],
+    options: dict[str, Any],
+    store: str,
+    console: Console,
 ) -> Iterator[Improved]:
     """Search one region after the other. All share the limits on tokens, dollars and minutes."""
-    options = settings.options
     limits = {name: float(options[name]) for name in SHARED if options.get(name) is not None}
     waiting = [each for each in captured if each.file is not None]
     attempts = checked_options(options).attempts
@@ -100,19 +105,19 @@ def _searched(
             yield Improved(region, reason="the budget is used up")
             continue
         console.print(Text(f"\n{_name(region)}: {each.file}", "bold"), soft_wrap=True)
-        yield _search(region, Path(each.file), settings, options | part, ledger, console)
+        yield _search(region, Path(each.file), options | part, store, ledger, console)
 
 
 def _search(
     region: Region,
     problem: Path,
-    settings: Settings,
     options: dict[str, Any],
+    store: str,
     ledger: Ledger,
     console: Console,
 ) -> Improved:
-    work = partial(aoptimize, load(str(problem)), within=ledger, store=settings.store, **options)
-    resuming = partial(how_to_resume, settings.store)
+    work = partial(aoptimize, load(str(problem)), within=ledger, store=store, **options)
+    resuming = partial(how_to_resume, store)
     try:
         result = run_shown(work, open_progress(console), Prepared, resuming)
     except ProblemError as error:
@@ -120,7 +125,7 @@ def _search(
     kernel = result.kernel
     if kernel is None or not kernel.confirmed:
         return Improved(region, result)
-    return Improved(region, result, kernel.save(kernel_path(settings.store, result.run_id)))
+    return Improved(region, result, kernel.save(kernel_path(store, result.run_id)))
 
 
 def _used(ledger: Ledger) -> dict[str, float]:
