@@ -19,7 +19,7 @@ SOURCE = Path(stark.__file__).parent
 
 NAMES = """
 Budget Calls Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
-abench aevaluate aoptimize aresume bench capture evaluate load_run open_executor optimize recording resume runs
+abench aevaluate aoptimize aresume bench capture evaluate hotspots load_run open_executor optimize recording resume runs
 """.split()
 
 FUNCTIONS = [
@@ -48,7 +48,7 @@ print(*{"torch", "pydantic", "pydantic_ai", "sqlalchemy", "asyncio"} & set(sys.m
 def test_the_public_names() -> None:
     assert NAMES == stark.__all__
     assert set(NAMES) <= set(dir(stark))
-    assert 13 == len(FUNCTIONS)
+    assert 14 == len(FUNCTIONS)
     with pytest.raises(AttributeError, match="'stark' has no attribute 'nothing'"):
         stark.nothing  # type: ignore[attr-defined] # noqa: B018
 

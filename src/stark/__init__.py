@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from stark.evaluator.executors import Executor as Executor
     from stark.evaluator.executors import open_executor as open_executor
     from stark.ledger import Ledger as Ledger
+    from stark.regions.finding import hotspots as hotspots
     from stark.results import Kernel as Kernel
     from stark.results import Result as Result
 
@@ -56,6 +57,7 @@ _HOMES = {
     "stark.core.usage": "Budget Price",
     "stark.evaluator.executors": "Executor open_executor",
     "stark.ledger": "Ledger",
+    "stark.regions.finding": "hotspots",
     "stark.results": "Kernel Result",
 }
 """For each module, the public names that it defines, separated by spaces."""

@@ -21,6 +21,6 @@ def make_importable() -> None:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
-        if not torch._C._dispatch_has_kernel(f"torchvision::{name}"):
+        if not torch._C._jit_get_schemas_for_operator(f"torchvision::{name}"):
             library.define(schema)
     DEFINED.append(library)

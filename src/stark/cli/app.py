@@ -170,6 +170,44 @@ def evaluate(
     return evaluate(problem, inputs, candidates, settings, effort, demand, json)
 
 
+@command(app, "store", *EVERY)
+def hotspots(
+    settings: Settings,
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+        ),
+    ],
+    inputs: Annotated[str | None, INPUTS] = None,
+    top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
+    compiling: Annotated[
+        bool,
+        typer.Option("--compile/--no-compile", help="Measure what torch.compile gains there."),
+    ] = True,
+    most: Annotated[
+        int | None,
+        option(
+            "NUMBER",
+            "Search kernels for this many of the best regions, put the winners back, and time the whole module. The "
+            "regions share the limits on tokens, dollars and minutes.",
+            "--optimize",
+            min=1,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Rank the regions of MODULE by the time that a faster kernel could save."""
+    if most is None:
+        from stark.cli.hotspots import hotspots
+
+        return hotspots(module, inputs, top, compiling, json)
+    from stark.cli.improving import optimize_hotspots
+
+    return optimize_hotspots(module, inputs, most, settings, top, compiling, json)
+
+
 @command(app, "store")
 def runs(settings: Settings, json: JsonOption = False) -> None:
     """List the runs, the newest first."""

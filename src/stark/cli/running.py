@@ -85,8 +85,8 @@ def _work(
     if output is not None:
         check_file(output)
     view = open_progress(consoles.console(as_json))
-    how_to_resume = partial(_how_to_resume, store)
-    result = run_shown(partial(work, store=store), view, Prepared, how_to_resume)
+    resuming = partial(how_to_resume, store)
+    result = run_shown(partial(work, store=store), view, Prepared, resuming)
     kernel, path = result.kernel, None
     if kernel is not None and kernel.confirmed:
         path = kernel.save(output or kernel_path(store, result.run_id))
@@ -118,7 +118,8 @@ def _show(result: Result, path: Path | None) -> None:
         console.print(Text(f"In this run {replay_line(result.run)}."))
 
 
-def _how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
+def how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
+    """What is stored of a run that stopped, and the command that continues it."""
     run = prepared.run
     with Store.open(store_url, create=False) as store:
         if not store.holds(run.id):
