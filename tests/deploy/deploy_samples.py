@@ -1,0 +1,71 @@
+"""Hand-written problem files and kernels for the modules of `ownpkg`."""
+
+from __future__ import annotations
+
+from stark.deploy import guard
+
+PROBLEM = '''"""Gated of ownpkg.blocks."""
+import torch
+from torch import nn
+
+CASES = {"small": 1.0, "large": 2.0}
+ORIGINAL = {
+    "name": "ownpkg.blocks:Gated",
+    "arguments": ["x", "mask"],
+    "constants": {"weights": "False"},
+    "training": False,
+    "attributes": {"": {"scale": "0.5", "config.width": "16"}, "inner": {"in_features": "16"}},
+    "versions": {"ownpkg": "1.0"},
+}
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+        self.gate = nn.Linear(16, 16, bias=False)
+        self.register_buffer("shift", torch.full((16,), 0.25))
+        self.train(False)
+
+    def forward(self, x, mask):
+        gate = torch.sigmoid(self.gate(x)) * mask
+        return 0.5 * torch.tanh(self.inner(x)) * gate + self.shift, None
+
+
+def get_inputs(case="small"):
+    rows = {"small": 4, "large": 32}[case]
+    return [torch.randn(2, rows, 16), torch.randint(0, 2, (2, rows, 1)).float()]
+
+
+def get_init_inputs():
+    return []
+'''
+
+KERNEL = """import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(16, 16)
+        self.gate = nn.Linear(16, 16, bias=False)
+        self.register_buffer("shift", torch.full((16,), 0.25))
+
+    def forward(self, x, mask):
+        both = torch.cat([self.inner.weight, self.gate.weight])
+        inner, gate = torch.nn.functional.linear(x, both).chunk(2, dim=-1)
+        inner = torch.tanh(inner + self.inner.bias)
+        return torch.addcmul(self.shift, inner, torch.sigmoid(gate) * mask, value=0.5)
+"""
+
+
+def kernel(source: str = KERNEL, problem: str = PROBLEM, name: str = "gated_test") -> guard.Kernel:
+    """A kernel for this machine's CPU."""
+    import platform
+
+    scope: dict[str, type] = {"__name__": name}
+    exec(compile(source, name, "exec"), scope)
+    return guard.Kernel(
+        scope["ModelNew"], problem, name=name, device="cpu", architecture=platform.machine()
+    )
