@@ -68,7 +68,8 @@ class Bound:
         """Whether a parameter requires gradients."""
 
         self.original = type(module).forward
-        names = NAMES | {"bound": self, "runs": self.runs, "original": self.original}
+        names = NAMES | {"bound": self, "target": module, "runs": self.runs}
+        names["original"] = self.original
         self.signature = Signature(self.original, names)
         self.forward = self._generate(names)
 

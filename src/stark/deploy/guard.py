@@ -274,3 +274,38 @@ INSTEAD: dict[str, Callable[..., Any]] = {
     "__deepcopy__": _deepcopy,
     "_replicate_for_data_parallel": _replica,
 }
+
+
+def forward_for(module: nn.Module, kernel: Kernel) -> Callable[..., Any]:
+    """The guarded forward for a module whose forward was replaced by another library, which calls this function.
+
+    A module that the kernel does not fit runs its own forward.
+    """
+    own = module.__dict__
+    late = own.setdefault("_stark_late", _Late())
+    if late.forward is None:
+        replaced = own.pop("forward", None)
+        try:
+            check_structure(module, kernel)
+            bound = Bound(module, kernel, Applied())
+            check_state(bound)
+            late.forward = types.MethodType(bound.forward, module)
+        except Misfit:
+            late.forward = types.MethodType(type(module).forward, module)
+        if replaced is not None:
+            own["forward"] = replaced
+    forward: Callable[..., Any] = late.forward
+    return forward
+
+
+class _Late:
+    """A guarded forward that is made at the first call. Copies of a module make their own."""
+
+    def __init__(self) -> None:
+        self.forward: Callable[..., Any] | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Late:
+        return _Late()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Late, ()

@@ -57,6 +57,8 @@ ENVIRONMENT = """tracing() is None and transforms() is None and forward_ad._curr
 
 FORWARD = """
 def forward({head}):
+    if self is not target:
+        return original(self, {passed})
     if compiling():
         if not usable_in_graphs():
             return original(self, {passed})

@@ -29,7 +29,9 @@ _OTHER_SHAPES = {
     True: "two other shapes passed too; other dtypes were not tried",
     False: "WRONG at other shapes, so use the kernel for these shapes only",
 }
-_BACKWARD = "the source defines a backward pass, which was NOT verified; apply and Guarded run the original"
+_BACKWARD = (
+    "the source defines a backward pass, which was NOT verified; apply and Guarded run the original"
+)
 _NO_BACKWARD = "NOT supported by ModelNew: for inference only; apply and Guarded run the original"
 _USE = """\
 Import apply to put the kernel into a model, or Guarded to make a new module: calls unlike those that were verified, or
@@ -61,7 +63,9 @@ def kernel_file(run: Run, node: Node, reference: Reference) -> str:
 def kernel_name(run: Run, node: Node) -> str:
     """A name that no other kernel has, for `torch.ops`."""
     assert node.candidate is not None
-    return f"{run.problem.slug.replace('-', '_')}_{node.candidate.digest[:6]}{run.problem.digest[:6]}"
+    return (
+        f"{run.problem.slug.replace('-', '_')}_{node.candidate.digest[:6]}{run.problem.digest[:6]}"
+    )
 
 
 def offered(source: str) -> dict[str, str]:
