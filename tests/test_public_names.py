@@ -18,8 +18,8 @@ from stark.options import RunOptions
 SOURCE = Path(stark.__file__).parent
 
 NAMES = """
-Budget Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
-abench aevaluate aoptimize aresume bench evaluate load_run open_executor optimize resume runs
+Applied Budget Executor Kernel Ledger MachineError ModelError Price Problem ProblemError Result StarkError UsageError
+abench aevaluate aoptimize apply aresume bench evaluate load_run open_executor optimize resume runs verify
 """.split()
 
 FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(stark, name))]
@@ -42,7 +42,7 @@ print(*{"torch", "pydantic", "pydantic_ai", "sqlalchemy", "asyncio"} & set(sys.m
 def test_the_public_names() -> None:
     assert NAMES == stark.__all__
     assert set(NAMES) <= set(dir(stark))
-    assert 11 == len(FUNCTIONS)
+    assert 13 == len(FUNCTIONS)
     with pytest.raises(AttributeError, match="'stark' has no attribute 'nothing'"):
         stark.nothing  # type: ignore[attr-defined] # noqa: B018
 

@@ -523,6 +523,20 @@ def test_a_module_with_another_submodule_is_not_bound() -> None:
         guard.apply(module, kernel())
 
 
+def test_a_kernel_for_another_architecture_is_not_used(model: Stack) -> None:
+    foreign = kernel()
+    foreign.architecture = "riscv64"
+
+    with pytest.raises(guard.NothingBound, match="the kernel is for riscv64"):
+        guard.apply(model, foreign)
+    guarded = foreign.guarded()
+    guarded(*inputs())
+    assert {"another architecture"} == {
+        reason.removeprefix("x has ")
+        for reason in guarded._stark.counts  # type: ignore[union-attr, attr-defined]
+    }
+
+
 def test_a_second_kernel_is_refused(model: Stack, applied: guard.Applied) -> None:
     with pytest.raises(guard.NothingBound, match="it has a kernel already"):
         guard.apply(model, kernel())

@@ -6,6 +6,7 @@ Standalone: needs torch and the standard library only, since it is copied into k
 from __future__ import annotations
 
 import functools
+import platform
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +227,9 @@ class Bound:
         if tensor.device.type != self.kernel.device:
             return "another device", f"{tensor.device}, not {self.kernel.device}"
         if self.kernel.device != "cuda":
-            return None
+            found = platform.machine()
+            alike = found == self.kernel.architecture
+            return None if alike else ("another architecture", found)
         index = tensor.get_device()
         if self.gpu not in (None, index):
             return "another device", f"cuda:{index}, not cuda:{self.gpu}"

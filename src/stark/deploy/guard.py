@@ -104,10 +104,18 @@ class Kernel:
         training = self.contract.training
         return made if training is None else made.train(training)
 
+    def check_machine(self) -> None:
+        """Raise Misfit if no device of this machine can run the kernel."""
+        if self.device == "cpu" and platform.machine() != self.architecture:
+            raise Misfit(f"the kernel is for {self.architecture}, not {platform.machine()}")
+
     def guarded(self) -> nn.Module:
-        """A new instance of the reference's `Model` with this kernel, on the CPU."""
+        """A new instance of the reference's `Model` with this kernel, on the CPU. Raises NothingBound."""
         model: nn.Module = self.reference.Model(*self.reference.get_init_inputs())
-        apply(model, self, [""])
+        try:
+            bind(model, self, Applied())
+        except Misfit as why:
+            raise NothingBound(str(why)) from None
         return model
 
 
@@ -171,6 +179,7 @@ def apply(model: nn.Module, kernel: Kernel, names: Sequence[str] | None = None) 
                 applied.skipped[path] = f"it is a {class_name(module)}, not a {wanted}"
         elif names is None or any(fnmatchcase(path, name) for name in names):
             try:
+                kernel.check_machine()
                 applied.bound[path] = bind(module, kernel, applied)
             except Misfit as why:
                 applied.skipped[path] = str(why)
@@ -211,10 +220,8 @@ def bind(module: nn.Module, kernel: Kernel, applied: Applied) -> Bound:
 
 
 def check_structure(module: nn.Module, kernel: Kernel) -> None:
-    """Raise Misfit unless the machine, the submodules and the names of the state are those of the reference."""
+    """Raise Misfit unless the submodules and the names of the state are those of the reference."""
     contract = kernel.contract_for(module)
-    if kernel.device == "cpu" and platform.machine() != kernel.architecture:
-        raise Misfit(f"the kernel is for {kernel.architecture}, not {platform.machine()}")
     own = dict(module.named_modules())
     for path, expected in contract.classes.items():
         from_torch = expected.__module__.startswith("torch.") and expected is not nn.Module

@@ -174,12 +174,13 @@ def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
 
 def _foreign(claimed: Device, here: Device) -> Iterator[str]:
     """Why a claim is not about this device."""
-    of = {each: _device_text(each) for each in (claimed, here)}
     alike = claimed.kind == here.kind and claimed.name == here.name
     if claimed.kind == "cpu":
         alike = alike and claimed.processors == here.processors
     if not alike or claimed.architecture != here.architecture:
-        yield f"the claim is about another device: {of[claimed]}; this is {of[here]}"
+        yield (
+            f"the claim is about another device: {_device_text(claimed)}; this is {_device_text(here)}"
+        )
 
 
 def _device_text(device: Device) -> str:
