@@ -1,21 +1,21 @@
-"""Hand-written problem files and kernels for the modules of `ownpkg`."""
+"""Hand-written problem files and kernels for the modules of `userpkg`."""
 
 from __future__ import annotations
 
 from stark.deploy import guard
 
-PROBLEM = '''"""Gated of ownpkg.blocks."""
+PROBLEM = '''"""Gated of userpkg.blocks."""
 import torch
 from torch import nn
 
 CASES = {"small": 1.0, "large": 2.0}
 ORIGINAL = {
-    "name": "ownpkg.blocks:Gated",
+    "name": "userpkg.blocks:Gated",
     "arguments": ["x", "mask"],
     "constants": {"weights": "False"},
     "training": False,
     "attributes": {"": {"scale": "0.5", "config.width": "16"}, "inner": {"in_features": "16"}},
-    "versions": {"ownpkg": "1.0"},
+    "versions": {"userpkg": "1.0"},
 }
 
 

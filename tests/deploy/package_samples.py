@@ -1,4 +1,4 @@
-"""Runs whose best kernel is known: the samples' kernel for `ownpkg`, and a C++ kernel for a hand-written problem."""
+"""Runs whose best kernel is known: the samples' kernel for `userpkg`, and a C++ kernel for a hand-written problem."""
 
 from __future__ import annotations
 

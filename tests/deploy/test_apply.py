@@ -8,9 +8,9 @@ from types import ModuleType
 import pytest
 import torch
 from deploy_samples import KERNEL
-from ownpkg.blocks import Stack
 from package_samples import DOUBLE, DOUBLE_CPP, kernel
 from torch import nn
+from userpkg.blocks import Stack
 
 import stark
 from stark.deploy.bound import GRADIENTS
@@ -113,7 +113,7 @@ def test_a_changed_package_is_refused(model: Stack, tmp_path: Path) -> None:
 
 
 def test_nothing_that_fits_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(stark.UsageError, match="fits no module: the model has no ownpkg"):
+    with pytest.raises(stark.UsageError, match="fits no module: the model has no userpkg"):
         stark.apply(nn.ReLU(), kernel())
     with pytest.raises(stark.UsageError, match="there is no kernel file and no package at"):
         stark.apply(nn.ReLU(), tmp_path / "missing.py")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from deploy_samples import KERNEL, PROBLEM, kernel
-from ownpkg.blocks import Config, Gated, Stack
 from torch import nn
+from userpkg.blocks import Config, Gated, Stack
 
 from stark.deploy import guard
 from stark.deploy.bound import GRADIENTS, GRAPH_GRADIENTS
@@ -505,7 +505,7 @@ def test_other_modules_are_skipped_with_the_reason(model: Stack) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (nn.Sequential(nn.ReLU()), "the model has no ownpkg.blocks:Gated; it has torch.nn"),
+        (nn.Sequential(nn.ReLU()), "the model has no userpkg.blocks:Gated; it has torch.nn"),
         (Gated(Config(width=8)), r"inner.weight has the shape \[8, 8\], not \[16, 16\]"),
     ],
     ids=["none", "another width"],

@@ -16,7 +16,7 @@ from stark.deploy.certificate import changed_files, package_folder, read_certifi
 
 USE = """
 import sys, torch, my_kernel
-assert "stark" not in sys.modules and not any("ownpkg" in name for name in sys.modules)
+assert "stark" not in sys.modules and not any("userpkg" in name for name in sys.modules)
 model = my_kernel.Guarded()
 x, mask = torch.randn(2, 4, 16), torch.ones(2, 4, 1)
 with torch.no_grad():
@@ -71,7 +71,7 @@ def test_the_certificate_says_what_was_verified(folder: Path) -> None:
     assert [] == list(changed_files(package, claimed))
     assert {"small": 1.0, "large": 2.0} == claimed.cases
     assert claimed.original is not None
-    assert "ownpkg.blocks:Gated" == claimed.original.name
+    assert "userpkg.blocks:Gated" == claimed.original.name
     assert 2.0 == pytest.approx(claimed.speedups["eager"].ratio)
     assert ("promote", True, "pytorch") == (claimed.effort, claimed.confirmed, claimed.language)
     assert {"kernel.py", "original.py", "guard.py", "__init__.py"} <= claimed.files.keys()
@@ -123,7 +123,7 @@ def test_a_layer_for_kernelize(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     from types import MethodType
 
     torch = pytest.importorskip("torch")
-    from ownpkg.blocks import Config, Gated
+    from userpkg.blocks import Config, Gated
 
     monkeypatch.syspath_prepend(str(folder / "build" / "torch-universal"))
     layer = importlib.import_module("my_kernel").layers.Gated
@@ -141,7 +141,7 @@ def test_a_layer_for_kernelize(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert {"has_backward", "can_torch_compile"} == added
     assert layer.__init__ is torch.nn.Module.__init__
     assert kinds == [p.kind for p in inspect.signature(Gated.forward).parameters.values()]
-    assert 1 == module._stark_late.forward.__func__.__globals__["bound"].calls
+    assert 1 == module._stark_late.forward.__func__.__globals__["stark_bound"].calls
 
 
 @pytest.mark.parametrize(

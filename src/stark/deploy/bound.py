@@ -69,9 +69,12 @@ class Bound:
         """Whether a parameter requires gradients."""
 
         self.original = type(module).forward
-        names = NAMES | {"bound": self, "target": module, "runs": self.runs}
-        names["original"] = self.original
-        self.signature = Signature(self.original, names)
+        names = NAMES | {"stark_bound": self, "stark_target": module, "stark_runs": self.runs}
+        names["stark_original"] = self.original
+        try:
+            self.signature = Signature(self.original, names)
+        except LookupError as why:
+            raise Misfit(str(why.args[0])) from None
         self.forward = self._generate(names)
 
     def _generate(self, names: dict[str, Any]) -> Callable[..., Any]:
@@ -79,13 +82,13 @@ class Bound:
             return once_per_graph(lambda: self.count(reason))
 
         names |= {
-            "GRADIENTS": GRADIENTS,
-            "seen_autocast": seen("autocast"),
-            "seen_gradients": seen(GRAPH_GRADIENTS),
-            "seen_form": seen("other arguments in a compiled or exported graph"),
-            "seen_kernel": once_per_graph(lambda: self.count_kernel()),
-            "usable_in_graphs": once_per_graph(lambda: self.usable_in_graphs()),
-            "operator": self.kernel.operator,
+            "stark_GRADIENTS": GRADIENTS,
+            "stark_seen_autocast": seen("autocast"),
+            "stark_seen_gradients": seen(GRAPH_GRADIENTS),
+            "stark_seen_form": seen("other arguments in a compiled or exported graph"),
+            "stark_seen_kernel": once_per_graph(lambda: self.count_kernel()),
+            "stark_usable_in_graphs": once_per_graph(lambda: self.usable_in_graphs()),
+            "stark_operator": self.kernel.operator,
         }
         state = [name for name in self.contract.state if name in self.tensors]
         try:

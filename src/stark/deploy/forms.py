@@ -102,7 +102,8 @@ class Contract:
     """Whether forward changes an input, a parameter or a buffer in place."""
 
     parameters: tuple[str, ...]
-    """What the reference's own forward takes, and the defaults of the rest, as `repr` shows them."""
+    """What the reference's own forward takes, and the defaults of the rest, as `repr` shows them. Empty if it takes
+    `*arguments`, which have no names."""
 
     defaults: dict[str, str]
 
@@ -197,15 +198,13 @@ def _run(reference: ModuleType, device: str) -> tuple[nn.Module, tuple[Case, ...
 
 
 def _arguments(model: nn.Module, given: int) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Forward's parameters that `get_inputs` gives, and the defaults of the others."""
+    """Forward's parameters that `get_inputs` gives, and the defaults of the others; none if it takes `*arguments`."""
     parameters = list(signature(model.forward).parameters.values())
-    names = []
-    for each in parameters[:given]:
-        if each.kind is Parameter.VAR_POSITIONAL:
-            raise ValueError(f"forward takes *{each.name}; name the original module's arguments")
-        names.append(each.name)
+    if any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+        return (), {}
     rest = [each for each in parameters[given:] if each.default is not Parameter.empty]
-    return tuple(names), {each.name: repr(each.default) for each in rest}
+    names = tuple(each.name for each in parameters[:given])
+    return names, {each.name: repr(each.default) for each in rest}
 
 
 def attribute(module: nn.Module, name: str) -> Any:

@@ -222,6 +222,8 @@ def bind(module: nn.Module, kernel: Kernel, applied: Applied) -> Bound:
 def check_structure(module: nn.Module, kernel: Kernel) -> None:
     """Raise Misfit unless the submodules and the names of the state are those of the reference."""
     contract = kernel.contract_for(module)
+    if any(len(case.inputs) != len(contract.arguments) for case in contract.cases):
+        raise Misfit("the problem does not name the arguments that get_inputs gives")
     own = dict(module.named_modules())
     for path, expected in contract.classes.items():
         from_torch = expected.__module__.startswith("torch.") and expected is not nn.Module

@@ -36,66 +36,69 @@ def only_devices() -> bool:
 
 
 NAMES: dict[str, Any] = {
-    "Tensor": torch.Tensor,
-    "Parameter": nn.Parameter,
-    "any_autocast": torch._C._is_any_autocast_enabled,
-    "compiling": torch.compiler.is_compiling,
-    "deterministic": torch._C._get_deterministic_algorithms,
-    "dispatch_modes": torch._C._len_torch_dispatch_stack,
-    "forward_ad": forward_ad,
-    "function_modes": torch._C._len_torch_function_stack,
-    "grad_enabled": torch.is_grad_enabled,
-    "only_devices": only_devices,
-    "tracing": torch._C._get_tracing_state,
-    "transforms": torch._C._functorch.peek_interpreter_stack,
+    "stark_Tensor": torch.Tensor,
+    "stark_Parameter": nn.Parameter,
+    "stark_any_autocast": torch._C._is_any_autocast_enabled,
+    "stark_compiling": torch.compiler.is_compiling,
+    "stark_deterministic": torch._C._get_deterministic_algorithms,
+    "stark_dispatch_modes": torch._C._len_torch_dispatch_stack,
+    "stark_forward_ad": forward_ad,
+    "stark_function_modes": torch._C._len_torch_function_stack,
+    "stark_grad_enabled": torch.is_grad_enabled,
+    "stark_only_devices": only_devices,
+    "stark_tracing": torch._C._get_tracing_state,
+    "stark_transforms": torch._C._functorch.peek_interpreter_stack,
 }
 
-ENVIRONMENT = """tracing() is None and transforms() is None and forward_ad._current_level < 0
-        and not any_autocast() and not dispatch_modes() and not deterministic()
-        and (not function_modes() or only_devices())"""
+ENVIRONMENT = """stark_tracing() is None and stark_transforms() is None and stark_forward_ad._current_level < 0
+        and not stark_any_autocast() and not stark_dispatch_modes() and not stark_deterministic()
+        and (not stark_function_modes() or stark_only_devices())"""
 """What `Bound.environment` gives reasons for."""
 
 FORWARD = """
 def forward({head}):
-    if self is not target:
-        return original(self, {passed})
-    if compiling():
-        if not usable_in_graphs():
-            return original(self, {passed})
-        if any_autocast():
-            seen_autocast()
-            return original(self, {passed})
-{graph_cases}        seen_form()
-        return original(self, {passed})
+    if self is not stark_target:
+        return stark_original(self, {passed})
+    if stark_compiling():
+        if not stark_usable_in_graphs():
+            return stark_original(self, {passed})
+        if stark_any_autocast():
+            stark_seen_autocast()
+            return stark_original(self, {passed})
+{graph_cases}        stark_seen_form()
+        return stark_original(self, {passed})
     if (
         {environment}
     ):
-{cases}        pass
-    run = bound.decide({values})
-    if run is not None:
-        return run({inputs})
-    return original(self, {passed})
+{cases}    stark_run = stark_bound.decide({values})
+    if stark_run is not None:
+        return stark_run({inputs})
+    return stark_original(self, {passed})
 """
 
-CASE = """        if {condition} and bound.holds():
-            bound.calls += 1
-            return runs[{index}]({inputs})
+CASE = """        if {condition} and stark_bound.holds():
+            stark_bound.calls += 1
+            return stark_runs[{index}]({inputs})
 """
-CASE_WITHOUT_GRADIENTS = """        if {condition} and bound.holds():
-            if grad_enabled() and ({gradients}):
-                bound.count(GRADIENTS)
-                return original(self, {passed})
-            bound.calls += 1
-            return runs[{index}]({inputs})
+CASE_WITHOUT_GRADIENTS = """        if {condition} and stark_bound.holds():
+            if stark_grad_enabled() and ({gradients}):
+                stark_bound.count(stark_GRADIENTS)
+                return stark_original(self, {passed})
+            stark_bound.calls += 1
+            return stark_runs[{index}]({inputs})
 """
 GRAPH_CASE = """        if {condition}:
-            if grad_enabled() and ({gradients}):
-                seen_gradients()
-                return original(self, {passed})
-            seen_kernel()
-            found = operator({index}, [{tensors}], [{state}])
+            if stark_grad_enabled() and ({gradients}):
+                stark_seen_gradients()
+                return stark_original(self, {passed})
+            stark_seen_kernel()
+            stark_found = stark_operator({index}, [{tensors}], [{state}])
             return {outputs}
 """
+
+
+USED = frozenset({"type", "len", "list", "repr", "isinstance", "getattr", "self"})
+"""Builtins that generated source uses."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -134,11 +137,13 @@ class Signature:
         self.defaults = {each.name: _default(each) for each in parameters[1:]}
         self.keywords = next((p.name for p in parameters if p.kind is Parameter.VAR_KEYWORD), None)
         self.own = [each.name for each in parameters[1:] if each.kind is not Parameter.VAR_KEYWORD]
+        if hidden := USED.intersection(self.own):
+            raise LookupError(f"its forward calls an argument {min(hidden)}, which hides a builtin")
         written = [each.replace(annotation=Parameter.empty) for each in parameters]
         for place, each in enumerate(written):
             if each.default is not Parameter.empty:
-                names[f"default_{each.name}"] = each.default
-                written[place] = each.replace(default=_Source(f"default_{each.name}"))
+                names[f"stark_default_{each.name}"] = each.default
+                written[place] = each.replace(default=_Source(f"stark_default_{each.name}"))
         written[0] = written[0].replace(name="self")
         self.head = str(inspect.Signature(written))[1:-1]
         self.passed = ", ".join(map(_passed, parameters[1:]))
@@ -169,7 +174,7 @@ class Signature:
                 star = given.kind is Parameter.VAR_POSITIONAL
                 if given.default is Parameter.empty and not star:
                     raise LookupError(f"its forward needs {name}, which the kernel does not take")
-                yield f"not {name}" if star else f"{name} is default_{name}"
+                yield f"not {name}" if star else f"{name} is stark_default_{name}"
         for name, expected in contract.constants.items():
             yield constant_test(self.expression(name), expected)
 
@@ -217,7 +222,7 @@ def forward_source(
         chosen = CASE if contract.backward else CASE_WITHOUT_GRADIENTS
         eager += chosen.format(
             condition=" and ".join(tests) or "True",
-            gradients=_any_needs(tensors, "bound.needs_gradients()"),
+            gradients=_any_needs(tensors, "stark_bound.needs_gradients()"),
             **values,
         )
         in_graph = [*others, *(test for pair in pairs for test in form(*pair, in_graph=True))]
@@ -255,7 +260,7 @@ def _from_self(name: str) -> str:
 def _built(pattern: Any, numbers: Iterator[int]) -> str:
     """The source that builds outputs from the operator's list of tensors."""
     if isinstance(pattern, TensorForm):
-        return f"found[{next(numbers)}]"
+        return f"stark_found[{next(numbers)}]"
     if isinstance(pattern, dict):
         return f"{{{', '.join(f'{k!r}: {_built(v, numbers)}' for k, v in pattern.items())}}}"
     if isinstance(pattern, tuple | list):
@@ -274,12 +279,12 @@ def form_tests(
             f"shape_{'x'.join(map(str, pattern.shape))}",
         )
         names |= {dtype: pattern.dtype, shape: torch.Size(pattern.shape)}
-        plain = f"(type({expression}) is Tensor or type({expression}) is Parameter)"
-        yield f"isinstance({expression}, Tensor)" if in_graph else plain
+        plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
+        yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
         yield f"{expression}.dtype is {dtype} and {expression}.is_{device}"
         yield f"{expression}.shape == {shape} and {strided(expression, pattern)}"
     elif isinstance(pattern, tuple | list | dict):
-        kind = f"type_{type(pattern).__name__}"
+        kind = f"stark_type_{type(pattern).__name__}"
         names[kind] = type(pattern)
         yield f"type({expression}) is {kind} and len({expression}) == {len(pattern)}"
         keys = list(pattern) if isinstance(pattern, dict) else range(len(pattern))
