@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+import tempfile
+from pathlib import Path
+
 from stark.deploy import guard
 
 PROBLEM = '''"""Gated of userpkg.blocks."""
@@ -60,12 +64,67 @@ class ModelNew(nn.Module):
 """
 
 
-def kernel(source: str = KERNEL, problem: str = PROBLEM, name: str = "gated_test") -> guard.Kernel:
-    """A kernel for this machine's CPU."""
-    import platform
+MODEL_OF_SCALE = """
+import torch
+from torch import nn
 
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(256))
+
+    def forward(self, x):
+        return torch.relu(x) * self.weight
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+SCALE_TRITON = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def scale(x, weight, out, width: tl.constexpr):
+    row = tl.program_id(0)
+    columns = tl.arange(0, width)
+    value = tl.load(x + row * width + columns)
+    tl.store(out + row * width + columns, tl.maximum(value, 0.0) * tl.load(weight + columns))
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(256))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        scale[(x.shape[0],)](x, self.weight, out, x.shape[1])
+        return out
+"""
+
+
+def kernel(
+    source: str = KERNEL,
+    problem: str = PROBLEM,
+    name: str = "gated_test",
+    device: str = "cpu",
+    architecture: str = platform.machine(),
+) -> guard.Kernel:
+    """A kernel that was not judged, by default for this machine's CPU."""
+    file = Path(tempfile.mkdtemp()) / f"{name}.py"  # where Triton reads the source
+    file.write_text(source)
     scope: dict[str, type] = {"__name__": name}
-    exec(compile(source, name, "exec"), scope)
+    exec(compile(source, str(file), "exec"), scope)
     return guard.Kernel(
-        scope["ModelNew"], problem, name=name, device="cpu", architecture=platform.machine()
+        scope["ModelNew"], problem, name=name, device=device, architecture=architecture
     )

@@ -12,6 +12,7 @@ from deploy_samples import KERNEL, PROBLEM
 from package_samples import DOUBLE, DOUBLE_CPP, kernel, result
 
 import stark
+from stark.cli import app
 from stark.deploy.certificate import changed_files, package_folder, read_certificate
 
 USE = """
@@ -155,6 +156,22 @@ def test_folders_that_cannot_be_written(tmp_path: Path, name: str, reason: str) 
     with pytest.raises(stark.UsageError, match=reason):
         kernel().export(tmp_path / name)
     assert "mine" == (tmp_path / "full" / "notes.txt").read_text()
+
+
+def test_the_command_exports_a_stored_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = Path(stark.__file__).parent / "demo" / "cpp.json.gz"
+
+    assert 0 == app.main(["export", str(recording), str(tmp_path / "best")])
+    assert 0 == app.main(["export", str(recording), str(tmp_path / "second"), "--attempt", "1"])
+    assert 2 == app.main(["export", str(recording), str(tmp_path / "none"), "--attempt", "99"])
+
+    assert "best: attempt" in capsys.readouterr().out
+    readme = (tmp_path / "best" / "README.md").read_text()
+    assert 'applied = best.apply(model, ["path.of.a.module"])' in readme
+    assert 1 == read_certificate(package_folder(tmp_path / "second")).attempt
+    assert not (tmp_path / "none").exists()
 
 
 def test_an_attempt_is_exported_by_its_number() -> None:

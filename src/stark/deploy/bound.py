@@ -57,7 +57,10 @@ class Bound:
         self.tensors = getters(module)
         self.shell = make_shell(kernel.make, kernel.device, self.tensors, module)
         self.gpu: int | None = None
-        """The index of the GPU that has the parameters; None on a CPU."""
+        """The index of the GPU of the latest call; None on a CPU."""
+
+        self.held_gpu: int | None = None
+        """The GPU for which `holds` was generated."""
 
         self.runs = [functools.partial(self.first, i) for i in range(len(self.contract.cases))]
         """What runs each case."""
@@ -128,7 +131,7 @@ class Bound:
         found: Reason | int | None = self.environment()
         if found is None:
             found = self.case(values)
-        if isinstance(found, int) and not self.holds():
+        if isinstance(found, int) and (self.gpu != self.held_gpu or not self.holds()):
             found = self.changed() or self.mode() or found
             if isinstance(found, int):
                 self.refresh()
@@ -283,7 +286,7 @@ class Bound:
         tests += identity_tests(module, self.contract, self.tensors, self.gpu, names)
         parameters = [name for name in names if name.startswith("p")]
         needing = " or ".join(f"{name}.requires_grad" for name in parameters) or "False"
-        self.holds = all_of("holds", tests, names)
+        self.holds, self.held_gpu = all_of("holds", tests, names), self.gpu
         own = {name: names[name] for name in parameters}
         self.needs_gradients = all_of("needs_gradients", [f"({needing})"], own)
 

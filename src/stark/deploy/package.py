@@ -114,6 +114,7 @@ def _values(name: str, variant: str, contents: Contents) -> dict[str, str]:
         "facts": facts,
         "needs": ", ".join(f'"{each}"' for each in ("torch", *needs)),
         "where": f"`{original}`" if original else "modules that you name",
+        "names": "" if original else ', ["path.of.a.module"]',
     }
 
 

@@ -281,7 +281,10 @@ def form_tests(
         names |= {dtype: pattern.dtype, shape: torch.Size(pattern.shape)}
         plain = f"(type({expression}) is stark_Tensor or type({expression}) is stark_Parameter)"
         yield f"isinstance({expression}, stark_Tensor)" if in_graph else plain
-        yield f"{expression}.dtype is {dtype} and {expression}.is_{device}"
+        here = f"{expression}.is_{device}"
+        if device == "cuda" and not in_graph:
+            here = f"{expression}.get_device() == stark_bound.gpu"
+        yield f"{expression}.dtype is {dtype} and {here}"
         yield f"{expression}.shape == {shape} and {strided(expression, pattern)}"
     elif isinstance(pattern, tuple | list | dict):
         kind = f"stark_type_{type(pattern).__name__}"
