@@ -229,6 +229,35 @@ def transposed_weights(model: Stack) -> Any:
     return model.layers[0](*inputs())
 
 
+def start_elsewhere(model: Stack) -> Any:
+    x, mask = inputs()
+    room = torch.empty(x.numel() + 1)
+    return model.layers[0](room[1:].view(x.shape).copy_(x), mask)
+
+
+def give_the_class_another_forward(model: Stack) -> Any:
+    forward = Gated.forward
+    Gated.forward = lambda self, x, mask, **_: forward(self, x * 2, mask)  # type: ignore[method-assign]
+    try:
+        return model.layers[0](*inputs())
+    finally:
+        Gated.forward = forward  # type: ignore[method-assign]
+
+
+def default_to_double(model: Stack) -> Any:
+    torch.set_default_dtype(torch.float64)
+    try:
+        return model.layers[0](*inputs())
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def default_to_meta(model: Stack) -> Any:
+    x, mask = inputs()
+    with torch.device("meta"):
+        return model.layers[0](x, mask)
+
+
 OTHER: dict[Callable[[Stack], Any], str] = {
     change_shape: "x has another shape",
     change_dtype: "x has another dtype",
@@ -251,6 +280,10 @@ OTHER: dict[Callable[[Stack], Any], str] = {
     replace_an_attribute: "an attribute differs",
     change_the_config: "an attribute differs",
     parametrize: "a submodule was added, replaced or removed",
+    start_elsewhere: "x has another alignment",
+    give_the_class_another_forward: "the class has another forward than when it was bound",
+    default_to_double: "another default dtype",
+    default_to_meta: "a mode, such as FakeTensorMode or FlopCounterMode",
     transposed_weights: "a parameter or buffer has other strides",
 }
 
@@ -431,6 +464,16 @@ def test_it_is_removed(model: Stack, own: Stack) -> None:
     assert own.layers[0].__dict__.keys() == model.layers[0].__dict__.keys()
     assert torch.equal(own(*inputs()), model(*inputs()))
     assert 2 == applied.report().kernel_calls
+
+
+def test_a_default_device_of_the_same_kind_is_fine(
+    model: Stack, own: Stack, applied: guard.Applied
+) -> None:
+    with torch.device("cpu"):
+        torch.testing.assert_close(model(*inputs()), own(*inputs()))
+        model(*inputs())
+
+    assert (4, {}) == ran(applied)
 
 
 def test_the_signature_stays(model: Stack, applied: guard.Applied) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
-from stark.deploy.forms import Case, attribute, tensors_in
+from stark.deploy.forms import ALIGNMENT, Case, attribute, tensors_in
 from stark.deploy.shell import Misfit, fits, getters, in_form, make_shell
 from stark.deploy.source import (
     NAMES,
@@ -25,7 +25,7 @@ from stark.deploy.source import (
     forward_source,
     generated,
     identity_tests,
-    only_devices,
+    only_device,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class Bound:
             return "forward-mode differentiation", ""
         if torch._C._is_any_autocast_enabled():
             return "autocast", ""
-        if torch._C._len_torch_dispatch_stack() or not only_devices():
+        if torch.get_default_dtype() is not torch.float32:
+            return "another default dtype", str(torch.get_default_dtype())
+        if torch._C._len_torch_dispatch_stack() or not only_device(self.kernel.device):
             return "a mode, such as FakeTensorMode or FlopCounterMode", ""
         if torch._C._get_deterministic_algorithms():
             return "deterministic algorithms", ""
@@ -186,6 +188,8 @@ class Bound:
     def changed(self) -> Reason | None:
         """What in the module differs from what was verified."""
         module = self.module
+        if type(module).forward is not self.original:
+            return "the class has another forward than when it was bound", ""
         parts = dict(module.named_modules())
         for path in {**self.classes, **parts}:
             part = parts.get(path)
@@ -229,7 +233,10 @@ class Bound:
         return None
 
     def foreign(self, tensor: torch.Tensor) -> Reason | None:
-        """Why a tensor's device is not the verified one, or not that of the other tensors."""
+        """Why a tensor's memory is not as verified: on another device than the others, or not aligned."""
+        offset = 0 if tensor.is_meta or _is_traced(tensor) else tensor.data_ptr() % ALIGNMENT
+        if offset:
+            return "another alignment", f"it starts {offset} bytes after a multiple of {ALIGNMENT}"
         if tensor.device.type != self.kernel.device:
             return "another device", f"{tensor.device}, not {self.kernel.device}"
         if self.kernel.device != "cuda":

@@ -23,6 +23,11 @@ TRAINING = (
 """What in a hand-written reference may behave differently in training."""
 
 
+ALIGNMENT = 64
+"""Tensors of verification start at multiples of this many bytes, which kernels may rely on (for vector instructions). Views
+may start elsewhere."""
+
+
 @dataclass(frozen=True)
 class TensorForm:
     """Dtype, shape and strides of one tensor."""

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from stark.deploy.forms import (
+    ALIGNMENT,
     Case,
     Contract,
     TensorForm,
@@ -218,11 +219,17 @@ def _implementation(
         given.update(zip(contract.state, state, strict=True))
         shell.fill()
         form: Case = contract.cases[case]
-        outputs = in_form(shell.run(*with_tensors(form.inputs, iter(inputs))), form.outputs)
+        given_inputs = with_tensors(form.inputs, map(_aligned, inputs))
+        outputs = in_form(shell.run(*given_inputs), form.outputs)
         taken = {tensor.untyped_storage()._cdata for tensor in (*inputs, *state)}
         return [_unshared(tensor, taken) for _, tensor in tensors_in(outputs)]
 
     return run
+
+
+def _aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """A graph may pass views that start anywhere."""
+    return tensor.clone() if tensor.data_ptr() % ALIGNMENT else tensor
 
 
 def _unshared(tensor: torch.Tensor, taken: set[int]) -> torch.Tensor:

@@ -23,16 +23,16 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.utils._device import DeviceContext
 
-from stark.deploy.forms import Contract, TensorForm, attribute, tensors_in
+from stark.deploy.forms import ALIGNMENT, Contract, TensorForm, attribute, tensors_in
 
 PLAIN = (torch.Tensor, nn.Parameter)
 """The classes of tensors that kernels take; others may give operators another meaning."""
 
 
-def only_devices() -> bool:
-    """Whether `torch.device` contexts are the only modes for functions."""
-    count = torch._C._len_torch_function_stack()
-    return all(type(torch._C._get_function_stack_at(i)) is DeviceContext for i in range(count))
+def only_device(kind: str) -> bool:
+    """Whether a `torch.device` context of this kind is the only mode for functions, as by `set_default_device`."""
+    modes = map(torch._C._get_function_stack_at, range(torch._C._len_torch_function_stack()))
+    return all(type(each) is DeviceContext and each.device.type == kind for each in modes)
 
 
 NAMES: dict[str, Any] = {
@@ -45,14 +45,17 @@ NAMES: dict[str, Any] = {
     "stark_forward_ad": forward_ad,
     "stark_function_modes": torch._C._len_torch_function_stack,
     "stark_grad_enabled": torch.is_grad_enabled,
-    "stark_only_devices": only_devices,
+    "stark_default_dtype": torch.get_default_dtype,
+    "stark_float32": torch.float32,
+    "stark_only_device": only_device,
     "stark_tracing": torch._C._get_tracing_state,
     "stark_transforms": torch._C._functorch.peek_interpreter_stack,
 }
 
 ENVIRONMENT = """stark_tracing() is None and stark_transforms() is None and stark_forward_ad._current_level < 0
         and not stark_any_autocast() and not stark_dispatch_modes() and not stark_deterministic()
-        and (not stark_function_modes() or stark_only_devices())"""
+        and stark_default_dtype() is stark_float32
+        and (not stark_function_modes() or stark_only_device({device!r}))"""
 """What `Bound.environment` gives reasons for."""
 
 FORWARD = """
@@ -61,7 +64,7 @@ def forward({head}):
         return stark_original(self, {passed})
     if stark_compiling():
         if not stark_usable_in_graphs():
-            return stark_original(self, {passed})
+            return type(self).forward(self, {passed})
         if stark_any_autocast():
             stark_seen_autocast()
             return stark_original(self, {passed})
@@ -73,7 +76,7 @@ def forward({head}):
 {cases}    stark_run = stark_bound.decide({values})
     if stark_run is not None:
         return stark_run({inputs})
-    return stark_original(self, {passed})
+    return type(self).forward(self, {passed})
 """
 
 CASE = """        if {condition} and stark_bound.holds():
@@ -239,7 +242,7 @@ def forward_source(
         passed=signature.passed,
         values=signature.values,
         inputs=", ".join(inputs),
-        environment=ENVIRONMENT,
+        environment=ENVIRONMENT.format(device=device),
         cases=eager,
         graph_cases=graphs,
     )
@@ -286,6 +289,8 @@ def form_tests(
             here = f"{expression}.get_device() == stark_bound.gpu"
         yield f"{expression}.dtype is {dtype} and {here}"
         yield f"{expression}.shape == {shape} and {strided(expression, pattern)}"
+        if not in_graph:
+            yield f"not {expression}.data_ptr() % {ALIGNMENT}"
     elif isinstance(pattern, tuple | list | dict):
         kind = f"stark_type_{type(pattern).__name__}"
         names[kind] = type(pattern)
@@ -333,6 +338,8 @@ def identity_tests(
     if gpu is not None:
         names["current"] = torch.cuda.current_device
         yield f"current() == {gpu}"
+    names |= {"kind": type(module), "own": type(module).forward}
+    yield "kind.forward is own"
     for index, (path, each) in enumerate(module.named_modules()):
         names[f"g{index}"] = each.__dict__
         if contract.training is not None:
