@@ -417,6 +417,19 @@ def test_a_copy_has_the_kernel_and_weights_of_its_own(model: Stack, applied: gua
     assert "forward" not in copied.layers[0].__dict__
 
 
+def test_a_copy_of_a_changed_module_runs_the_original(
+    model: Stack, own: Stack, applied: guard.Applied
+) -> None:
+    for each in (model, own):
+        each.layers[0].scale = 0.75
+
+    copied = copy.deepcopy(model)
+
+    torch.testing.assert_close(copied(*inputs()), own(*inputs()))
+    assert "_stark" not in copied.layers[0].__dict__
+    assert (1, {}) == ran(applied)
+
+
 def test_a_shallow_copy_runs_the_original(model: Stack, applied: guard.Applied) -> None:
     copied = copy.copy(model.layers[0])
 
@@ -610,6 +623,32 @@ def test_random_numbers_of_a_kernel_are_refused(model: Stack) -> None:
 
     with pytest.raises(guard.NothingBound, match="makes noise from random numbers"):
         guard.apply(model, kernel(drawing, name="drawing"))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            (KERNEL, KERNEL.replace("super().__init__()", "super().__init__(); 1 / 0")),
+            "ModelNew cannot be made: ZeroDivisionError",
+        ),
+        (
+            (PROBLEM, PROBLEM.replace("rows = {", "rows = 1 / 0 * {")),
+            "the problem's inputs cannot be made on cpu, so their forms are unknown: division by zero",
+        ),
+        (
+            (KERNEL, KERNEL.replace("bias=False)", "bias=True)")),
+            "ModelNew has a parameter gate.bias, which the module has not",
+        ),
+    ],
+    ids=["init", "inputs", "parameter"],
+)
+def test_kernels_and_problems_that_fail(model: Stack, change: tuple[str, str], reason: str) -> None:
+    source, problem = (change[1] if text == change[0] else text for text in (KERNEL, PROBLEM))
+
+    with pytest.raises(guard.NothingBound, match=reason):
+        guard.apply(model, kernel(source, problem, "failing"))
+    assert "forward" not in model.layers[0].__dict__
 
 
 def test_a_kernel_may_make_constants_and_room(model: Stack, own: Stack) -> None:

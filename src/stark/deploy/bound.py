@@ -15,8 +15,8 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
-from stark.deploy.forms import ALIGNMENT, Case, attribute, tensors_in
-from stark.deploy.shell import Misfit, fits, getters, in_form, make_shell
+from stark.deploy.forms import ALIGNMENT, Case, Misfit, attribute, tensors_in
+from stark.deploy.shell import fits, getters, in_form, make_shell
 from stark.deploy.source import (
     NAMES,
     PLAIN,

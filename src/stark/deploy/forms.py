@@ -23,6 +23,10 @@ TRAINING = (
 """What in a hand-written reference may behave differently in training."""
 
 
+class Misfit(Exception):
+    """Why a kernel cannot work for a module."""
+
+
 ALIGNMENT = 64
 """Tensors of verification start at multiples of this many bytes, which kernels may rely on (for vector instructions). Views
 may start elsewhere."""
@@ -152,13 +156,19 @@ def formed(value: Any) -> Any:
 def read_contract(reference: ModuleType, source: str, device: str) -> Contract:
     """Read what a kernel was verified for, by running its problem.
 
-    The problem runs without memory (under `torch.device("meta")`) or, if it cannot, for real on `device`.
+    The problem runs without memory (under `torch.device("meta")`) or, if it cannot, for real on `device`. Raises Misfit
+    if neither works.
     """
     with own_random_numbers(), torch.no_grad():
         try:
             model, cases, changes = _run(reference, "meta")
         except Exception:  # whatever the problem's code cannot do without values
-            model, cases, changes = _run(reference, device)
+            try:
+                model, cases, changes = _run(reference, device)
+            except Exception as error:
+                raise Misfit(
+                    f"the problem's inputs cannot be made on {device}, so their forms are unknown: {error}"
+                ) from error
     original = getattr(reference, "ORIGINAL", None)
     training = model.training if re.search(TRAINING, source) else None
     parameters, defaults = _arguments(model, len(cases[0].inputs))

@@ -16,6 +16,7 @@ import platform
 import types
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -24,8 +25,8 @@ import torch
 from torch import nn
 
 from stark.deploy.bound import OWN, Bound, forget
-from stark.deploy.forms import Contract, read_contract
-from stark.deploy.shell import Misfit, define_operator
+from stark.deploy.forms import Contract, Misfit, read_contract
+from stark.deploy.shell import define_operator
 
 
 class NothingBound(ValueError):
@@ -169,7 +170,10 @@ def apply(model: nn.Module, kernel: Kernel, names: Sequence[str] | None = None) 
 
     Names may be patterns, such as `layers.*.mlp`; `""` is the model itself. Raises NothingBound.
     """
-    wanted = kernel.contract.original
+    try:
+        wanted = kernel.contract.original
+    except Misfit as why:
+        raise NothingBound(str(why)) from why
     if names is None and wanted is None:
         raise NothingBound("the problem does not name a module's class; give the modules' names")
     applied = Applied()
@@ -267,7 +271,8 @@ def _deepcopy(self: nn.Module, memo: dict[int, Any]) -> nn.Module:
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(_getstate(self), memo))
-    bound.applied.copies.add(bind(copied, bound.kernel, bound.applied))
+    with suppress(Misfit):  # the module has changed since it was bound
+        bound.applied.copies.add(bind(copied, bound.kernel, bound.applied))
     return copied
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from stark.deploy.forms import (
     ALIGNMENT,
     Case,
     Contract,
+    Misfit,
     TensorForm,
     formed,
     own_random_numbers,
@@ -29,10 +31,6 @@ from stark.deploy.forms import (
 
 Getters = Mapping[str, Callable[[], torch.Tensor]]
 """How to get each parameter and buffer, by name."""
-
-
-class Misfit(Exception):
-    """Why a kernel cannot work for a module."""
 
 
 def getters(module: nn.Module) -> dict[str, Callable[[], torch.Tensor]]:
@@ -89,12 +87,11 @@ def make_shell(
 
     `make` makes a ModelNew on a device. It is made without memory (on `meta`) if it needs no tensors of its own.
     """
-    try:
-        shell = _connected(make("meta"), tensors, theirs)
+    with suppress(Exception):  # __init__ may need values
+        without_memory = make("meta")
+        shell = _connected(without_memory, tensors, theirs)
         if not any(tensor.is_meta for _, tensor in shell.own_tensors()):
             return shell
-    except (NotImplementedError, RuntimeError):  # __init__ needs values
-        pass
     shell, again, other = (_seeded(make, device, tensors, theirs, seed) for seed in (0, 0, 1))
     parts = zip(shell.own_tensors(), again.own_tensors(), other.own_tensors(), strict=True)
     for (name, one), (_, same), (_, another) in parts:
@@ -113,7 +110,11 @@ def _seeded(
 ) -> Shell:
     with own_random_numbers():
         torch.manual_seed(seed)
-        return _connected(make(device), tensors, theirs)
+        try:
+            made = make(device)
+        except Exception as error:  # the kernel's code may raise anything
+            raise Misfit(f"ModelNew cannot be made: {type(error).__name__}: {error}") from error
+        return _connected(made, tensors, theirs)
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
