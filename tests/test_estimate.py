@@ -47,3 +47,10 @@ def test_a_run_without_attempts_left_costs_nothing() -> None:
     found = estimate(samples.run().config, lambda role: samples.PRICE, -1)
 
     assert (0, 0, 0.0, 0.0) == (found.attempts, found.tokens, found.dollars, found.minutes)
+
+
+def test_every_case_of_a_problem_is_judged() -> None:
+    config = samples.run("sampling", parallel=1000).config
+    one, three = (estimate(config, lambda role: None, 10, cases).minutes for cases in (1, 3))
+
+    assert three == pytest.approx(3 * one)

@@ -45,10 +45,11 @@ def test_a_hand_written_kernel_is_correct(
         program(*problem.get_init_inputs()) for program in (problem.Model, kernel.ModelNew)
     )
     ours.load_state_dict(model.state_dict())
-    inputs = problem.get_inputs()
 
-    with torch.no_grad():
-        torch.testing.assert_close(ours(*inputs), model(*inputs))
+    for case in getattr(problem, "CASES", [None]):
+        inputs = problem.get_inputs() if case is None else problem.get_inputs(case)
+        with torch.no_grad():
+            torch.testing.assert_close(ours(*inputs), model(*inputs))
 
 
 def test_the_python_api_in_ten_lines(

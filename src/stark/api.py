@@ -72,7 +72,7 @@ async def aoptimize(
 
     Args:
         problem: A `stark.Problem`, or the path of a KernelBench-style file, which defines `Model`, `get_inputs`
-            and `get_init_inputs`.
+            and `get_init_inputs`. With `CASES`, it has several sets of inputs, each of which is verified and timed.
         store: A SQLAlchemy URL of the store that keeps the run, SQLite or PostgreSQL.
         within: A `stark.Ledger` whose budget several runs share. When that budget is used up, this run stops without a
             final check and can be resumed.
@@ -212,7 +212,8 @@ async def aevaluate(
 
     Returns:
         One entry per candidate, in the order given. Each entry has `evaluation.status` and, for a correct candidate,
-        `evaluation.latency_ms` and `evaluation.speedup_vs("eager")` (or `"compile"`).
+        `evaluation.latency_ms` and `evaluation.speedup_vs("eager")` (or `"compile"`). For a problem with `CASES`,
+        `evaluation.cases` has the evaluation of each case, and the speedup is the problem's objective.
 
     Raises:
         UsageError: An option or the problem cannot be used.

@@ -35,14 +35,19 @@ JUDGE_S = {"cpp": 6.6, "triton": 2.4, "cuda": 60.0, "pytorch": 5.0}
 """Mean time for which an attempt occupies the judge, by language. The values for `cuda` and `pytorch` are guesses; nvcc takes most of it."""
 
 
-def estimate(config: RunConfig, price_of: Callable[[str], Price | None], attempts: int) -> Estimate:
-    """Estimate cost and duration of `attempts` attempts; `price_of` returns the price of a role's model."""
+def estimate(
+    config: RunConfig, price_of: Callable[[str], Price | None], attempts: int, cases: int = 1
+) -> Estimate:
+    """Estimate cost and duration of `attempts` attempts; `price_of` returns the price of a role's model.
+
+    Each attempt is judged in every one of the problem's `cases`.
+    """
     count = max(attempts, 0)
     roles = ("solo",) if config.strategy.team == "solo" else ("plan", "code")
     usual = [USUAL[role] for role in roles]
     dollars = [price.dollars(*USUAL[role]) for role in roles if (price := price_of(role))]
     model_s = sum(call.answered for call in usual) / TOKENS_PER_S
-    judge_s = JUDGE_S.get(config.language, 10.0)
+    judge_s = cases * JUDGE_S.get(config.language, 10.0)
     return Estimate(
         attempts=count,
         calls=count * len(roles),

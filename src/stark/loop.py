@@ -25,6 +25,7 @@ from stark.events import AttemptBegan, AttemptFinished, OnEvent, Started, Steppe
 from stark.final_check import check_leaders, demote_refuted
 from stark.languages import language
 from stark.ledger import Ledger, LimitReached
+from stark.problems import check_visible
 from stark.search.policies.base import Policy
 from stark.search.tree import Tree
 from stark.stopping import enough
@@ -52,6 +53,7 @@ async def work_on(
     with store.exclusive(run.id):
         reference = store.reference(run.id)
         if reference is None:
+            check_visible(run.problem)
             reference = await executor.describe(run.problem)
             _check_device(run, reference)
             if not store.holds(run.id):
@@ -124,7 +126,7 @@ class Session:
             # If the search continues, attempts that failed the final check count as failures. A run at its limit only
             # continues its final check, which needs the search's ranking.
             nodes = demote_refuted(nodes, desk.store.promotions(run.id))
-        self.tree = Tree.replay(reference.eager.latency_ms, nodes)
+        self.tree = Tree.replay(reference.latency_ms, nodes)
 
     async def work(self) -> Ended:
         """Keep up to `parallel` attempts in flight until no more may start; returns why the work stopped."""

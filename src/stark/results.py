@@ -42,12 +42,12 @@ class Kernel:
 
     @property
     def speedup(self) -> Speedup:
-        """The speedup over the reference in eager mode, with its 95 % interval."""
+        """The speedup over the reference in eager mode, with its 95 % interval; with several cases, the objective."""
         return self.evaluation.speedup_vs("eager")
 
     @property
     def latency_ms(self) -> float:
-        """The median time of one call in milliseconds."""
+        """The median time of one call in milliseconds; with several cases, their weighted geometric mean."""
         return self.evaluation.latency_ms
 
     def save(self, path: str | Path) -> Path:

@@ -48,7 +48,8 @@ async def worked(
         else:
             replies, policy = live_replies(config, unpriced, within), None
             left = config.budget.attempts - len(store.selections(run.id))
-            expected = estimate(config, replies.price, left)
+            cases = run.problem.weighing.weights if run.problem.weighing else [None]
+            expected = estimate(config, replies.price, left, len(cases))
         on_event(Prepared(run, expected))
         await work_on(run, store, executor, replies, on_event, within, policy)
     finally:

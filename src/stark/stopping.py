@@ -31,6 +31,8 @@ def enough(tree: Tree) -> Ended | None:
     if best.evaluation.near_roofline:
         launch = best.evaluation.bound == "launch"
         least = "the time of one kernel launch" if launch else "the roofline"
+        if best.evaluation.weighing is not None:
+            least = "the least possible times of its cases"
         detail = f"within {best.evaluation.headroom_percent} % of {least}"
         return Ended(kind="converged", detail=detail)
     last, finished = last_gain(tree), len(tree.nodes)

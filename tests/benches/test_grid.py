@@ -24,7 +24,7 @@ def store() -> Iterator[Store]:
 def test_every_problem_meets_every_strategy_and_seed() -> None:
     bench, runs = lay_out(SUITE, (1, 2), samples.configs(30))
 
-    assert 8 * 3 * 2 == len(bench.cells) == len({cell.run_id for cell in bench.cells})
+    assert 9 * 3 * 2 == len(bench.cells) == len({cell.run_id for cell in bench.cells})
     assert [run.id for run in runs] == [cell.run_id for cell in bench.cells]
     first = bench.cells[0]
     assert ("depthwise_hardswish", "examples", "stark", 1) == (
@@ -33,7 +33,7 @@ def test_every_problem_meets_every_strategy_and_seed() -> None:
         first.strategy,
         first.seed,
     )
-    assert Budget(attempts=48 * 30) == bench.budget
+    assert Budget(attempts=54 * 30) == bench.budget
 
 
 def test_the_same_request_leads_to_the_same_names() -> None:

@@ -11,7 +11,7 @@ def test_a_file_without_constants_has_one_case_and_no_gradients() -> None:
 
 def test_constants_are_read_without_running_the_file() -> None:
     found = declared(
-        'CASES = {"prefill": 1, "decode": 3.5}\nOBJECTIVE = "worst"\nBACKWARD = True\n'
+        'CASES = {"prefill": 1, "decode": 3.5}\nOBJECTIVE: str = "worst"\nBACKWARD = True\n'
         'ORIGINAL = {"name": "pkg:Block", "arguments": ["x"], "constants": {"scale": "2.0"}}\n'
         "raise SystemExit\n"
     )

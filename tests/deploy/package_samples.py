@@ -98,6 +98,10 @@ def result(
     found = evaluation or correct(0.5)
     assert isinstance(found, Correct)
     found = found.model_copy(update={"device": device, "effort": "promote"})
+    stated = Problem(name="gated", source=problem)
+    if stated.declared.cases and evaluation is None:
+        cases = dict.fromkeys(stated.declared.cases, found)
+        found = found.model_copy(update={"cases": cases, "weighing": stated.weighing})
     node = Node(
         id=1,
         parent=0,
@@ -109,7 +113,7 @@ def result(
     run = Run(
         id="gated-12ab",
         created=datetime(2026, 1, 1, tzinfo=UTC),
-        problem=Problem(name="gated", source=problem),
+        problem=stated,
         config=RunConfig(
             language=language,
             strategy=strategy("stark"),
@@ -128,6 +132,8 @@ def result(
         eager=measurement(EAGER_MS),
         roofline=ROOFLINE,
     )
+    cases = dict.fromkeys(found.cases, reference)
+    reference = reference.model_copy(update={"cases": cases, "weighing": found.weighing})
     return Result(run, reference.model_copy(update=of_reference), (node,), (), {1: found})
 
 

@@ -70,7 +70,9 @@ def test_the_certificate_says_what_was_verified(folder: Path) -> None:
     claimed = read_certificate(package)
 
     assert [] == list(changed_files(package, claimed))
-    assert {"small": 1.0, "large": 2.0} == claimed.cases
+    assert {"small": 1.0, "large": 2.0} == {n: case.weight for n, case in claimed.cases.items()}
+    assert 2.0 == pytest.approx(claimed.cases["large"].speedups["eager"].ratio)
+    assert "  - small: 500 µs" in (folder / "README.md").read_text()
     assert claimed.original is not None
     assert "userpkg.blocks:Gated" == claimed.original.name
     assert 2.0 == pytest.approx(claimed.speedups["eager"].ratio)

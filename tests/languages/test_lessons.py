@@ -68,3 +68,17 @@ def test_pytorch_is_taught_what_a_gpu_can_do_only_for_a_gpu() -> None:
 
     assert ["gpu/libraries"] == [each.name for each in pytorch.lessons(on_gpu).techniques]
     assert () == pytorch.lessons(on_cpu).techniques
+
+
+@pytest.mark.parametrize("language", WITH_KERNELS, ids=lambda entry: entry.name)
+def test_with_several_cases_a_technique_that_pays_in_any_is_taught(language: Language) -> None:
+    memory = reference(language).model_copy(update={"profile": None})
+    products = ROOFLINE.model_copy(update={"compute_ms": 5.0, "flops": 10**9})
+    compute = memory.model_copy(update={"roofline": products})
+
+    both = memory.model_copy(update={"cases": {"a": memory, "b": compute}})
+
+    alone = [set(language.lessons(one).techniques) for one in (memory, compute)]
+    taught = set(language.lessons(both).techniques)
+    assert taught <= alone[0] | alone[1]
+    assert taught - alone[0]

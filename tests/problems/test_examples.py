@@ -21,7 +21,7 @@ RECORDED = ("gated_causal_conv", "layernorm_gelu_residual")
 """Larger ones, judged whenever their recordings are replayed."""
 
 
-def test_there_are_eight() -> None:
+def test_there_are_nine() -> None:
     assert [
         "depthwise_hardswish",
         "expert_dispatch",
@@ -29,6 +29,7 @@ def test_there_are_eight() -> None:
         "layernorm_gelu_residual",
         "masked_softmax",
         "moving_average",
+        "residual_rmsnorm",
         "rmsnorm_swiglu",
         "small_matmuls",
     ] == [problem.name for problem in EXAMPLES]

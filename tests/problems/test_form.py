@@ -92,3 +92,49 @@ def test_a_file_means_to_be_a_problem_when_it_defines_a_part_or_is_broken():
     assert defines_any_part("def get_inputs(): return []")
     assert defines_any_part("class Model(: pass")
     assert not defines_any_part("class ModelNew: pass")
+
+
+def with_cases(get_inputs: str) -> str:
+    """The problem with two cases and these lines in place of `def get_inputs():`."""
+    return edited("def get_inputs():", get_inputs) + "\nCASES = {'decode': 3.0, 'prefill': 1.0}\n"
+
+
+@pytest.mark.parametrize(
+    "get_inputs",
+    [
+        "def get_inputs(case='decode'):",
+        "def get_inputs(name='decode', /):",
+        "def get_inputs(case=next(iter(CASES))):",
+    ],
+)
+def test_get_inputs_takes_the_name_of_a_case(get_inputs: str):
+    assert form_fault(with_cases(get_inputs)) is None
+
+
+@pytest.mark.parametrize(
+    ("get_inputs", "fault"),
+    [
+        (
+            "def get_inputs():",
+            "line 12: get_inputs must take the name of a case and nothing else, since the file has CASES",
+        ),
+        (
+            "def get_inputs(case='decode', size=8):",
+            "line 12: get_inputs must take the name of a case and nothing else, since the file has CASES",
+        ),
+        (
+            "def get_inputs(case):",
+            "line 12: get_inputs has no default, which is the first of CASES",
+        ),
+        (
+            "def get_inputs(case='prefill'):",
+            "line 12: get_inputs has the default 'prefill', not the first of CASES",
+        ),
+        (
+            "get_inputs = lambda case='decode': []\ndef other():",
+            "line 12: get_inputs is not defined by `def`, but a file with CASES needs that",
+        ),
+    ],
+)
+def test_a_file_with_cases_whose_inputs_take_no_name_is_refused(get_inputs: str, fault: str):
+    assert f"{fault}; write `def get_inputs(case='decode'):`." == form_fault(with_cases(get_inputs))

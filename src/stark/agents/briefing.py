@@ -19,7 +19,7 @@ from stark.core.plan import Plan
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.core.run import WINDOW_TOKENS
-from stark.explain.device import device_text
+from stark.explain.device import device_text, signature_text
 from stark.explain.evaluation import evidence, explain
 from stark.languages import Language
 from stark.languages.base import Lessons
@@ -57,8 +57,7 @@ class Brief:
             "attempt": "" if node is None else str(node.id),
             "problem_name": self.problem.name,
             "problem_source": self.problem.source.strip(),
-            "inputs": ", ".join(map(str, self.reference.inputs)),
-            "outputs": ", ".join(map(str, self.reference.outputs)),
+            "signature": signature_text(self.reference),
             "device": device_text(self.reference.device),
             "language": self.language.title,
         }

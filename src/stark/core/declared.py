@@ -84,7 +84,10 @@ def declared(source: str) -> Declared:
     found: dict[str, Any] = {}
     for statement in parse_python(source).body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in NAMES:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ) if name in NAMES:
                 found |= {NAMES[name]: _literal(name, value)}
                 _check(found, name, value.lineno)
     return Declared(**found)

@@ -7,12 +7,14 @@ measurements. A failure of STARK itself is never an evaluation (see `core.errors
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, TypeAdapter
 
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
+from stark.core.cases import Weighing, least
 from stark.core.device import NEAR, Device, Roofline
 from stark.core.measurement import Measurement, Speedup, speedup
 from stark.core.precision import DEFAULT, Precision
@@ -39,6 +41,9 @@ class EvaluationBase(Frozen):
 
     sandbox: tuple[str, ...] = ()
     """Sandbox layers that were active when the candidate last ran. Empty if it never ran or no layer is recorded."""
+
+    case: str | None = None
+    """The case in which a candidate failed; None if it is correct, or if the problem has no cases."""
 
 
 class Unusable(EvaluationBase):
@@ -119,7 +124,12 @@ class Accuracy(Frozen):
 
 
 class Correct(EvaluationBase):
-    """The outputs matched for every input that the judge drew. Only this status has measurements."""
+    """The outputs matched for every input that the judge drew. Only this status has measurements.
+
+    If the problem has cases, `cases` has the evaluation of each. Then `candidate`, `references`, `roofline`, `profile` and
+    `device` are those of the main case (`Weighing.main`), `accuracy` is the worst case's, and the properties below are
+    over all cases: `speedup_vs` is the problem's objective.
+    """
 
     status: Literal["correct"] = "correct"
     accuracy: Accuracy
@@ -140,43 +150,91 @@ class Correct(EvaluationBase):
     """The checks for memory errors that found nothing: tools of NVIDIA's compute-sanitizer, or the compiler's sanitizers on
     a CPU. Empty if none ran."""
 
+    cases: dict[str, Correct] = Field(default={})
+    """The evaluation of each case, in the order of the problem's file; empty if the problem has no cases."""
+
+    weighing: Weighing | None = None
+    """The cases' weights and the objective; None if the problem has no cases."""
+
     @property
     def profiled(self) -> Profiled | None:
-        """What is needed to find the bottleneck, if there is a profile."""
+        """What is needed to find the bottleneck, if there is a profile; with several cases, in the main case."""
         if self.profile is None:
             return None
-        return Profiled(
-            self.profile, self.latency_ms, self.roofline, self.device, self.candidate.host_ms
-        )
+        ours = self.candidate
+        return Profiled(self.profile, ours.latency_ms, self.roofline, self.device, ours.host_ms)
 
     @property
     def latency_ms(self) -> float:
-        """The candidate's median time for one call in milliseconds."""
-        return self.candidate.latency_ms
+        """The candidate's median time for one call in milliseconds.
+
+        With several cases, this is the weighted geometric mean of the cases' times, whatever the objective is. So the
+        reference's time divided by it is about the geometric mean of the speedups.
+        """
+        if self.weighing is None:
+            return self.candidate.latency_ms
+        return self.weighing.mean({case: each.latency_ms for case, each in self.cases.items()})
+
+    def reference_ms(self, reference: str) -> float:
+        """The reference's time, as `latency_ms` is the candidate's. Raises KeyError if it was not measured."""
+        if self.weighing is None:
+            return self.references[reference].latency_ms
+        times_ms = {case: each.reference_ms(reference) for case, each in self.cases.items()}
+        return self.weighing.mean(times_ms)
 
     def speedup_vs(self, reference: str = "eager") -> Speedup:
-        """Speedup against a named reference. Raises KeyError if that reference was not measured."""
-        return speedup(reference, self.references[reference], self.candidate)
+        """Speedup against a named reference; with several cases, the objective (see `Weighing.speedup`).
+
+        Raises KeyError if that reference was not measured, in every case.
+        """
+        if self.weighing is None:
+            return speedup(reference, self.references[reference], self.candidate)
+        return self.weighing.speedup(self.speedups_vs(reference))
+
+    def speedups_vs(self, reference: str = "eager") -> dict[str, Speedup]:
+        """The speedup in each case; empty if the problem has no cases."""
+        return {case: each.speedup_vs(reference) for case, each in self.cases.items()}
 
     @property
     def roofline_is_known(self) -> bool:
-        """False if the candidate or eager mode is faster than the roofline, which is then no bound."""
+        """False if the candidate or eager mode is faster than the roofline, which is then no bound; in any case."""
+        if self.weighing is not None:
+            return all(each.roofline_is_known for each in self.cases.values())
         times_ms = [self.latency_ms, *(each.latency_ms for each in self.references.values())]
         return not beats_roofline(self.roofline, min(times_ms))
 
     @property
     def roofline_fraction(self) -> float | None:
-        """The roofline's time divided by the candidate's, where 1 is the roofline; None if the roofline is unknown."""
-        return self.roofline.floor_ms / self.latency_ms if self.roofline_is_known else None
+        """The roofline's time divided by the candidate's, where 1 is the roofline; None if the roofline is unknown.
+
+        With several cases, this is the geometric mean, or for the objective `worst` that of the case with the smallest
+        speedup. So it is by how much the objective can still grow, as is `headroom`.
+        """
+        if not self.roofline_is_known:
+            return None
+        return self._over_cases(lambda each: each.roofline.floor_ms / each.candidate.latency_ms)
 
     @property
     def headroom(self) -> float:
         """How much slower the candidate is than the roofline or one kernel launch, whichever takes longer.
 
-        0.1 means 10 % slower. The value is never below 0; it is infinite if both times are unknown.
+        0.1 means 10 % slower. The value is never below 0; it is infinite if both times are unknown, in any case. With
+        several cases, it is combined as `roofline_fraction` is.
         """
+        return self._over_cases(lambda each: max(each._times_the_least, 1.0)) - 1
+
+    @property
+    def _times_the_least(self) -> float:
+        """The time in the main case divided by the least possible time."""
         least_ms = max(self.roofline.floor_ms, self.device.launch_ms)
-        return max(self.latency_ms / least_ms - 1, 0.0) if least_ms else math.inf
+        return self.candidate.latency_ms / least_ms if least_ms else math.inf
+
+    def _over_cases(self, figure: Callable[[Correct], float]) -> float:
+        """A figure of one case, or the cases' figures as one that belongs to the objective."""
+        if self.weighing is None:
+            return figure(self)
+        by_case = {case: figure(each) for case, each in self.cases.items()}
+        return self.weighing.figure(by_case, self.speedups_vs())
 
     @property
     def headroom_percent(self) -> int:
@@ -190,7 +248,12 @@ class Correct(EvaluationBase):
 
     @property
     def bound(self) -> Literal["memory", "compute", "launch"]:
-        """The resource that sets the minimum time: memory traffic, arithmetic, or the launch of one kernel."""
+        """The resource that sets the minimum time: memory traffic, arithmetic, or the launch of one kernel.
+
+        With several cases, this is about the case with the smallest speedup.
+        """
+        if self.weighing is not None:
+            return self.cases[least(self.speedups_vs())].bound
         return "launch" if self.device.launch_ms > self.roofline.floor_ms else self.roofline.bound
 
 

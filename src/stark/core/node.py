@@ -68,10 +68,10 @@ class Node(Frozen):
 
     @property
     def latency_ms(self) -> float | None:
-        """The candidate's median time in milliseconds; None unless it is correct."""
+        """The candidate's time in milliseconds (see `Correct.latency_ms`); None unless it is correct."""
         return self.evaluation.latency_ms if isinstance(self.evaluation, Correct) else None
 
     @property
     def speedup_vs_eager(self) -> float | None:
-        """The paired speedup over eager; None unless the candidate is correct."""
+        """The paired speedup over eager (see `Correct.speedup_vs`); None unless the candidate is correct."""
         return self.evaluation.speedup_vs().ratio if isinstance(self.evaluation, Correct) else None

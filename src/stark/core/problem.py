@@ -6,11 +6,16 @@ import re
 from functools import cached_property
 
 from stark.core.base import Frozen, digest
+from stark.core.cases import Weighing
 from stark.core.declared import Declared, declared
+from stark.core.errors import ProblemError
 
 
 class Problem(Frozen):
-    """The text of a reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`."""
+    """The text of a reference program: a `Model` (an nn.Module), `get_inputs()` and `get_init_inputs()`.
+
+    A text with `CASES` has several sets of inputs, and `get_inputs(case)` takes a name (see `core.declared`).
+    """
 
     name: str
     """Such as `level1/19_ReLU`, or the file name without `.py`."""
@@ -29,6 +34,31 @@ class Problem(Frozen):
         Raises ValueError for a constant of another form, which `stark.problems.load` refuses.
         """
         return declared(self.source)
+
+    @cached_property
+    def weighing(self) -> Weighing | None:
+        """The weights of the problem's cases and its objective; None for a problem with a single set of inputs.
+
+        A file that does not parse has no cases: the judge refuses it. Raises ProblemError for a constant of another form.
+        """
+        try:
+            stated = self.declared
+        except SyntaxError:
+            return None
+        except ValueError as error:
+            raise ProblemError(f"{self.name}: {error}") from error
+        if not stated.cases:
+            return None
+        return Weighing(weights=stated.cases, objective=stated.objective)
+
+    def at(self, case: str) -> Problem:
+        """The problem of one case, for a judge: the same text and a last line by which `get_inputs()` draws this case.
+
+        The line binds no other name, and no line of the text moves. `CASES` remains in the text, since `get_inputs` may
+        use it.
+        """
+        chosen = f'get_inputs = __import__("functools").partial(get_inputs, {case!r})\n'
+        return Problem(name=f"{self.name}[{case}]", source=f"{self.source.rstrip()}\n\n\n{chosen}")
 
     @property
     def slug(self) -> str:

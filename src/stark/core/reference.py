@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from stark.core.base import Frozen
 from stark.core.bottleneck import Profiled
+from stark.core.cases import Weighing
 from stark.core.device import Device, Roofline
 from stark.core.measurement import Measurement
 from stark.core.precision import DEFAULT, Precision
@@ -22,7 +25,11 @@ class TensorSpec(Frozen):
 
 
 class Reference(Frozen):
-    """The reference program as measured on one device."""
+    """The reference program as measured on one device.
+
+    If the problem has cases, `cases` has the reference of each, and the other fields are those of the main case
+    (`Weighing.main`).
+    """
 
     device: Device
     versions: dict[str, str]
@@ -42,6 +49,22 @@ class Reference(Frozen):
 
     precision: Precision = DEFAULT
     """The class that set the error budgets."""
+
+    arguments: str = ""
+    """The arguments of forward as `repr` shows them, with tensors as `<tensor 0>`. Empty if unknown."""
+
+    cases: dict[str, Reference] = Field(default={})
+    """The reference in each case, in the order of the problem's file; empty if the problem has no cases."""
+
+    weighing: Weighing | None = None
+    """The cases' weights and the objective; None if the problem has no cases."""
+
+    @property
+    def latency_ms(self) -> float:
+        """The time of one call in eager mode in milliseconds; with several cases, their weighted geometric mean."""
+        if self.weighing is None:
+            return self.eager.latency_ms
+        return self.weighing.mean({case: each.latency_ms for case, each in self.cases.items()})
 
     @property
     def profiled(self) -> Profiled | None:

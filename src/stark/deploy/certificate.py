@@ -27,6 +27,17 @@ _MADE_BY_USE = ("__pycache__",)
 """Folders that Python makes in a package."""
 
 
+class Case(Frozen):
+    """One verified form of a call."""
+
+    weight: float
+    inputs: tuple[str, ...]
+    """Dtypes and shapes."""
+
+    latency_ms: float
+    speedups: dict[str, Speedup]
+
+
 class Certificate(Frozen):
     """What was measured and verified of a kernel, and the digests of the package's files."""
 
@@ -44,8 +55,8 @@ class Certificate(Frozen):
     inputs: tuple[str, ...]
     """Dtypes and shapes of the inputs, of the main case if there are several."""
 
-    cases: dict[str, float] = Field(default={})
-    """The verified cases with their weights; empty if there is only one."""
+    cases: dict[str, Case] = Field(default={})
+    """The verified cases by name; empty if there is only one."""
 
     backward: bool
     """Whether gradients were verified."""
@@ -58,7 +69,8 @@ class Certificate(Frozen):
 
     latency_ms: float
     speedups: dict[str, Speedup]
-    """Speedups with their 95 % intervals by reference: `eager`, and `compile` if the final check ran."""
+    """Speedups with their 95 % intervals by reference: `eager`, and `compile` if the final check ran. With several cases,
+    those of the problem's objective."""
 
     effort: Effort
     confirmed: bool
@@ -98,14 +110,14 @@ def certificate(
         language=candidate.language,
         original=declared.original,
         inputs=tuple(map(str, reference.inputs)),
-        cases=declared.cases,
+        cases=dict(_cases(problem, reference, evaluation)),
         backward=declared.backward,
         accuracy=evaluation.accuracy,
         generalizes=evaluation.generalizes,
         device=evaluation.device,
         versions=reference.versions,
         latency_ms=evaluation.latency_ms,
-        speedups={each: evaluation.speedup_vs(each) for each in evaluation.references},
+        speedups=_speedups(evaluation),
         effort=evaluation.effort,
         confirmed=confirmed,
         limits=limits,
@@ -114,6 +126,25 @@ def certificate(
         run=run,
         attempt=attempt,
     )
+
+
+def _speedups(evaluation: Correct) -> dict[str, Speedup]:
+    return {name: evaluation.speedup_vs(name) for name in evaluation.references}
+
+
+def _cases(
+    problem: Problem, reference: Reference, evaluation: Correct
+) -> Iterator[tuple[str, Case]]:
+    for name, judged in evaluation.cases.items():
+        yield (
+            name,
+            Case(
+                weight=problem.declared.cases[name],
+                inputs=tuple(map(str, reference.cases[name].inputs)),
+                latency_ms=judged.latency_ms,
+                speedups=_speedups(judged),
+            ),
+        )
 
 
 def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:

@@ -96,7 +96,10 @@ def _values(name: str, variant: str, contents: Contents) -> dict[str, str]:
     """What the templates contain."""
     certificate = contents.certificate
     original = certificate.original.name if certificate.original else ""
-    facts = "\n".join(f"- {title}: {text}" for title, text in contents.facts)
+    facts = "\n".join(
+        f"{'  ' if title.startswith('- ') else '- '}{title}: {text}"  # cases are items of an inner list
+        for title, text in contents.facts
+    )
     needs = [
         REQUIREMENTS[module]
         for module in REQUIREMENTS

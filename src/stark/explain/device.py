@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stark.core.device import Device, Roofline
 from stark.core.evaluation import beats_roofline
 from stark.core.precision import Precision
-from stark.core.reference import Reference
-from stark.explain.evaluation import faster_than
+from stark.core.reference import Reference, TensorSpec
+from stark.explain.evaluation import faster_than, objective_text
+from stark.explain.numbers import counted
 from stark.explain.profile import profile_lines
 
 _FITTING: dict[Precision, str] = {
@@ -28,14 +29,50 @@ def device_text(device: Device) -> str:
 
 
 def reference_text(reference: Reference) -> str:
-    """The reference's time, the roofline, the allowed error, where the reference's time goes, and warnings."""
+    """The reference's time, the roofline, the allowed error, where the reference's time goes, and warnings.
+
+    With several cases, all but the warnings is stated for each.
+    """
+    notes = [f"- note: {warning}" for warning in reference.warnings]
+    if not reference.cases:
+        return "\n".join([*_facts(reference), *notes])
+    parts = ("\n".join([f"Case {case}:", *_facts(each)]) for case, each in reference.cases.items())
+    return "\n".join([*parts, *notes])
+
+
+def signature_text(reference: Reference) -> str:
+    """Inputs and outputs; with several cases, those of each, and what a candidate does about them."""
+    if reference.weighing is None:
+        return f"Inputs: {_specs(reference.inputs)}. Outputs: {_specs(reference.outputs)}."
+    weights = reference.weighing.weights
+    cases = (
+        f"- {case} (weight {weights[case]:g}): inputs {_specs(each.inputs)}; outputs {_specs(each.outputs)}"
+        for case, each in reference.cases.items()
+    )
+    return "\n".join(
+        [
+            f"The program is called in {counted(len(weights), 'case')}:",
+            *cases,
+            "One ModelNew, with the same weights, serves all of them in turn. It must be correct in every case, and it may "
+            "choose a kernel by the shapes and dtypes of its inputs. Nothing may depend on the shapes of earlier calls.",
+            f"The speedup that counts is the {objective_text(reference.weighing)}.",
+        ]
+    )
+
+
+def _specs(specs: Iterable[TensorSpec]) -> str:
+    return ", ".join(map(str, specs))
+
+
+def _facts(reference: Reference) -> Iterator[str]:
+    """The facts about the reference in one case, one per line."""
     facts = [
         f"eager PyTorch takes {reference.eager.latency_ms:.4g} ms",
         *_roofline_facts(reference.roofline, reference.eager.latency_ms),
         *_error_facts(reference),
     ]
-    notes = [f"- note: {warning}" for warning in reference.warnings]
-    return "\n".join([*(f"- {fact}" for fact in facts), *_profile_of(reference), *notes])
+    yield from (f"- {fact}" for fact in facts)
+    yield from _profile_of(reference)
 
 
 def _device_facts(device: Device) -> Iterator[str]:

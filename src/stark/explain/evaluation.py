@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from stark.core.cases import Weighing, least
 from stark.core.device import Roofline
 from stark.core.evaluation import (
     Accuracy,
@@ -25,11 +27,20 @@ def explain(evaluation: Evaluation) -> str:
     """Everything that a reader needs, the most useful first."""
     lines = [evidence(evaluation)]
     if isinstance(evaluation, Correct):
-        if evaluation.profiled is not None:
-            lines += profile_lines(evaluation.profiled)
+        lines += profiles(evaluation)
         if evaluation.sanitized:
             lines.append(_sanitized(evaluation))
     return "\n".join([*lines, *(f"Note: {warning}" for warning in evaluation.warnings)])
+
+
+def profiles(correct: Correct) -> Iterator[str]:
+    """Where the time goes, for each case if there are several; nothing without a profile."""
+    if correct.profiled is not None and correct.weighing is None:
+        yield from profile_lines(correct.profiled)
+    for case, each in correct.cases.items():
+        if each.profiled is not None:
+            yield f"case {case}:"
+            yield from (f"  {line}" for line in profile_lines(each.profiled))
 
 
 def _sanitized(correct: Correct) -> str:
@@ -40,8 +51,18 @@ def _sanitized(correct: Correct) -> str:
 
 
 def evidence(evaluation: Evaluation) -> str:
-    """What decided the status, in a few lines."""
+    """What decided the status, in a few lines. A failure in one of several cases begins with the case."""
+    return _in_case(evaluation, _evidence(evaluation))
+
+
+def _in_case(evaluation: Evaluation, text: str) -> str:
+    return text if evaluation.case is None else f"case {evaluation.case}: {text}"
+
+
+def _evidence(evaluation: Evaluation) -> str:
     match evaluation:
+        case Correct(weighing=weighing) if weighing is not None:
+            return "\n".join(_over_cases(evaluation, weighing))
         case Correct():
             names = sorted(evaluation.references, key=lambda name: name != "eager")
             first, *others = (verdict(evaluation, name) for name in names)
@@ -61,14 +82,51 @@ def evidence(evaluation: Evaluation) -> str:
             return evaluation.error
 
 
+def _over_cases(correct: Correct, weighing: Weighing) -> Iterator[str]:
+    """The objective against each reference, then each case, and the case that is behind."""
+    names = sorted(correct.references, key=lambda name: name != "eager")
+    first, *others = (verdict(correct, name) for name in names)
+    yield f"correct, {objective_text(weighing)}: {first}"
+    yield from others
+    yield from case_lines(correct)
+    speedups = correct.speedups_vs()
+    behind = least(speedups)
+    rest = (speedup for case, speedup in speedups.items() if case != behind)
+    if all(speedups[behind].high < speedup.low for speedup in rest) and len(speedups) > 1:
+        yield f"{behind} has the smallest speedup of all cases"
+
+
+def case_lines(correct: Correct) -> Iterator[str]:
+    """Each case's weight, times and error, if there are cases."""
+    if correct.weighing is None:
+        return
+    for case, each in correct.cases.items():
+        weight = correct.weighing.weights[case]
+        speedups = (speedup_text(each.speedup_vs(name)) for name in each.references)
+        yield (
+            f"- {case} (weight {weight:g}): {each.latency_ms:.4g} ms, {', '.join(speedups)}; "
+            f"{roofline_text(each)}; {accuracy_text(each.accuracy)}"
+        )
+
+
+def objective_text(weighing: Weighing) -> str:
+    """How the cases' speedups become one."""
+    cases = counted(len(weighing.weights), "case")
+    if weighing.objective == "worst":
+        return f"worst of {cases}"
+    weighted = "weighted " if len(set(weighing.weights.values())) > 1 else ""
+    return f"{weighted}geometric mean of {cases}"
+
+
 def reason(evaluation: Evaluation) -> str:
     """Why the candidate failed, in one line; empty if it is correct."""
     if isinstance(evaluation, Correct):
         return ""
-    text = evidence(evaluation)
+    text = _evidence(evaluation)
     fault = next((line for line in text.splitlines() if "error: " in line), None)
     # Compilers print other lines first, and their build folder before the file's name.
-    return re.sub(r"^\S*/", "", fault.strip()) if fault else first_line(text)
+    found = re.sub(r"^\S*/", "", fault.strip()) if fault else first_line(text)
+    return _in_case(evaluation, found)
 
 
 def status(evaluation: Evaluation) -> str:
@@ -131,6 +189,8 @@ def precision_met(correct: Correct) -> str:
 
 def roofline_text(correct: Correct) -> str:
     """How close the kernel is to the roofline, or why the roofline is unknown."""
+    if correct.weighing is not None:
+        return "; ".join(f"{case}: {roofline_text(each)}" for case, each in correct.cases.items())
     roof, share = correct.roofline, correct.roofline_fraction
     if share is None:
         own = beats_roofline(roof, correct.latency_ms)

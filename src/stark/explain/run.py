@@ -10,7 +10,7 @@ from stark.core.reference import Reference
 from stark.core.run import RECORDED, Run
 from stark.core.standing import Standing
 from stark.core.usage import Budget, Estimate, Spent
-from stark.explain.evaluation import faster_than
+from stark.explain.evaluation import faster_than, objective_text
 from stark.explain.numbers import counted, listed, milliseconds
 
 
@@ -56,7 +56,11 @@ def budget_line(budget: Budget) -> str:
 
 
 def reference_line(reference: Reference) -> str:
-    """The reference's time and its roofline."""
+    """The reference's time and its roofline; with several cases, those of each."""
+    if reference.weighing is not None:
+        cases = (f"{case}: {reference_line(each)}" for case, each in reference.cases.items())
+        eager = f"{milliseconds(reference.latency_ms)} in eager mode (geometric mean)"
+        return f"{eager}; {'; '.join(cases)}; objective: {objective_text(reference.weighing)}"
     roof, latency_ms = reference.roofline, reference.eager.latency_ms
     eager = f"{milliseconds(latency_ms)} in eager mode"
     if beats_roofline(roof, latency_ms):

@@ -101,7 +101,8 @@ class Language:
 
     def lessons(self, reference: Reference) -> Lessons:
         """What models are taught for the problem that this reference belongs to."""
-        return Lessons(self.form, self.guide, choose(self.techniques, work_of(reference)))
+        works = map(work_of, reference.cases.values() or [reference])
+        return Lessons(self.form, self.guide, choose(self.techniques, *works))
 
     def check(self, source: str) -> str | None:
         """Returns one sentence on why this source cannot be a candidate in this language, or None if it can be."""

@@ -93,15 +93,15 @@ LIBRARIES = Technique("gpu/libraries", operators=frozenset({"matmul", "conv"}), 
 """`CUDA_GRAPHS` and `LIBRARIES` are techniques for every GPU language."""
 
 
-def choose(techniques: Iterable[Technique], work: Work) -> tuple[Technique, ...]:
-    """The techniques that pay off for this work, in the given order.
+def choose(techniques: Iterable[Technique], *works: Work) -> tuple[Technique, ...]:
+    """The techniques that pay off for this work, or for any of several cases, in the given order.
 
     Techniques that would exceed the limits for a prompt are left out.
     """
     chosen: list[Technique] = []
     room = MOST_CHARACTERS
     for technique in techniques:
-        if len(chosen) < MOST and technique.pays(work) and len(technique.text) <= room:
+        if len(chosen) < MOST and any(map(technique.pays, works)) and len(technique.text) <= room:
             chosen.append(technique)
             room -= len(technique.text)
     return tuple(chosen)

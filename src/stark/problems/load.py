@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -88,9 +89,27 @@ def form_fault(source: str) -> str | None:
         if name not in parts:
             return f"line {len(source.splitlines()) or 1}: {name} is missing; add {what}."
     try:
-        declared(source)
+        cases = declared(source).cases
     except ValueError as error:
         return f"{error}."
+    return _cases_fault(parts["get_inputs"], list(cases)) if cases else None
+
+
+def _cases_fault(get_inputs: ast.AST, cases: list[str]) -> str | None:
+    """Why `get_inputs` cannot draw these cases, as one sentence; None if it takes a case's name."""
+    line = getattr(get_inputs, "lineno", 1)
+    write = f"write `def get_inputs(case={cases[0]!r}):`"
+    if not isinstance(get_inputs, ast.FunctionDef):
+        return f"line {line}: get_inputs is not defined by `def`, but a file with CASES needs that; {write}."
+    given = get_inputs.args
+    taken = [*given.posonlyargs, *given.args]
+    if len(taken) != 1 or given.kwonlyargs:
+        return f"line {line}: get_inputs must take the name of a case and nothing else, since the file has CASES; {write}."
+    match given.defaults:
+        case []:
+            return f"line {line}: get_inputs has no default, which is the first of CASES; {write}."
+        case [ast.Constant(value=value)] if value != cases[0]:
+            return f"line {line}: get_inputs has the default {value!r}, not the first of CASES; {write}."
     return None
 
 

@@ -25,7 +25,7 @@ def run_document(view: RunView) -> Document:
     return {
         "run": view.run.model_dump(mode="json"),
         "reference": None if reference is None else reference.model_dump(mode="json"),
-        "reference_latency_ms": None if reference is None else reference.eager.latency_ms,
+        "reference_latency_ms": None if reference is None else reference.latency_ms,
         "attempts": list(map(attempt_document, sorted(view.nodes, key=lambda node: node.id))),
         "ended": None if view.ended is None else view.ended.model_dump(mode="json"),
         "best": standing.best,
@@ -74,7 +74,8 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
     summary: Document = {"status": evaluation.status, "evidence": explain(evaluation)}
     if not isinstance(evaluation, Correct):
         unknown = dict.fromkeys(("latency_ms", "roofline_fraction", "accuracy", "bottleneck"))
-        return {**summary, **unknown, "speedups": {}}
+        failed = {} if evaluation.case is None else {"case": evaluation.case}
+        return {**summary, **failed, **unknown, "speedups": {}}
     profiled, speedups = evaluation.profiled, map(evaluation.speedup_vs, evaluation.references)
     return {
         **summary,
@@ -85,4 +86,19 @@ def evaluation_summary(evaluation: Evaluation) -> Document:
         "bottleneck": None
         if profiled is None
         else {"kind": profiled.bottleneck.kind, "text": bottleneck_text(profiled)},
+        **_cases(evaluation),
+    }
+
+
+def _cases(correct: Correct) -> Document:
+    """The objective and each case, if the problem has cases. `bottleneck` is then the main case's."""
+    if correct.weighing is None:
+        return {}
+    return {
+        "objective": correct.weighing.objective,
+        "main_case": correct.weighing.main,
+        "cases": {
+            case: {"weight": correct.weighing.weights[case], **evaluation_summary(each)}
+            for case, each in correct.cases.items()
+        },
     }

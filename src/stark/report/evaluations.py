@@ -40,7 +40,7 @@ def judged_text(problem: Problem, reference: Reference, judged: Sequence[Judged]
 
 
 def _table(judged: Sequence[Judged]) -> Table:
-    """The table. It has a column for torch.compile only if a candidate was timed against torch.compile."""
+    """One row per file, and below it one per case. Only if a file was timed against torch.compile, there is a column."""
     timed = (each.evaluation.references for each in judged if isinstance(each.evaluation, Correct))
     names = ["eager", *(["compile"] if any("compile" in names for names in timed) else [])]
     speedups = [f"vs {name}{' [95 %]' if name == 'eager' else ''}" for name in names]
@@ -49,19 +49,9 @@ def _table(judged: Sequence[Judged]) -> Table:
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for each in judged:
         evaluation = each.evaluation
-        measured = [""] * (len(names) + 3)
+        measured, cases = [""] * (len(names) + 3), {}
         if isinstance(evaluation, Correct):
-            measured = [
-                milliseconds(evaluation.latency_ms),
-                *(
-                    speedup_text(evaluation.speedup_vs(name), named=False)
-                    if name in evaluation.references
-                    else "not measured"
-                    for name in names
-                ),
-                roofline_share(evaluation),
-                precision_met(evaluation),
-            ]
+            measured, cases = _measured(evaluation, names), evaluation.cases
         table.add_row(
             each.file,
             each.candidate.language if each.candidate else "",
@@ -69,16 +59,34 @@ def _table(judged: Sequence[Judged]) -> Table:
             *measured,
             f"{sum(evaluation.seconds.values()):.1f}",
         )
+        for case, found in cases.items():
+            seconds = f"{sum(found.seconds.values()):.1f}"
+            table.add_row(Text(f"  {case}", "dim"), "", "", *_measured(found, names), seconds)
     return table
+
+
+def _measured(correct: Correct, names: Sequence[str]) -> list[str]:
+    """The figures of a correct candidate, against the named references."""
+    speedups = (
+        speedup_text(correct.speedup_vs(name), named=False)
+        if name in correct.references
+        else "not measured"
+        for name in names
+    )
+    latency = milliseconds(correct.latency_ms)
+    return [latency, *speedups, roofline_share(correct), precision_met(correct)]
 
 
 def _profiles(judged: Sequence[Judged]) -> Iterator[Text]:
     """The whole profile if only one file was judged; otherwise the bottleneck of each file."""
     for each in judged:
-        profiled = each.evaluation.profiled if isinstance(each.evaluation, Correct) else None
-        if profiled is not None:
-            lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
-            yield Text.assemble((f"{each.file}: ", "bold"), "\n  ".join(lines))
+        if not isinstance(each.evaluation, Correct):
+            continue
+        for case, found in (each.evaluation.cases or {"": each.evaluation}).items():
+            if (profiled := found.profiled) is not None:
+                lines = profile_lines(profiled) if len(judged) == 1 else [bottleneck_text(profiled)]
+                name = f"{each.file}, {case}: " if case else f"{each.file}: "
+                yield Text.assemble((name, "bold"), "\n  ".join(lines))
 
 
 def _remarks(each: Judged) -> Text:
@@ -86,6 +94,8 @@ def _remarks(each: Judged) -> Text:
     text = Text()
     if isinstance(each.evaluation, Correct):
         text.append(f"\n{each.file}: ", "bold").append(accuracy_text(each.evaluation.accuracy))
+        if each.evaluation.weighing is not None:
+            text.append(", in the case closest to its budget")
     else:
         lines = evidence(each.evaluation).strip().splitlines()
         shown = "\n  ".join(lines[:EVIDENCE_LINES])

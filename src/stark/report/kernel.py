@@ -20,7 +20,7 @@ from stark.core.python import bindings, parse_python
 from stark.core.reference import Reference
 from stark.core.run import Run
 from stark.deploy.embedded import guard_source
-from stark.explain.evaluation import accuracy_text, verdict
+from stark.explain.evaluation import accuracy_text, objective_text, verdict
 from stark.explain.numbers import milliseconds
 from stark.languages import language
 
@@ -111,18 +111,20 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
     correct = node.evaluation
     assert isinstance(correct, Correct)
     accuracy, device = correct.accuracy, correct.device
-    yield "Speedup", f"{verdict(correct)} (95 % interval)"
-    eager = milliseconds(correct.references["eager"].latency_ms)
-    yield (
-        "Latency",
-        f"{milliseconds(correct.latency_ms)}; the reference in eager mode takes {eager}",
-    )
+    over = "" if correct.weighing is None else f", {objective_text(correct.weighing)}"
+    yield "Speedup", f"{verdict(correct)} (95 % interval{over})"
+    for case, each in correct.cases.items():
+        yield f"- {case}", f"{_latency(each)}; {verdict(each)}"
+    if not correct.cases:
+        yield "Latency", _latency(correct)
     yield "Device", f"{device.name} ({device.architecture})"
     yield "Versions", ", ".join(f"{name} {its}" for name, its in reference.versions.items())
     imported = set(re.findall(r"^(?:import|from) (\w+)", source, re.MULTILINE))
     packages = ", ".join(sorted(imported - sys.stdlib_module_names))
     yield "Language", f"{run.config.language}; imports {packages}"
-    inputs = ", ".join(map(str, reference.inputs))
+    inputs = " and on ".join(
+        ", ".join(map(str, each.inputs)) for each in reference.cases.values() or [reference]
+    )
     yield "Verified", f"the forward pass on {inputs}; {_OTHER_SHAPES[correct.generalizes]}"
     yield (
         "Accuracy",
@@ -133,6 +135,11 @@ def _facts(run: Run, node: Node, reference: Reference, source: str) -> Iterator[
         f"{accuracy.precision} was asked for; an error does not tell which arithmetic the kernel uses",
     )
     yield "Gradients", _BACKWARD if "def backward(" in source else _NO_BACKWARD
+
+
+def _latency(correct: Correct) -> str:
+    eager = milliseconds(correct.reference_ms("eager"))
+    return f"{milliseconds(correct.latency_ms)}; the reference in eager mode takes {eager}"
 
 
 def _literal(source: str) -> str:

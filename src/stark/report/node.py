@@ -19,6 +19,7 @@ from stark.explain.evaluation import (
     accuracy_text,
     evidence,
     measured,
+    objective_text,
     roofline_text,
     speedup_text,
     status,
@@ -62,7 +63,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     table.add_row("status", Text(status(evaluation), STATUS_STYLES[evaluation.status]))
     if isinstance(evaluation, Correct):
         for name, text in _measurements(evaluation):
-            table.add_row(name, Text(text))
+            table.add_row(Text(name), Text(text))
     else:
         table.add_row("evidence", Text(evidence(evaluation)))
     if evaluation.seconds:
@@ -76,10 +77,26 @@ def evaluation_table(evaluation: Evaluation) -> Table:
 
 
 def _measurements(correct: Correct) -> Iterator[tuple[str, str]]:
-    yield "latency", measured(correct.candidate)
-    for name, reference in correct.references.items():
+    """What was measured; with several cases, first over all of them, then in each."""
+    weighing = correct.weighing
+    if weighing is None:
+        yield "latency", measured(correct.candidate)
+    else:
+        yield "objective", objective_text(weighing)
+        yield "latency", f"{milliseconds(correct.latency_ms)} (geometric mean)"
+    for name in correct.references:
         speedup = verdict(correct) if name == "eager" else speedup_text(correct.speedup_vs(name))
-        yield name, f"{milliseconds(reference.latency_ms)}, so {speedup}"
+        yield name, f"{milliseconds(correct.reference_ms(name))}, so {speedup}"
+    if weighing is None:
+        yield from _limits(correct)
+        return
+    for case, each in correct.cases.items():
+        yield f"case {case}", f"weight {weighing.weights[case]:g}"
+        yield from _measurements(each)
+
+
+def _limits(correct: Correct) -> Iterator[tuple[str, str]]:
+    """The roofline, the accuracy, the profile and the device of one case."""
     roof, accuracy = correct.roofline, correct.accuracy
     work = f"{roof.least_bytes / 1e6:.4g} MB, {roof.flops / 1e9:.4g} GFLOP in {roof.own_arithmetic}"
     yield "roofline", f"{roofline_text(correct)}; at least {work}"

@@ -10,10 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from stark.core.evaluation import Correct
+from stark.core.reference import Reference
 from stark.core.standing import standing_of
 from stark.core.usage import Spent
 from stark.explain.evaluation import (
     checked,
+    objective_text,
     precision_met,
     roofline_share,
     roofline_text,
@@ -91,12 +93,25 @@ def header(view: RunView) -> RenderableType:
         return table
     device, executor = view.reference.device, first_line(config.executor)
     table.add_row("device", f"{device.name} ({device.architecture}), executor {executor}")
-    table.add_row("reference", reference_line(view.reference))
-    if view.reference.profiled is not None:
-        table.add_row("", Text(bottleneck_text(view.reference.profiled)))
+    for name, text in _reference(view.reference):
+        table.add_row(Text(name), Text(text))
     for warning in view.reference.warnings:
         table.add_row("warning", Text(warning, "yellow"))
     return table
+
+
+def _reference(reference: Reference) -> Iterator[tuple[str, str]]:
+    """The reference's time, roofline and bottleneck; with several cases, those of each."""
+    if reference.weighing is None:
+        each = {"reference": reference}
+    else:
+        each = {f"- {case}": found for case, found in reference.cases.items()}
+        yield "reference", f"{milliseconds(reference.latency_ms)} in eager mode (geometric mean)"
+        yield "objective", objective_text(reference.weighing)
+    for name, found in each.items():
+        yield name, reference_line(found)
+        if found.profiled is not None:
+            yield "", bottleneck_text(found.profiled)
 
 
 def runs_table(summaries: Iterable[RunSummary], spent: Mapping[str, Mapping[str, Spent]]) -> Table:

@@ -70,7 +70,7 @@ class RunView:
     @cached_property
     def tree(self) -> Tree:
         """All finished attempts: `tree.nodes`, `tree.children(id)`, `tree.node(id)`."""
-        root_ms = self.reference.eager.latency_ms if self.reference else 0.0
+        root_ms = self.reference.latency_ms if self.reference else 0.0
         return Tree.replay(root_ms, self.nodes)
 
     @cached_property

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from stark.core.candidate import Candidate
+from stark.core.combined import correct_over, reference_over, seconds_over
 from stark.core.errors import JudgeUnavailable, ProblemError
-from stark.core.evaluation import Effort, Evaluation
+from stark.core.evaluation import Correct, Effort, Evaluation, OutOfMemory
 from stark.core.judging import Limits, Tools
 from stark.core.problem import Problem
 from stark.core.reference import Reference
+from stark.core.together import together
 from stark.evaluator.protocol import (
     Answer,
     AnyRequest,
@@ -28,7 +30,8 @@ class Executor(Protocol):
     """Gets candidates judged, locally or remotely. All methods may be called concurrently.
 
     They raise ProblemError if the problem itself cannot be used, and JudgeUnavailable if no judge
-    answers. A candidate's failure is part of its evaluation and never an exception.
+    answers. A candidate's failure is part of its evaluation and never an exception. For a problem with cases, both
+    methods cover all of them (see `core.combined`).
     """
 
     async def describe(self, problem: Problem) -> Reference:
@@ -47,7 +50,13 @@ class Executor(Protocol):
 
 
 class RequestingExecutor(ABC):
-    """Turns each call into a protocol request, which subclasses send to a judge."""
+    """Turns each call into a protocol request, which subclasses send to a judge.
+
+    A problem with cases becomes one request per case, each with a plain problem (`Problem.at`): judges know no cases. The
+    requests are sent one after the other in the order of the file, since the first failure decides and saves the rest.
+    Other candidates keep the judges busy meanwhile. What holds for one request holds for each case: a judge that died
+    gets it again, and it goes where its case is prepared.
+    """
 
     def __init__(self, limits: Limits | None, tools: Tools | None) -> None:
         self.on_notice: Callable[[str], None] = lambda _: None
@@ -62,14 +71,75 @@ class RequestingExecutor(ABC):
 
     async def describe(self, problem: Problem) -> Reference:
         """See `Executor.describe`."""
-        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
-        assert isinstance(answer, Described)
-        return answer.reference
+        weighing = problem.weighing
+        if weighing is None:
+            return await self._describe(problem)
+        cases = {case: await self._describe(problem.at(case)) for case in weighing.weights}
+        try:
+            return reference_over(weighing, cases)
+        except ValueError as error:
+            raise ProblemError(f"{problem.name}: {error}") from error
 
     async def evaluate(
         self, problem: Problem, candidate: Candidate, effort: Effort = "search"
     ) -> Evaluation:
-        """See `Executor.evaluate`."""
+        """See `Executor.evaluate`. With several cases, the first one that fails decides."""
+        weighing = problem.weighing
+        if weighing is None:
+            return await self._evaluate(problem, candidate, effort)
+        cases: dict[str, Correct] = {}
+        for case in weighing.weights:
+            found = await self._evaluate(problem.at(case), candidate, effort)
+            if not isinstance(found, Correct):
+                seconds = seconds_over([*cases.values(), found])
+                return found.model_copy(update={"seconds": seconds, "case": case})
+            cases[case] = found
+        evaluation = correct_over(weighing, cases)
+        return (
+            evaluation
+            if effort == "search"
+            else await self._in_turn(problem, candidate, evaluation)
+        )
+
+    async def _in_turn(
+        self, problem: Problem, candidate: Candidate, evaluation: Correct
+    ) -> Evaluation:
+        """Verify that one process can serve all cases in turn, for a candidate that is correct in each by itself.
+
+        Machines that lack the memory for this, and models that cannot be called so, get a warning instead.
+        """
+        cases = evaluation.cases
+        pair = together(problem, candidate, cases)
+        try:
+            found = None if pair is None else await self._evaluate(*pair, "search")
+        except ProblemError:
+            found = None
+        if found is None or isinstance(found, OutOfMemory):
+            warnings = (*evaluation.warnings, "the cases were not verified in turn, in one process")
+            return evaluation.model_copy(update={"warnings": warnings})
+        seconds = seconds_over([evaluation, found])
+        if isinstance(found, Correct):
+            return evaluation.model_copy(update={"seconds": seconds})
+        reason = (
+            "the candidate is correct in each case by itself, but not if one process serves them in turn; nothing may depend "
+            "on the shapes of earlier calls"
+        )
+        return found.model_copy(
+            update={
+                "seconds": seconds,
+                "case": " then ".join(cases),
+                "warnings": (reason, *found.warnings),
+            }
+        )
+
+    async def _describe(self, problem: Problem) -> Reference:
+        """Have a judge measure the reference of a problem without cases."""
+        answer = await self._ask(Describe(id="", problem=problem, limits=self._limits))
+        assert isinstance(answer, Described)
+        return answer.reference
+
+    async def _evaluate(self, problem: Problem, candidate: Candidate, effort: Effort) -> Evaluation:
+        """Have a candidate judged for a problem without cases."""
         request = Evaluate(
             id="",
             problem=problem,

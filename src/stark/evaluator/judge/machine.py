@@ -61,7 +61,8 @@ def measure(device: torch.device, cache: Path) -> Machine:
         versions["driver"] = _driver_version()
     tools = dict.fromkeys(tool for language in LANGUAGES.values() for tool in language.tools)
     versions["compilers"] = ", ".join(filter(None, (tool.found() for tool in tools)))
-    return Machine(device, best_known(measure_device(device), cache), versions)
+    found = measure_device(device, first=not (cache / "devices").exists())
+    return Machine(device, best_known(found, cache), versions)
 
 
 def best_known(found: Device, cache: Path) -> Device:

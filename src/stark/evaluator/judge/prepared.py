@@ -258,6 +258,7 @@ class PreparedReference:
                 ),
                 error_budgets=self.trials.error_budgets,
                 precision=self.precision,
+                arguments=self.signature.arguments,
             )
         return self._described
 

@@ -68,8 +68,8 @@ def float8(value: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("product", "error", "met"),
     [
-        (once(same, same), 2.4e-7, "reference"),
-        (thrice(TF32), 2.4e-7, "reference"),
+        (once(same, same), 2.8e-7, "reference"),
+        (thrice(TF32), 2.8e-7, "reference"),
         (thrice(BF16), 4.4e-6, "fp32-split"),
         (once(TF32, TF32), 2.9e-4, "tf32"),
         (once(half, half), 2.9e-4, "tf32"),
@@ -90,6 +90,7 @@ def test_a_product_has_the_stated_error_and_class(
 
     found = compare(product(a, b), expect(a.double() @ b.double(), a @ b, Terms("bf16")))
 
+    # 0.3: the order in which a BLAS adds up differs from processor to processor.
     assert pytest.approx(error, rel=0.3) == found.errors.relative_rms
     assert met == found.meets
 

@@ -187,7 +187,9 @@ class Program:
 
     def refusal(self, function: str, reason: str) -> ProblemError:
         """Build an error that names one of the problem's functions and the function's line."""
-        code = getattr(getattr(self.module, function, None), "__code__", None)
+        found = getattr(self.module, function, None)
+        found = getattr(found, "func", found)  # `Problem.at` wraps get_inputs
+        code = getattr(found, "__code__", None)
         where = f" line {code.co_firstlineno}:" if code is not None else ""
         return ProblemError(f"{self.problem.name}:{where} {function} {reason}")
 

@@ -7,7 +7,8 @@ import os
 import platform
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
@@ -19,12 +20,13 @@ from stark.core.device import Device, Roofline
 from stark.core.precision import DEFAULT, Precision, looser
 from stark.evaluator.judge.problem import processor
 from stark.evaluator.judge.problem.inputs import Drawn, Program
+from stark.evaluator.judge.processes.placing import Placed
 
 COPY_BYTES = {"cuda": 1 << 30, "cpu": 1 << 27}
 SIZES = [1 << power for power in range(14, 29)]
 """Bytes that are moved to measure a CPU's bandwidth: the smaller, the nearer the cache that holds them."""
 
-MATRIX = {"cuda": (1024, 8192), "cpu": (128, 1024)}
+MATRIX = {"cuda": (1024, 8192), "cpu": (128, 512)}
 """Sizes of the matrices whose product is measured."""
 
 MOST_S = 0.5
@@ -32,6 +34,13 @@ MOST_S = 0.5
 
 REPEATS = 4
 """A measurement is repeated so often. The shortest time counts."""
+
+SCALES = 0.93
+PATIENCE_S = 1.0
+PAUSE_S = 0.004
+"""The first judge on a CPU measures for so long, with pauses, since other programs slow most measurements down: each
+peak, unless all threads reach this share of what one thread reaches times their number (cores that share a unit never
+do), and the bandwidths together."""
 
 ADMITTED: dict[Precision, tuple[str, ...]] = {
     "reference": ("fp32", "tf32x3", "bf16x6"),
@@ -56,13 +65,21 @@ PLAUSIBLE_SHARE = 0.8
 LAUNCHES = 500
 
 
-def measure_device(device: torch.device) -> Device:
-    """Measure the device, in well under a second for a GPU and about a second for a CPU."""
+def measure_device(device: torch.device, first: bool = True) -> Device:
+    """Measure the device, in well under a second for a GPU and about a second for a CPU.
+
+    The `first` measurement of a CPU takes one to four seconds more.
+    """
+    patience_s = PATIENCE_S if first else 0.0
     kind = "cuda" if device.type == "cuda" else "cpu"
-    bandwidth = bandwidth_now(device)
-    kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-    peaks = {name: _matrix_rate(device, dtype) for name, dtype in kinds.items()}
-    if device.type == "cpu":
+    with _on_separate_cores() if kind == "cpu" else nullcontext():
+        bandwidth = bandwidth_now(device)
+        kinds = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
+        peaks = {name: _matrix_rate(device, dtype, patience_s) for name, dtype in kinds.items()}
+        if kind == "cpu":
+            each_s = patience_s / len(SIZES)
+            bandwidths = {size: bandwidth_now(device, size // 2, each_s) for size in SIZES}
+    if kind == "cpu":
         return Device(
             kind=kind,
             name=processor.name(),
@@ -71,7 +88,7 @@ def measure_device(device: torch.device) -> Device:
             memory_gb=round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1),
             last_level_cache_mb=max(processor.caches_kb().values(), default=0.0) / 1024,
             bandwidth_gb_s=bandwidth,
-            bandwidths_gb_s={size: bandwidth_now(device, size // 2) for size in SIZES},
+            bandwidths_gb_s=bandwidths,
             peak_tflop_s=peaks,
             features=processor.features(),
             l1_kb=processor.data_cache_kb(1),
@@ -80,7 +97,7 @@ def measure_device(device: torch.device) -> Device:
             blas=processor.blas(),
         )
     found = torch.cuda.get_device_properties(device)
-    peaks["tf32"] = _matrix_rate(device, torch.float32, tf32=True)
+    peaks["tf32"] = _matrix_rate(device, torch.float32, patience_s, tf32=True)
     return Device(
         kind=kind,
         index=device.index or 0,
@@ -258,10 +275,12 @@ def _allows_tf32(convolving: bool) -> bool:
     return bool(older.allow_tf32) if precision is None else precision == "tf32"
 
 
-def bandwidth_now(device: torch.device, most_bytes: int | None = None) -> float:
+def bandwidth_now(
+    device: torch.device, most_bytes: int | None = None, patience_s: float = 0.0
+) -> float:
     """Measure the bandwidth in GB/s, reads plus writes, with the faster of two streaming operations.
 
-    Copies at most `most_bytes`. A measurement may be too low if the machine is busy.
+    Copies at most `most_bytes`. A measurement may be too low if the machine is busy, less so with `patience_s`.
     """
     copied_bytes = COPY_BYTES[device.type]
     if most_bytes is not None:
@@ -273,6 +292,10 @@ def bandwidth_now(device: torch.device, most_bytes: int | None = None) -> float:
         lambda: torch.clamp(source, min=0, out=target),
     ]
     best = min(_best_s(kernel, device) for kernel in kernels)
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end:
+        time.sleep(PAUSE_S)
+        best = min(best, *(_best_s(kernel, device) for kernel in kernels))
     return 2 * source.numel() * 4 / best / 1e9
 
 
@@ -283,23 +306,66 @@ def caches_bytes(device: Device) -> float:
     return sum(processor.caches_kb().values()) * 1024
 
 
-def _matrix_rate(device: torch.device, dtype: torch.dtype, tf32: bool = False) -> float:
+def _matrix_rate(
+    device: torch.device, dtype: torch.dtype, patience_s: float, tf32: bool = False
+) -> float:
     """Measure TFLOP/s of a square matrix product of random numbers: a small one first, in case this type is emulated."""
     small, size = MATRIX[device.type]
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
-        rate = _product_rate(device, dtype, small)
+        with _one_thread():
+            rate = _product_rate(device, dtype, small)
         if 2 * size**3 / rate / 1e12 > MOST_S:
             return rate
+        if device.type == "cpu":
+            return _undisturbed_rate(dtype, size, patience_s)
         return max(rate, _product_rate(device, dtype, size))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
+def _undisturbed_rate(dtype: torch.dtype, size: int, patience_s: float) -> float:
+    """Measure TFLOP/s of all of a CPU's threads, also while other programs run (see `SCALES`)."""
+    cpu = torch.device("cpu")
+    with _one_thread():
+        rate = _product_rate(cpu, dtype, size)
+    enough = SCALES * torch.get_num_threads() * rate
+    end = time.monotonic() + patience_s
+    while rate < enough:
+        rate = max(rate, _product_rate(cpu, dtype, size))
+        if time.monotonic() > end:
+            break
+        time.sleep(PAUSE_S)
+    return rate
+
+
 def _product_rate(device: torch.device, dtype: torch.dtype, size: int) -> float:
     left = torch.randn(size, size, device=device).to(dtype)
     return 2 * size**3 / _best_s(lambda: left @ left, device) / 1e12
+
+
+@contextmanager
+def _on_separate_cores() -> Iterator[None]:
+    """Keep each of torch's threads on a core of its own meanwhile (see `Placed`)."""
+    placed = Placed(os.getpid())
+    try:
+        _product_rate(torch.device("cpu"), torch.float32, MATRIX["cpu"][1])
+        placed.settle()
+        yield
+    finally:
+        placed.loosen()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread of the CPU meanwhile: threads wait for each other while other programs run."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _launch_us(device: torch.device) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -31,6 +32,12 @@ class Signature:
         """Build the signature from a draw and the outputs that forward returned for it."""
         form = Drawn(list(_on_meta(drawn.tensors)), drawn.arguments)
         return cls(_specs(drawn.tensors), _specs(returned), form, tuple(_on_meta(returned)))
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as `repr` shows them, without addresses in memory, and with tensors as `<tensor 0>`."""
+        shown = re.sub(r"TensorAt\(index=(\d+)\)", r"<tensor \1>", repr(self.drawn.arguments))
+        return re.sub(r" at 0x[0-9a-f]+", "", shown)
 
     @property
     def has_integers(self) -> bool:
