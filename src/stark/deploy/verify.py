@@ -168,8 +168,8 @@ def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
     for name, claim in claimed.speedups.items():
         if not claim.low <= claim.ratio <= claim.high:
             yield f"the claimed speedup vs {name} is outside its own interval"
-        elif claim.too_noisy:
-            yield f"the claimed speedup vs {name} was too noisy to claim anything"
+    if "eager" in claimed.speedups and claimed.speedups["eager"].too_noisy:
+        yield "the claimed speedup vs eager was too noisy to claim anything"
 
 
 def _foreign(claimed: Device, here: Device) -> Iterator[str]:
@@ -196,17 +196,18 @@ def _compared(
         wrong = f"the kernel is {evaluation.status.replace('_', ' ')}: {evidence(evaluation)}"
         return _refused(package, claimed, [wrong], evaluation)
     measured = {name: evaluation.speedup_vs(name) for name in evaluation.references}
-    pairs = {name: (claim, measured.get(name)) for name, claim in claimed.speedups.items()}
+    sharp = {name: claim for name, claim in claimed.speedups.items() if not claim.too_noisy}
+    pairs = {name: (claim, measured.get(name)) for name, claim in sharp.items()}
     reasons = [
         f"the claimed speedup vs {name} is {speedup_text(claim, named=False)}, but it is "
         f"{speedup_text(new, named=False)} here"
         for name, (claim, new) in pairs.items()
         if new is not None and not new.too_noisy and not agreement(claim, new)
     ]
-    noisy = [name for name, (_, new) in pairs.items() if new is None or new.too_noisy]
     unclear = [
         f"the speedup vs {name} cannot be measured now; stop other programs and try again"
-        for name in noisy
+        for name, (_, new) in pairs.items()
+        if new is None or new.too_noisy
     ]
     outcome: Outcome = "refused" if reasons else "unusable" if unclear else "confirmed"
     return Verification(
