@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from stark.core.problem import Problem as Problem
     from stark.core.usage import Budget as Budget
     from stark.core.usage import Price as Price
+    from stark.deploy.apply import Applied as Applied
+    from stark.deploy.apply import apply as apply
+    from stark.deploy.verify import verify as verify
     from stark.evaluator.executors import Executor as Executor
     from stark.evaluator.executors import open_executor as open_executor
     from stark.ledger import Ledger as Ledger
@@ -55,6 +58,8 @@ _HOMES = {
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",
+    "stark.deploy.apply": "Applied apply",
+    "stark.deploy.verify": "verify",
     "stark.evaluator.executors": "Executor open_executor",
     "stark.ledger": "Ledger",
     "stark.regions.finding": "hotspots",

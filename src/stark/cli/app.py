@@ -269,6 +269,44 @@ def record(
     record_run(run, file, without_problem, settings)
 
 
+@command(app, "store")
+def export(
+    settings: Settings,
+    run: RunArgument,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The new folder, whose name is the package's.")
+    ],
+    attempt: Annotated[
+        int | None, option("N", "The attempt to export.", default="the best one")
+    ] = None,
+) -> None:
+    """Write the kernel of RUN as a Python package with a certificate, for pip and Hugging Face's `kernels`."""
+    from stark.cli.deploying import export
+
+    export(run, folder, attempt, settings)
+
+
+@command(app, "executor")
+def verify(
+    settings: Settings,
+    package: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A folder written by `stark export`, or an installed package."
+        ),
+    ],
+    ci: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
+    markdown: Annotated[
+        Path | None, option("FILE", "Write a comment for a pull request, in Markdown.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Judge an exported package again: exit with 0 if its claim is confirmed, 1 if refused, 2 if nothing can be said."""
+    from stark.cli.deploying import verify
+
+    return verify(package, settings, ci, markdown, json)
+
+
 @command(app)
 def worker(
     settings: Settings,
