@@ -15,7 +15,15 @@ from torch import nn
 from torch.autograd import forward_ad
 from torch.nn.modules import module as torch_module
 
-from stark.deploy.forms import ALIGNMENT, Case, Misfit, attribute, tensors_in
+from stark.deploy.forms import (
+    ALIGNMENT,
+    Case,
+    Misfit,
+    attribute,
+    formed,
+    own_random_numbers,
+    tensors_in,
+)
 from stark.deploy.shell import fits, getters, in_form, make_shell
 from stark.deploy.source import (
     NAMES,
@@ -105,13 +113,23 @@ class Bound:
 
     def first(self, case: int, *inputs: Any) -> Any:
         """The first call of a case, which finds out whether outputs have the original's structure and strides."""
-        found, pattern = self.shell.run(*inputs), self.contract.cases[case].outputs
+        pattern = self.outputs_of(case, inputs)
         run = self.shell.run
+        found = run(*inputs)
         if fits(found, pattern):
             self.runs[case] = run  # type: ignore[call-overload]
             return found
         self.runs[case] = lambda *inputs: in_form(run(*inputs), pattern)  # type: ignore[call-overload]
         return in_form(found, pattern)
+
+    def outputs_of(self, case: int, inputs: tuple[Any, ...]) -> Any:
+        """The form of the reference's outputs on this device: their strides may differ from those without memory."""
+        if self.contract.changes_tensors:  # its state would change twice
+            return self.contract.cases[case].outputs
+        reference = make_shell(self.kernel.make_reference, self.kernel.device, self.tensors, None)
+        reference.fill()
+        with torch.no_grad(), own_random_numbers():
+            return formed(reference.run(*inputs))
 
     def count(self, reason: str, details: str = "") -> bool:
         """Count a call that runs the original."""

@@ -100,8 +100,15 @@ class Kernel:
 
     def make(self, device: str) -> nn.Module:
         """A ModelNew on a device, in the verified training mode."""
+        return self._made(self.new, device)
+
+    def make_reference(self, device: str) -> nn.Module:
+        """The reference's Model on a device, in the verified training mode."""
+        return self._made(self.reference.Model, device)
+
+    def _made(self, kind: type[nn.Module], device: str) -> nn.Module:
         with torch.device(device):
-            made = self.new(*copy.deepcopy(self.reference.get_init_inputs()))
+            made = kind(*copy.deepcopy(self.reference.get_init_inputs()))
         training = self.contract.training
         return made if training is None else made.train(training)
 
