@@ -19,6 +19,7 @@ from zoo import ZOO, Inhabitant
 import stark
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Effort, Evaluation
+from stark.core.judging import Limits
 from stark.core.problem import Problem
 from stark.core.reference import Reference
 from stark.evaluator.executors import Executor, open_executor
@@ -57,7 +58,7 @@ def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Inhabitan
     problems = {name: stark.capture(one.module, recorded(one)) for name, one in modules.items()}
 
     async def search() -> list[Result]:
-        judge = Quick(open_executor("local:cpu"))
+        judge = Quick(open_executor("local:cpu", Limits(timing_budget_s=0.05)))
         try:
             return [
                 await stark.aoptimize(
