@@ -22,6 +22,7 @@ from stark.capture.refusals import (
     refuse_form,
     refuse_module,
     refuse_operators,
+    refuse_outputs,
     unwrapped,
 )
 from stark.capture.restoring import plain_state
@@ -73,7 +74,13 @@ def capture(
     for form in forms[:1]:
         refuse_form(module, form)
     usable = [form for form in forms if _is_usable(module, form)]
-    binding, kept, left = together(module, usable)
+    if backward:
+        usable = [form for form in usable if form.grad]
+        if not usable:
+            raise ProblemError(
+                f"{type(module).__name__} was recorded without gradients; record a call without torch.no_grad."
+            )
+    binding, kept = together(module, usable)
     if module.training != kept[0].training:
         raise ProblemError(
             f"{type(module).__name__} was recorded in {_mode(kept[0].training)} mode and is in {_mode(module.training)} "
@@ -83,7 +90,7 @@ def capture(
     observed = _observed(module, kept)
     constants = {"OBJECTIVE": objective} if objective != "geomean" else {}
     declared = {**constants, **({"BACKWARD": True} if backward else {})}
-    note = _left_out(len(left) + len(forms) - len(usable))
+    note = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
     text = _exact(module, binding, chosen, observed, declared, note)
     return Problem(name=name or _snake(type(module).__name__), source=text)
 
@@ -117,7 +124,9 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     try:
         for form in forms[:1]:
             assert form.example is not None
-            if call(module, form.example).random:
+            outcome = call(module, form.example)
+            refuse_outputs(module, outcome.outputs)
+            if outcome.random:
                 raise ProblemError(
                     f"{kind} draws random numbers, so its outputs cannot be compared; "
                     f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."

@@ -116,7 +116,7 @@ def difference(first: Any, again: Any, ours: Any) -> str | None:
     """How `ours` differs from `first`; None if it is equal to the bit, or as close as `again` is to `first`."""
     (a, structure), (b, _), (c, captured) = map(pytree.tree_flatten, (first, again, ours))
     if structure != captured:
-        return f"their structure is {captured} instead of {structure}"
+        return "their structure is another"
     for index, (x, y, z) in enumerate(zip(a, b, c, strict=True)):
         if not isinstance(x, torch.Tensor):
             if type(x) is not type(z) or (x is not z and x != z):

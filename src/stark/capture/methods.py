@@ -86,6 +86,8 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
             continue
         given = constants if here == "forward" else {}  # a base may get others
         tree = _tree(function, f"{home.__name__}.{name}")
+        if not isinstance(vars(home)[name], staticmethod | classmethod):
+            _name_self(tree)
         _SelfByName(own).visit(tree)
         after = own[own.index(home) + 1 :]
         supers = _Super(after)
@@ -200,6 +202,16 @@ def _assigned_by(kind: type) -> frozenset[str]:
         and isinstance(node.value, ast.Name)
         and node.value.id == "self"
     )
+
+
+def _name_self(tree: ast.FunctionDef) -> None:
+    """Call the first parameter `self`."""
+    first = [*tree.args.posonlyargs, *tree.args.args][0].arg
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.arg == first:
+            node.arg = "self"
+        elif isinstance(node, ast.Name) and node.id == first:
+            node.id = "self"
 
 
 class _SelfByName(ast.NodeTransformer):

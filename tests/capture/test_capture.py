@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from capture_zoo import ZOO, Inhabitant, alone, in_llama
 from ownpkg.block import Block, Tower, examples
 from torch import nn
 from torch.utils import _pytree as pytree
-from zoo import ZOO, Inhabitant, alone, in_llama
 
 import stark
 from stark.capture import capturing
