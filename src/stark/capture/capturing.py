@@ -11,7 +11,7 @@ from torch import nn
 
 from stark.capture.binding import Binding, together
 from stark.capture.cannot import CannotCapture
-from stark.capture.cases import Case, make_cases
+from stark.capture.cases import MOST_CASES, Case, make_cases
 from stark.capture.checking import check
 from stark.capture.document import Captured, write
 from stark.capture.graph import by_graph
@@ -90,8 +90,11 @@ def capture(
     observed = _observed(module, kept)
     constants = {"OBJECTIVE": objective} if objective != "geomean" else {}
     declared = {**constants, **({"BACKWARD": True} if backward else {})}
-    note = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
-    text = _exact(module, binding, chosen, observed, declared, note)
+    notes = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
+    if cases is None and len(chosen) > MOST_CASES:
+        notes.append(f"{len(chosen) - MOST_CASES} rarer shapes are left out.")
+        chosen = chosen[:MOST_CASES]
+    text = _exact(module, binding, chosen, observed, declared, notes)
     return Problem(name=name or _snake(type(module).__name__), source=text)
 
 
