@@ -214,7 +214,7 @@ def _exact(
         for way, chosen, said in ways:
             try:
                 text = write(module, way(), binding, chosen, declared, said)
-                check(module, text, binding, chosen)
+                check(module, text, binding, chosen, 4 if observed.reads_values else 1)
             except CannotCapture as error:
                 reasons.append(str(error).rstrip("."))
             else:

@@ -23,13 +23,19 @@ FILE = "<captured>"
 MODULE = "stark_captured"
 
 
-def check(module: nn.Module, text: str, binding: Binding, cases: Sequence[Case]) -> None:
-    """Run the captured Model with the original's weights. Raises CannotCapture if anything differs."""
+def check(
+    module: nn.Module, text: str, binding: Binding, cases: Sequence[Case], draws: int = 1
+) -> None:
+    """Run the captured Model with the original's weights. Raises CannotCapture if anything differs.
+
+    With more `draws` of inputs, shapes of outputs that depend on values are noticed more surely.
+    """
     with torch.random.fork_rng(devices=[]), _loaded(text) as space:
         model = _model(module, space)
         for case in cases:
             _check_case(module, model, binding, case)
-            _check_inputs(model, space, binding, case, len(cases) > 1)
+            for _ in range(draws):
+                _check_inputs(model, space, binding, case, len(cases) > 1)
 
 
 @contextmanager
