@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from capture_zoo import IDS, llama
 from torch import nn
-from zoo import IDS, llama
 
 import stark
 from stark.capture.recording import Calls, recording
@@ -47,6 +47,11 @@ class Subclass(torch.Tensor):
 
 class Config:
     pass
+
+
+class Named(NamedTuple):
+    a: Any
+    b: Any
 
 
 class DynamicCache:
@@ -147,6 +152,9 @@ def test_torchscript() -> None:
     module, calls = recorded(nn.Linear(8, 8), X)
 
     assert "is TorchScript" in refused(torch.jit.script(module), calls)
+    with pytest.raises(UsageError, match="before scripting"), recording(torch.jit.script(module)):
+        pass
+    recorded(nn.Sequential(torch.jit.script(module)), X)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -243,7 +251,7 @@ def test_an_output_whose_shape_depends_on_values() -> None:
         def forward(self, x: Any) -> Any:
             return x[x > 0]
 
-    module, calls = recorded(Chosen(), X)
+    module, calls = recorded(Chosen(), torch.randn(16, 16))
 
     assert "the shape of an output depends on values" in refused(module, calls)
 
@@ -278,11 +286,20 @@ def test_a_closure_that_cannot_be_exported() -> None:
     assert "not by its exported graph, because torch.export fails" in said
 
 
-@pytest.mark.slow
-def test_a_returned_object() -> None:
-    module, calls = recorded(Forward(lambda x: Config()), X)
+@pytest.mark.parametrize("made", [lambda x: Config(), lambda x: [x, Named(x, x)]])
+def test_a_returned_object(made: Callable[..., Any]) -> None:
+    module, calls = recorded(Forward(made), X)
 
-    assert "Config" in refused(module, calls)
+    said = refused(module, calls)
+
+    assert "Forward.forward returns a " in said
+    assert "return a tuple, a list or a dict" in said
+
+
+def test_gradients_that_were_not_recorded() -> None:
+    module, calls = recorded(nn.Linear(8, 8), X)
+
+    assert "was recorded without gradients" in refused(module, calls, backward=True)
 
 
 def test_a_case_that_does_not_exist() -> None:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import traps
-from test_capturing import names_of
+from test_capture import names_of
 from torch import nn
 
 import stark
@@ -42,6 +42,7 @@ SAME: dict[str, Callable[[], nn.Module]] = {
     "lists and dicts of parameters": traps.Parameters,
     "cached properties and enums": traps.Cached,
     "an object as configuration": traps.Configured,
+    "another name of self, a named tuple, an autograd function": traps.AnotherName,
     "a part without gradients": traps.NoGradientInside,
 }
 

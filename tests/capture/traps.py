@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import enum
 import functools
@@ -186,4 +187,36 @@ class Configured(nn.Module):
         return x * held.width if held.kind is Speed.FAST else x
 
 
-FUNCTION = doubled
+Pair = collections.namedtuple("Pair", "low high")
+LIMITS = torch.tensor([0.25, 0.75])
+
+
+class Doubling(torch.autograd.Function):
+    """With a gradient of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient * 7
+
+
+class AnotherName(nn.Module):
+    """The first parameter is not called self; named tuples, tensors and walrus inside."""
+
+    def __init__(this) -> None:
+        super().__init__()
+        this.weight = nn.Parameter(torch.ones(4))
+        this.names = ["a", "b"]
+
+    def forward(this, x: Any) -> Any:
+        pair = Pair(*LIMITS)
+        if (count := len(this.names)) > 1:
+            x = Doubling.apply(x * this.weight) * count
+
+        def bounded(value: Any) -> Any:
+            return value.clamp(pair.low, pair.high)
+
+        return bounded(x)

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         module = load_module(options.module)
-        calls = record(module, load_examples(options.inputs), options.inputs)
+        calls = record(module, load_examples(options.inputs), options.inputs, options.backward)
         problem = capture(module, calls, options.name, backward=options.backward)
         if options.output is None:
             sys.stdout.write(problem.source)

@@ -93,16 +93,16 @@ def _is_plain_structure(value: Any) -> bool:
     return True
 
 
-def together(module: nn.Module, forms: Sequence[Form]) -> tuple[Binding, list[Form], list[Form]]:
-    """The forms that one Model can serve, beginning with the one called most, and the forms left out."""
+def together(module: nn.Module, forms: Sequence[Form]) -> tuple[Binding, list[Form]]:
+    """The forms that one Model can serve, beginning with the one called most."""
     first = bind(module, forms[0])
-    kept, left = [forms[0]], []
+    kept = [forms[0]]
     for form in forms[1:]:
         try:
             other = bind(module, form)
         except ProblemError:
-            left.append(form)
             continue
         same = (other.arguments, repr(other.constants)) == (first.arguments, repr(first.constants))
-        (kept if same and form.training == forms[0].training else left).append(form)
-    return first, kept, left
+        if same and form.training == forms[0].training:
+            kept.append(form)
+    return first, kept

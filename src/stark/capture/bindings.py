@@ -42,6 +42,14 @@ def binding(module: str, name: str, value: Any) -> ast.stmt | Imported | None:
     return found[-1] if found else None
 
 
+def makes(statement: ast.Assign, value: Any) -> bool:
+    """Whether an assignment can have made this value, rather than code that replaced it later."""
+    if not isinstance(value, types.FunctionType):
+        return True
+    last = statement.end_lineno or statement.lineno
+    return statement.lineno <= value.__code__.co_firstlineno <= last
+
+
 @functools.cache
 def _bindings(module: str, name: str) -> list[ast.stmt | Imported]:
     """All statements that bind the name, in order; branches included."""

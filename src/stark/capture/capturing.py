@@ -11,7 +11,7 @@ from torch import nn
 
 from stark.capture.binding import Binding, together
 from stark.capture.cannot import CannotCapture
-from stark.capture.cases import Case, make_cases
+from stark.capture.cases import MOST_CASES, Case, make_cases
 from stark.capture.checking import check
 from stark.capture.document import Captured, write
 from stark.capture.graph import by_graph
@@ -22,6 +22,7 @@ from stark.capture.refusals import (
     refuse_form,
     refuse_module,
     refuse_operators,
+    refuse_outputs,
     unwrapped,
 )
 from stark.capture.restoring import plain_state
@@ -73,7 +74,13 @@ def capture(
     for form in forms[:1]:
         refuse_form(module, form)
     usable = [form for form in forms if _is_usable(module, form)]
-    binding, kept, left = together(module, usable)
+    if backward:
+        usable = [form for form in usable if form.grad]
+        if not usable:
+            raise ProblemError(
+                f"{type(module).__name__} was recorded without gradients; record a call without torch.no_grad."
+            )
+    binding, kept = together(module, usable)
     if module.training != kept[0].training:
         raise ProblemError(
             f"{type(module).__name__} was recorded in {_mode(kept[0].training)} mode and is in {_mode(module.training)} "
@@ -83,8 +90,11 @@ def capture(
     observed = _observed(module, kept)
     constants = {"OBJECTIVE": objective} if objective != "geomean" else {}
     declared = {**constants, **({"BACKWARD": True} if backward else {})}
-    note = _left_out(len(left) + len(forms) - len(usable))
-    text = _exact(module, binding, chosen, observed, declared, note)
+    notes = _left_out(sum(form.grad or not backward for form in forms) - len(kept))
+    if cases is None and len(chosen) > MOST_CASES:
+        notes.append(f"{len(chosen) - MOST_CASES} rarer shapes are left out.")
+        chosen = chosen[:MOST_CASES]
+    text = _exact(module, binding, chosen, observed, declared, notes)
     return Problem(name=name or _snake(type(module).__name__), source=text)
 
 
@@ -117,7 +127,9 @@ def _observed(module: nn.Module, forms: Sequence[Form]) -> Observed:
     try:
         for form in forms[:1]:
             assert form.example is not None
-            if call(module, form.example).random:
+            outcome = call(module, form.example)
+            refuse_outputs(module, outcome.outputs)
+            if outcome.random:
                 raise ProblemError(
                     f"{kind} draws random numbers, so its outputs cannot be compared; "
                     f"{'call .eval(), or set its dropout to 0' if module.training else 'pass them as arguments'}."
@@ -202,7 +214,7 @@ def _exact(
         for way, chosen, said in ways:
             try:
                 text = write(module, way(), binding, chosen, declared, said)
-                check(module, text, binding, chosen)
+                check(module, text, binding, chosen, 4 if observed.reads_values else 1)
             except CannotCapture as error:
                 reasons.append(str(error).rstrip("."))
             else:

@@ -44,7 +44,7 @@ def make_cases(
         for name, group in zip(names, groups, strict=True)
     ]
     if asked is None:
-        return made[:MOST_CASES]
+        return made
     known = {case.name: case for case in made}
     for name in asked:
         if name not in known:

@@ -29,12 +29,13 @@ DROPPED_DECORATORS = {
     "override", "typing.override", "torch.jit.ignore", "torch.jit.unused", "torch.jit.export", "torch._jit_internal.ignore",
     "torch.compiler.disable", "torch._dynamo.disable", "torch.fx.wrap",
     # transformers: documentation, deprecation warnings and registration with its hub of kernels
-    "use_kernel_forward_from_hub", "use_kernel_func_from_hub", "use_kernelized_func", "use_experts_implementation",
-    "use_kernel_func_from_hub_with_mapping", "deprecate_kwarg", "auto_docstring", "force_fp32_ln",
+    "use_kernel_forward_from_hub", "use_kernel_func_from_hub", "use_kernelized_func", "deprecate_kwarg", "auto_docstring",
     # timm: registration with torch.fx
     "register_notrace_function", "register_notrace_module",
 }  # fmt: skip
-"""Decorators that do not change what a function computes. Others make capture by source fail."""
+"""Decorators of these packages that do not change what a function computes. Others make capture by source fail."""
+
+KNOWN_PACKAGES = {"typing", "torch", "transformers", "timm"}
 
 LOGGING = {"warning_once", "warn", "warning", "info", "debug", "info_once"}
 
@@ -176,7 +177,10 @@ class _Plain(ast.NodeTransformer):
         plain = ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator)
         if plain in KEPT_DECORATORS or plain.rpartition(".")[2] in ("setter", "getter"):
             return True
-        if plain in DROPPED_DECORATORS or plain.rpartition(".")[2] in DROPPED_DECORATORS:
+        value = _dotted(ast.parse(plain, mode="eval").body, vars(sys.modules[self._module]))
+        home = str(getattr(value, "__module__", "")).partition(".")[0]
+        names = {plain, plain.rpartition(".")[2]}
+        if names & DROPPED_DECORATORS and home in KNOWN_PACKAGES:
             return False
         raise CannotCapture(
             f"{function} (line {decorator.lineno} of {self._module}) is decorated by {plain}"

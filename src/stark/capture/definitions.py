@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from stark.capture.bindings import Imported, binding
+from stark.capture.bindings import Imported, binding, makes
 from stark.capture.cannot import CannotCapture
 from stark.capture.literals import is_plain, literal
 from stark.capture.stored import exact
@@ -47,6 +47,7 @@ class Definitions:
         self.texts: dict[str, str] = {}
         self._here: dict[tuple[str, str], str] = {}
         self._open: set[str] = set()
+        self._being_made: set[tuple[str, str]] = set()
 
     @property
     def names(self) -> set[str]:
@@ -64,6 +65,7 @@ class Definitions:
     def need(self, name: str, module: str) -> str:
         """Make global `name` of `module` available in the file; returns its name there."""
         if (module, name) not in self._here:
+            self._being_made.add((module, name))
             self._here[module, name] = self._made(name, module)
         return self._here[module, name]
 
@@ -101,11 +103,12 @@ class Definitions:
                 return self.need(bound.name, bound.module)
         if isinstance(bound, (ast.FunctionDef, ast.ClassDef)):
             return self._copy(name, bound, value, module)
-        if isinstance(bound, ast.Assign) and callable(value) and not isinstance(value, type):
-            return self._copy(name, bound, value, module)
         home, own = str(getattr(value, "__module__", "")), str(getattr(value, "__name__", ""))
-        if home in sys.modules and home != module and vars(sys.modules[home]).get(own) is value:
+        elsewhere = (home, own) != (module, name) and home in sys.modules
+        if elsewhere and vars(sys.modules[home]).get(own) is value:
             return self.need(own, home)
+        if isinstance(bound, ast.Assign) and callable(value) and makes(bound, value):
+            return self._copy(name, bound, value, module)
         return self._constant(name, value, module)
 
     def _import_module(self, name: str, value: types.ModuleType) -> str:
@@ -151,7 +154,8 @@ class Definitions:
             return f"[{parts}]" if isinstance(value, list) else f"({parts})"
         if type(value) is dict:
             return f"{{{', '.join(f'{self._live(k)}: {self._live(v)}' for k, v in value.items())}}}"
-        if isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
+        is_named = isinstance(value, types.FunctionType | types.BuiltinFunctionType | type)
+        if is_named and (value.__module__, value.__name__) not in self._being_made:
             text = self.expression(value)
             if text is not None:
                 return text

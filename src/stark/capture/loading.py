@@ -54,9 +54,14 @@ def load_examples(spec: str) -> list[Example]:
     return examples
 
 
-def record(module: nn.Module, examples: Sequence[Example], spec: str) -> Calls:
-    """Call the module once on each example, with gradients in training mode only. Raises UsageError if that fails."""
-    with recording(module) as calls, torch.set_grad_enabled(module.training):
+def record(
+    module: nn.Module, examples: Sequence[Example], spec: str, backward: bool = False
+) -> Calls:
+    """Call the module once on each example, with gradients in training mode or for `backward`.
+
+    Raises UsageError if that fails.
+    """
+    with recording(module) as calls, torch.set_grad_enabled(module.training or backward):
         for number, (args, kwargs) in enumerate(examples, 1):
             try:
                 module(*args, **kwargs)

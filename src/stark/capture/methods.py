@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from stark.capture.cannot import CannotCapture
-from stark.capture.copying import DROPPED_DECORATORS, Copier
+from stark.capture.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
 from stark.capture.folding import paths_of_self
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
@@ -86,6 +86,8 @@ def methods_of(module: nn.Module, copier: Copier, constants: Mapping[str, Any]) 
             continue
         given = constants if here == "forward" else {}  # a base may get others
         tree = _tree(function, f"{home.__name__}.{name}")
+        if not isinstance(vars(home)[name], staticmethod | classmethod):
+            _name_self(tree)
         _SelfByName(own).visit(tree)
         after = own[own.index(home) + 1 :]
         supers = _Super(after)
@@ -106,10 +108,14 @@ def _refuse_special(module: nn.Module, base: type[nn.Module]) -> None:
         raise CannotCapture(f"forward of a {kind.__name__} was replaced on the instance")
     for each in kind.__mro__[: kind.__mro__.index(base)]:
         for name in SPECIAL:
-            if name in vars(each) and not (name == "__call__" and each.__name__ in HARMLESS_CALLS):
+            if name in vars(each) and not (name == "__call__" and _is_harmless(each)):
                 raise CannotCapture(f"{each.__name__} defines {name}")
     if getattr(module, "gradient_checkpointing", False) and module.training:
         raise CannotCapture(f"{kind.__name__} uses gradient checkpointing")
+
+
+def _is_harmless(kind: type) -> bool:
+    return kind.__name__ in HARMLESS_CALLS and kind.__module__.startswith("transformers.")
 
 
 def _function(member: Any, where: str, module: nn.Module) -> types.FunctionType | None:
@@ -137,7 +143,9 @@ def _check_wrapper(layer: Any, where: str) -> bool:
     code = getattr(layer, "__code__", None)
     maker = code.co_qualname.partition(".")[0] if code else type(layer).__name__
     of_python = code is not None and code.co_filename.startswith(OF_PYTHON)
-    if not of_python and maker not in DROPPED_DECORATORS | HARMLESS_CALLS:
+    home = getattr(layer, "__globals__", {}).get("__name__", "").partition(".")[0]
+    harmless = maker in DROPPED_DECORATORS | HARMLESS_CALLS and home in KNOWN_PACKAGES
+    if not of_python and not harmless:
         raise CannotCapture(f"{where} is wrapped by {maker}")
     return False
 
@@ -200,6 +208,16 @@ def _assigned_by(kind: type) -> frozenset[str]:
         and isinstance(node.value, ast.Name)
         and node.value.id == "self"
     )
+
+
+def _name_self(tree: ast.FunctionDef) -> None:
+    """Call the first parameter `self`."""
+    first = [*tree.args.posonlyargs, *tree.args.args][0].arg
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg) and node.arg == first:
+            node.arg = "self"
+        elif isinstance(node, ast.Name) and node.id == first:
+            node.id = "self"
 
 
 class _SelfByName(ast.NodeTransformer):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from stark.capture.values import copied, form_of, size_of
+from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and keyword arguments of one call."""
@@ -109,17 +110,19 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
         model: Any module; its submodules are recorded too.
         limit_mb: How many MB of example arguments are kept. Forms beyond it are counted, but cannot be captured.
 
-    Raises UsageError if `model` is not an nn.Module.
+    Raises UsageError if `model` is not an nn.Module, or is TorchScript. Parts in TorchScript are not recorded.
     """
     if not isinstance(model, nn.Module):
-        from stark.core.errors import UsageError
-
         raise UsageError(f"recording needs an nn.Module, not a {type(model).__name__}")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UsageError("TorchScript takes no hooks; record the model before scripting")
     calls = Calls(model)
     note = _Notebook(calls, limit_mb)
     with ExitStack() as hooks:
         hooks.enter_context(eagerly())
         for path, module in model.named_modules():
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # takes no hooks
             hook = module.register_forward_pre_hook(
                 note.hook(path, module), with_kwargs=True, prepend=True
             )

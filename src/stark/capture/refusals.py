@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
+from stark.capture.literals import is_plain
 from stark.capture.recording import Form
 from stark.capture.values import tensors_of
 from stark.core.errors import ProblemError
@@ -104,6 +106,20 @@ def refuse_form(module: nn.Module, form: Form) -> None:
         raise ProblemError(
             f"{kind} is called with tensors on several devices ({', '.join(sorted(devices))}); move them to one."
         )
+
+
+def refuse_outputs(module: nn.Module, outputs: Any) -> None:
+    """Raise ProblemError for results that are objects of a class which a problem file cannot import."""
+    kind = type(outputs)
+    if isinstance(outputs, torch.Tensor) or is_plain(outputs):
+        return
+    if kind.__module__ not in ("builtins", "collections", "torch.return_types"):
+        raise ProblemError(
+            f"{type(module).__name__}.forward returns a {kind.__name__}, which a problem file cannot contain; return a "
+            "tuple, a list or a dict (in transformers: return_dict=False), or capture a submodule that does."
+        )
+    for inner in outputs.values() if isinstance(outputs, dict) else outputs:
+        refuse_outputs(module, inner)
 
 
 def refuse_operators(module: nn.Module, operators: Sequence[str]) -> None:

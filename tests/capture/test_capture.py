@@ -11,10 +11,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from capture_zoo import ZOO, Inhabitant, alone, in_llama
 from ownpkg.block import Block, Tower, examples
 from torch import nn
 from torch.utils import _pytree as pytree
-from zoo import ZOO, Inhabitant, alone, in_llama
 
 import stark
 from stark.capture import capturing
@@ -185,6 +185,19 @@ def test_forms_with_other_constants_are_left_out_and_counted() -> None:
         problem.source.split()
     )
     assert "True" == problem.declared.original.constants["return_state"]
+
+
+def test_rare_shapes_are_left_out_unless_they_are_asked_for() -> None:
+    layer = nn.Linear(4, 4)
+    calls = record(layer, [((torch.randn(rows, 4),), {}) for rows in range(1, 11)], "examples")
+
+    problem = stark.capture(layer, calls)
+
+    assert 8 == len(problem.declared.cases)
+    assert "2 rarer shapes are left out." in problem.source
+    assert {"9x4": 1.0, "10x4": 2.0} == stark.capture(
+        layer, calls, cases={"9x4": 1, "10x4": 2}
+    ).declared.cases
 
 
 def test_equal_modules_share_what_was_recorded() -> None:

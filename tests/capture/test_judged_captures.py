@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from test_capturing import recorded
-from zoo import ZOO
+from capture_zoo import ZOO
+from test_capture import recorded
 
 import stark
 from stark.core.candidate import Candidate
