@@ -22,12 +22,7 @@ Applied Budget Calls Executor Kernel Ledger MachineError ModelError Price Proble
 abench aevaluate aoptimize apply aresume bench capture evaluate hotspots load_run open_executor optimize recording resume runs verify
 """.split()
 
-FUNCTIONS = [
-    name
-    for name in NAMES
-    if inspect.isfunction(value := getattr(stark, name)) or inspect.ismodule(value)
-]
-"""`stark.capture` is a package that is called like the function, once it is imported."""
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(stark, name))]
 
 AWAITED = ("abench", "aevaluate", "aresume")
 """Their examples are those of the functions that wait for them."""
@@ -92,21 +87,6 @@ def test_the_function_bench_is_not_replaced_by_the_package_of_that_name() -> Non
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert "stark.api" == ended.stdout.strip(), ended.stderr
-
-
-@pytest.mark.slow
-def test_capture_is_called_before_and_after_its_package_is_imported() -> None:
-    program = (
-        "import inspect, stark; one = stark.capture; import stark.capture.drawing; other = stark.capture\n"
-        "print(one is not other, inspect.signature(one) == inspect.signature(other), one.__doc__ == other.__doc__)\n"
-        "from torch import nn\n"
-        "try: stark.capture(nn.ReLU(), stark.Calls(nn.ReLU()))\n"
-        "except stark.ProblemError as error: print(error)"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-
-    assert "True True True" == ended.stdout.splitlines()[0], ended.stderr
-    assert "have none of ReLU" in ended.stdout.splitlines()[1]
 
 
 def test_the_import_is_instant() -> None:

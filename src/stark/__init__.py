@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from stark.api import resume as resume
     from stark.api import runs as runs
     from stark.benches.entry import abench as abench
-    from stark.capture.capturing import capture as capture
-    from stark.capture.recording import Calls as Calls
-    from stark.capture.recording import recording as recording
+    from stark.capturing.entry import capture as capture
+    from stark.capturing.recording import Calls as Calls
+    from stark.capturing.recording import recording as recording
     from stark.core.errors import MachineError as MachineError
     from stark.core.errors import ModelError as ModelError
     from stark.core.errors import ProblemError as ProblemError
@@ -54,7 +54,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "stark.api": "aevaluate aoptimize aresume bench evaluate load_run optimize resume runs",
     "stark.benches.entry": "abench",
-    "stark.capture": "Calls capture recording",
+    "stark.capturing": "Calls capture recording",
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",

@@ -17,10 +17,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import stark
-from stark.capture import capturing
-from stark.capture.cannot import CannotCapture
-from stark.capture.loading import record
-from stark.capture.recording import Calls, recording
+from stark.capturing import entry
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.loading import record
+from stark.capturing.recording import Calls, recording
 from stark.core.problem import Problem
 from stark.problems import load
 
@@ -136,7 +136,7 @@ def test_a_module_becomes_a_problem_by_its_graph(
     def refuse(*arguments: Any) -> None:
         raise CannotCapture("this test wants the graph")
 
-    monkeypatch.setattr(capturing, "by_source", refuse)
+    monkeypatch.setattr(entry, "by_source", refuse)
     one = ZOO[name]()
     calls = recorded(one)
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from stark.capture.__main__ import main
+from stark.capturing.__main__ import main
 from stark.problems import load
 
 BAD = {

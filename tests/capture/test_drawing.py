@@ -10,10 +10,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.drawing import draw, draw_value, parameter
-from stark.capture.layout import WIDTH, laid_out
-from stark.capture.stored import UNPACKED, exact
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.drawing import draw, draw_value, parameter
+from stark.capturing.layout import WIDTH, laid_out
+from stark.capturing.stored import UNPACKED, exact
 
 GENERATOR = torch.Generator().manual_seed(0)
 

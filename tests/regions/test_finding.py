@@ -19,7 +19,7 @@ from region_samples import (
 )
 from torch import nn
 
-from stark.capture.recording import recording
+from stark.capturing.recording import recording
 from stark.core.errors import UsageError
 from stark.regions.finding import Finder, hotspots
 from stark.regions.results import Hotspots, Region

@@ -58,7 +58,7 @@ def captured(
     wanted = name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", spec.rpartition(":")[2]).lower()
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"{wanted.replace('.', '_')}.py"
-        line = [sys.executable, "-m", "stark.capture", spec, "--inputs", inputs]
+        line = [sys.executable, "-m", "stark.capturing", spec, "--inputs", inputs]
         line += ["--output", str(file), *(["--backward"] if backward else [])]
         ended = subprocess.run(
             line,

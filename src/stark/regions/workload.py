@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from stark.capture.recording import eagerly
+from stark.capturing.recording import eagerly
 from stark.core.errors import UsageError
 
 SEED = 0

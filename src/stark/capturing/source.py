@@ -9,16 +9,16 @@ from typing import Any
 
 from torch import nn
 
-from stark.capture.attributes import Values
-from stark.capture.binding import Binding
-from stark.capture.copying import Copier
-from stark.capture.document import Captured
-from stark.capture.graph import exported
-from stark.capture.literals import is_plain
-from stark.capture.observing import Observed
-from stark.capture.recording import Form
-from stark.capture.synthesis import Parts, Synthesis, freezing
-from stark.capture.values import copied
+from stark.capturing.attributes import Values
+from stark.capturing.binding import Binding
+from stark.capturing.copying import Copier
+from stark.capturing.document import Captured
+from stark.capturing.graph import exported
+from stark.capturing.literals import is_plain
+from stark.capturing.observing import Observed
+from stark.capturing.recording import Form
+from stark.capturing.synthesis import Parts, Synthesis, freezing
+from stark.capturing.values import copied
 
 
 def by_source(

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.literals import literal
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.literals import literal
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@", "bitwise_and": "&", "bitwise_or": "|",

@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import nn
 
-from stark.capture.binding import Binding
-from stark.capture.cases import Case
-from stark.capture.drawing import draw_value
-from stark.capture.layout import WIDTH, laid_out
-from stark.capture.recording import kind_of
-from stark.capture.stored import UNPACKED
+from stark.capturing.binding import Binding
+from stark.capturing.cases import Case
+from stark.capturing.drawing import draw_value
+from stark.capturing.layout import WIDTH, laid_out
+from stark.capturing.recording import kind_of
+from stark.capturing.stored import UNPACKED
 
 
 @dataclass(frozen=True)

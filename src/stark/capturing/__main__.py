@@ -1,4 +1,4 @@
-"""`python -m stark.capture package.module:Object --inputs package.module:example`: writes a module as a problem file.
+"""`python -m stark.capturing package.module:Object --inputs package.module:example`: writes a module as a problem file.
 
 Ends with 0, or with 2 and one sentence on standard error if the module cannot be captured.
 """
@@ -9,14 +9,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from stark.capture.capturing import capture
-from stark.capture.loading import load_examples, load_module, record
+from stark.capturing.entry import capture
+from stark.capturing.loading import load_examples, load_module, record
 from stark.core.errors import StarkError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Capture one module; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m stark.capture", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m stark.capturing", description=__doc__)
     parser.add_argument("module", help="package.module:Object, an nn.Module or what makes one")
     parser.add_argument("--inputs", required=True, help="package.module:example, its arguments")
     parser.add_argument("--output", type=Path, help="the file to write; standard output otherwise")

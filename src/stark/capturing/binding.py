@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from stark.capture.literals import is_constant
-from stark.capture.recording import Example, Form
-from stark.capture.values import leaves_of, tensors_of
+from stark.capturing.literals import is_constant
+from stark.capturing.recording import Example, Form
+from stark.capturing.values import leaves_of, tensors_of
 from stark.core.errors import ProblemError
 
 

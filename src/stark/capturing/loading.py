@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.recording import Calls, Example, recording
+from stark.capturing.recording import Calls, Example, recording
 from stark.core.errors import UsageError
 
 

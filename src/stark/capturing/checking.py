@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capture.binding import Binding
-from stark.capture.cannot import CannotCapture
-from stark.capture.cases import Case
-from stark.capture.running import Outcome, call
-from stark.capture.values import form_of, tensors_of
+from stark.capturing.binding import Binding
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.cases import Case
+from stark.capturing.running import Outcome, call
+from stark.capturing.values import form_of, tensors_of
 
 FILE = "<captured>"
 MODULE = "stark_captured"

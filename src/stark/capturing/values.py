@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from stark.capture.literals import is_plain
+from stark.capturing.literals import is_plain
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:

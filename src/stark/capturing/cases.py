@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stark.capture.binding import Binding
-from stark.capture.recording import Form
-from stark.capture.values import form_of, tensors_of
+from stark.capturing.binding import Binding
+from stark.capturing.recording import Form
+from stark.capturing.values import form_of, tensors_of
 from stark.core.errors import ProblemError
 
 MOST_CASES = 8

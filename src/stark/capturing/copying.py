@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import nn
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.definitions import IMPORTED, Definitions, free_names
-from stark.capture.folding import Fixed, Fold, Shorten, paths_of_self
-from stark.capture.observing import Observed
-from stark.capture.pruning import Prune
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.definitions import IMPORTED, Definitions, free_names
+from stark.capturing.folding import Fixed, Fold, Shorten, paths_of_self
+from stark.capturing.observing import Observed
+from stark.capturing.pruning import Prune
 
 KEPT_DECORATORS = {
     "staticmethod", "classmethod", "property", "dataclass", "dataclasses.dataclass", "functools.cached_property",

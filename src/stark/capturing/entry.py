@@ -9,15 +9,15 @@ from functools import partial
 import torch
 from torch import nn
 
-from stark.capture.binding import Binding, together
-from stark.capture.cannot import CannotCapture
-from stark.capture.cases import MOST_CASES, Case, make_cases
-from stark.capture.checking import check
-from stark.capture.document import Captured, write
-from stark.capture.graph import by_graph
-from stark.capture.observing import Observed, observe
-from stark.capture.recording import Calls, Form
-from stark.capture.refusals import (
+from stark.capturing.binding import Binding, together
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.cases import MOST_CASES, Case, make_cases
+from stark.capturing.checking import check
+from stark.capturing.document import Captured, write
+from stark.capturing.graph import by_graph
+from stark.capturing.observing import Observed, observe
+from stark.capturing.recording import Calls, Form
+from stark.capturing.refusals import (
     has_hooks,
     refuse_form,
     refuse_module,
@@ -25,9 +25,9 @@ from stark.capture.refusals import (
     refuse_outputs,
     unwrapped,
 )
-from stark.capture.restoring import plain_state
-from stark.capture.running import call
-from stark.capture.source import by_source
+from stark.capturing.restoring import plain_state
+from stark.capturing.running import call
+from stark.capturing.source import by_source
 from stark.core.declared import Objective
 from stark.core.errors import ProblemError
 from stark.core.problem import Problem
@@ -175,7 +175,7 @@ class _Twice(nn.Module):
         self.train(module.training)
 
     def forward(self, *args: object, **kwargs: object) -> object:
-        from stark.capture.values import copied
+        from stark.capturing.values import copied
 
         self.module(*copied(args), **copied(kwargs))
         return self.module(*args, **kwargs)

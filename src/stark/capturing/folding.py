@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.literals import is_plain
-from stark.capture.observing import PRESENT
+from stark.capturing.literals import is_plain
+from stark.capturing.observing import PRESENT
 
 PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
 """Functions that a decision may call."""

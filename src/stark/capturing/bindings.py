@@ -10,7 +10,7 @@ import sys
 import types
 from typing import Any, NamedTuple
 
-from stark.capture.cannot import CannotCapture
+from stark.capturing.cannot import CannotCapture
 
 
 class Imported(NamedTuple):

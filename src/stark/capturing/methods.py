@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
-from stark.capture.folding import paths_of_self
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.copying import DROPPED_DECORATORS, KNOWN_PACKAGES, Copier
+from stark.capturing.folding import paths_of_self
 
 HARMLESS_CALLS = {"GradientCheckpointingLayer"}
 """Classes whose `__call__` only adds what training uses."""

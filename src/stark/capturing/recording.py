@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.values import copied, form_of, size_of
+from stark.capturing.values import copied, form_of, size_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]

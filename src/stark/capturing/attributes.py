@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.copying import Copier
-from stark.capture.literals import is_plain, literal
-from stark.capture.stored import exact
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.copying import Copier
+from stark.capturing.literals import is_plain, literal
+from stark.capturing.stored import exact
 
 DEEPEST = 4
 TENSOR_NAMES = {"shape", "dtype", "device", "size", "dim", "T", "mT", "data", "grad", "training"}

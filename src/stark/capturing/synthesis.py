@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.attributes import Values
-from stark.capture.building import attributes, constructor, constructor_arguments, made, state
-from stark.capture.cannot import CannotCapture
-from stark.capture.copying import Copier
-from stark.capture.drawing import parameter
-from stark.capture.literals import is_constant
-from stark.capture.methods import Methods, methods_of
-from stark.capture.stored import exact
+from stark.capturing.attributes import Values
+from stark.capturing.building import attributes, constructor, constructor_arguments, made, state
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.copying import Copier
+from stark.capturing.drawing import parameter
+from stark.capturing.literals import is_constant
+from stark.capturing.methods import Methods, methods_of
+from stark.capturing.stored import exact
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 OF_PARAMETERS = (nn.ParameterList, nn.ParameterDict)

@@ -7,8 +7,8 @@ import zlib
 
 import torch
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.literals import literal, short, sizes
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.literals import literal, short, sizes
 
 MOST_CHARACTERS = 20_000
 """A stored tensor takes no more; it is part of every prompt."""

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capture.literals import is_plain
-from stark.capture.recording import Form
-from stark.capture.values import tensors_of
+from stark.capturing.literals import is_plain
+from stark.capturing.recording import Form
+from stark.capturing.values import tensors_of
 from stark.core.errors import ProblemError
 
 WRAPPERS = {"DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"}

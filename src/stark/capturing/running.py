@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from stark.capture.recording import Example, eagerly
-from stark.capture.restoring import random_states, unchanged
-from stark.capture.values import copied, tensors_of
+from stark.capturing.recording import Example, eagerly
+from stark.capturing.restoring import random_states, unchanged
+from stark.capturing.values import copied, tensors_of
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from stark.capture.cannot import CannotCapture
-from stark.capture.literals import literal, short, sizes
-from stark.capture.stored import FEW, exact, packed, pattern
-from stark.capture.strides import strided
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.literals import literal, short, sizes
+from stark.capturing.stored import FEW, exact, packed, pattern
+from stark.capturing.strides import strided
 
 SAMPLE = 1 << 20
 """Statistics are taken of at most so many elements."""

@@ -10,19 +10,19 @@ from torch import nn
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from stark.capture.binding import Binding
-from stark.capture.building import attributes
-from stark.capture.cannot import CannotCapture
-from stark.capture.document import Captured
-from stark.capture.drawing import parameter
-from stark.capture.holders import HOLDER, Holders
-from stark.capture.literals import is_plain, literal
-from stark.capture.printing import Printer
-from stark.capture.recording import Example, Form
-from stark.capture.restoring import unchanged
-from stark.capture.stored import exact
-from stark.capture.synthesis import buffer_text, freezing
-from stark.capture.values import copied
+from stark.capturing.binding import Binding
+from stark.capturing.building import attributes
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.document import Captured
+from stark.capturing.drawing import parameter
+from stark.capturing.holders import HOLDER, Holders
+from stark.capturing.literals import is_plain, literal
+from stark.capturing.printing import Printer
+from stark.capturing.recording import Example, Form
+from stark.capturing.restoring import unchanged
+from stark.capturing.stored import exact
+from stark.capturing.synthesis import buffer_text, freezing
+from stark.capturing.values import copied
 
 HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
 
