@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -21,6 +20,7 @@ from stark.capturing.entry import capture
 from stark.capturing.loading import load_examples, load_module, record
 from stark.capturing.recording import Calls
 from stark.core.errors import StarkError
+from stark.deploy.apply import apply
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare
 from stark.regions.finding import COMPILE_S, hotspots
@@ -51,7 +51,6 @@ def find(arguments: argparse.Namespace) -> Answer:
 def compared(arguments: argparse.Namespace) -> Answer:
     """Time the model with and without the kernels."""
     module, run, _ = _prepared(arguments)
-    apply = import_module("stark.deploy.apply").apply
     return Answer(comparison=compare(module, run, arguments.kernels, apply))
 
 
