@@ -31,7 +31,7 @@ from stark.core.usage import Spent, spent_on, utf8_bytes
 from stark.correspondence import plain
 from stark.explain.run import token_count
 from stark.models import Model, open_model
-from stark.recording import read_recording
+from stark.recorded import read_recording
 from stark.report.spending import ESTIMATED
 
 TEMPERATURES: dict[RoleName, float] = {"plan": 0.8, "code": 0.1, "debug": 0.1, "solo": 0.8}

@@ -28,7 +28,7 @@ from stark.core.problem import Problem
 from stark.evaluator.executors import open_executor
 from stark.explain.evaluation import evidence
 from stark.problems import load
-from stark.recording import Recording, read_recording
+from stark.recorded import Recording, read_recording
 
 
 @dataclass(frozen=True)

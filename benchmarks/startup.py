@@ -15,7 +15,7 @@ from statistics import median
 
 LIMIT_S = 0.5
 RUNS = 9
-IMPORTED = "stark.api, stark.loop, stark.strategies, stark.recording, stark.cli.app"
+IMPORTED = "stark.api, stark.loop, stark.strategies, stark.recorded, stark.cli.app"
 
 
 def main() -> int:

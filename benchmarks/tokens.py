@@ -18,7 +18,7 @@ from statistics import median
 import tiktoken
 
 from stark.core.usage import BYTES_PER_TOKEN
-from stark.recording import read_recording
+from stark.recorded import read_recording
 
 _ROOT = Path(__file__).parents[1]
 RECORDINGS = (

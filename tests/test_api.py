@@ -17,7 +17,7 @@ from stark.core.errors import RecordingError, StoreError
 from stark.core.evaluation import Evaluation
 from stark.events import AttemptFinished, CheckFinished, Event, Prepared, Started
 from stark.languages import language
-from stark.recording import record, write_recording
+from stark.recorded import record, write_recording
 from stark.store import Store
 from support.examples import guide_example
 from support.executor import FakeExecutor

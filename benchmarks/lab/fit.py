@@ -18,7 +18,7 @@ from lab.landscapes import world_of
 from lab.runs import grown
 from stark.core.node import ROOT, Node
 from stark.core.standing import vs_eager
-from stark.recording import read_recording
+from stark.recorded import read_recording
 
 _ROOT = Path(__file__).resolve().parents[2]
 _DEMO, _EXAMPLES = _ROOT / "src" / "stark" / "demo", _ROOT / "examples" / "recordings"

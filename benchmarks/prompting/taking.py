@@ -10,7 +10,7 @@ from prompting.situation import Situation
 from stark.agents.window import ContextWindow, Repair, RoleName
 from stark.core.call import Call
 from stark.core.node import ROOT, Node
-from stark.recording import Recording
+from stark.recorded import Recording
 from support.replies import prompt_of
 
 NOT_SHOWN = "# The plan role does not see the sources of other attempts."

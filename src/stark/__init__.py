@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from stark.api import resume as resume
     from stark.api import runs as runs
     from stark.benches.entry import abench as abench
+    from stark.capturing.entry import capture as capture
+    from stark.capturing.recording import Calls as Calls
+    from stark.capturing.recording import recording as recording
     from stark.core.errors import MachineError as MachineError
     from stark.core.errors import ModelError as ModelError
     from stark.core.errors import ProblemError as ProblemError
@@ -36,9 +39,13 @@ if TYPE_CHECKING:
     from stark.core.problem import Problem as Problem
     from stark.core.usage import Budget as Budget
     from stark.core.usage import Price as Price
+    from stark.deploy.apply import Applied as Applied
+    from stark.deploy.apply import apply as apply
+    from stark.deploy.verify import verify as verify
     from stark.evaluator.executors import Executor as Executor
     from stark.evaluator.executors import open_executor as open_executor
     from stark.ledger import Ledger as Ledger
+    from stark.regions.finding import hotspots as hotspots
     from stark.results import Kernel as Kernel
     from stark.results import Result as Result
 
@@ -47,11 +54,15 @@ __version__ = "0.1.0"
 _HOMES = {
     "stark.api": "aevaluate aoptimize aresume bench evaluate load_run optimize resume runs",
     "stark.benches.entry": "abench",
+    "stark.capturing": "Calls capture recording",
     "stark.core.errors": "MachineError ModelError ProblemError StarkError UsageError",
     "stark.core.problem": "Problem",
     "stark.core.usage": "Budget Price",
+    "stark.deploy.apply": "Applied apply",
+    "stark.deploy.verify": "verify",
     "stark.evaluator.executors": "Executor open_executor",
     "stark.ledger": "Ledger",
+    "stark.regions.finding": "hotspots",
     "stark.results": "Kernel Result",
 }
 """For each module, the public names that it defines, separated by spaces."""

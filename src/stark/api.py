@@ -32,7 +32,7 @@ from stark.events import OnEvent, ignore
 from stark.ledger import Ledger
 from stark.options import checked_options, options_text
 from stark.problems import load
-from stark.recording import read_recording
+from stark.recorded import read_recording
 from stark.results import Kernel, Result
 from stark.sessions import (
     keeps_prices,

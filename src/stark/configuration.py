@@ -20,7 +20,7 @@ from stark.core.usage import Budget
 from stark.languages import Language, best_for, language
 from stark.languages.base import DeviceKind
 from stark.options import RunOptions, checked_options
-from stark.recording import Recording
+from stark.recorded import Recording
 from stark.strategies import strategy, team_of
 
 Part = TypeVar("Part", bound=Frozen)

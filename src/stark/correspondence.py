@@ -17,7 +17,7 @@ from stark.core.usage import Cost, Price, Spent, Usage, estimated_tokens, spent_
 from stark.events import Charged, Draining, OnEvent, Stepped
 from stark.ledger import Ledger, Reservation
 from stark.models import Model, open_model
-from stark.recording import RecordedReplies
+from stark.recorded import RecordedReplies
 from stark.store import Store
 
 DRAIN_S = 300.0

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from stark.core.errors import StoreError
+from stark.core.errors import StoreError, UsageError
 from stark.core.evaluation import Correct
 from stark.core.measurement import Speedup
+from stark.core.node import Node
+from stark.deploy.certificate import certificate
+from stark.deploy.package import Contents, write_package
 from stark.explain.evaluation import speedup_text
-from stark.report.kernel import kernel_file
+from stark.report.kernel import facts, kernel_file, kernel_name
 from stark.report.view import RunView
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The best kernel of a run: `speedup`, `latency_ms`, `source`, and `save(path)` to write it to a file."""
+    """The best kernel of a run: `speedup`, `latency_ms`, `source`, and `save(path)` or `export(folder)` to write it."""
 
     source: str
     """A Python file that defines `ModelNew`."""
@@ -33,6 +36,9 @@ class Kernel:
 
     file: str
     """The text that `save` writes: the source, its origin, and code that checks the kernel when the file is run."""
+
+    contents: Contents = field(repr=False)
+    """What `export` writes."""
 
     @property
     def speedup(self) -> Speedup:
@@ -53,6 +59,13 @@ class Kernel:
         except OSError as error:
             raise StoreError(f"the kernel cannot be written to {path}: {error.strerror}") from error
         return path
+
+    def export(self, folder: str | Path) -> Path:
+        """Write the kernel as a package with a certificate, named as the new folder; returns the folder.
+
+        `pip install` and Hugging Face's `kernels` take the folder. Raises UsageError if it cannot be written.
+        """
+        return write_package(Path(folder), self.contents)
 
     def __repr__(self) -> str:
         state = "confirmed" if self.confirmed else "not confirmed"
@@ -76,18 +89,45 @@ class Result(RunView):
 
         None if there is no such kernel.
         """
-        best = self.best
-        if best is None:
-            return None
-        assert best.candidate is not None and isinstance(best.evaluation, Correct)
+        return None if self.best is None else self._kernel(self.best, self.winner is not None)
+
+    def attempt_kernel(self, attempt: int) -> Kernel:
+        """The kernel of an attempt. Raises UsageError if the attempt is not correct."""
+        found = next((node for node in self.nodes if node.id == attempt), None)
+        if found is None or found.candidate is None or not isinstance(found.evaluation, Correct):
+            raise UsageError(f"run {self.run.id} has no correct attempt {attempt}")
+        checked = self.promotions.get(found.original)
+        if checked is None:
+            return self._kernel(found, confirmed=False)
+        if not isinstance(checked, Correct):
+            raise UsageError(f"attempt {attempt} of run {self.run.id} failed the final check")
+        return self._kernel(found.model_copy(update={"evaluation": checked}), confirmed=True)
+
+    def _kernel(self, node: Node, confirmed: bool) -> Kernel:
+        assert node.candidate is not None and isinstance(node.evaluation, Correct)
         assert self.reference is not None  # there are attempts
+        run = self.run
+        certified = certificate(
+            kernel_name(run, node),
+            run.problem,
+            node.candidate,
+            self.reference,
+            node.evaluation,
+            run.config.limits,
+            confirmed=confirmed,
+            version=run.version,
+            run=run.id,
+            attempt=node.id,
+        )
+        stated = tuple(facts(run, node, self.reference))
         return Kernel(
-            source=best.candidate.source,
-            language=best.candidate.language,
-            attempt=best.id,
-            evaluation=best.evaluation,
-            confirmed=self.winner is not None,
-            file=kernel_file(self.run, best, self.reference),
+            source=node.candidate.source,
+            language=node.candidate.language,
+            attempt=node.id,
+            evaluation=node.evaluation,
+            confirmed=confirmed,
+            file=kernel_file(run, node, self.reference),
+            contents=Contents(run.problem, node.candidate, certified, stated),
         )
 
     @property

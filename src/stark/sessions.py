@@ -17,7 +17,7 @@ from stark.evaluator.executors import Executor, open_executor
 from stark.events import Notice, OnEvent, Prepared
 from stark.ledger import Ledger
 from stark.loop import work_on
-from stark.recording import RecordedReplies, Recording, read_recording
+from stark.recorded import RecordedReplies, Recording, read_recording
 from stark.results import Result
 from stark.search.policies.recorded import Recorded
 from stark.store import Store

@@ -21,7 +21,7 @@ from stark.core.call import Fit, Message, Reply
 from stark.core.run import WINDOW_TOKENS
 from stark.core.usage import estimated_tokens
 from stark.languages import language
-from stark.recording import read_recording
+from stark.recorded import read_recording
 from support.replies import prompt_of
 
 SITUATIONS = situations()

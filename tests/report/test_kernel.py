@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import platform
 import runpy
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from report_samples import CANDIDATE, RUN, node_of_source, reference
+from report_samples import CANDIDATE, CPU, PROBLEM, RUN, node_of_source, reference
 
 from stark.core.problem import Problem
+from stark.core.python import bindings
 from stark.report.kernel import kernel_file
 
 SOURCES = {
@@ -47,7 +49,8 @@ def test_the_docstring_has_its_origin_and_what_was_verified() -> None:
         "Precision: fp32-split was asked for",
         "imports torch\n",
         "Verified:  the forward pass on float32[8, 16]; other shapes and dtypes were not tried",
-        "Gradients: NOT supported: for inference only",
+        "Gradients: NOT supported by ModelNew: for inference only; apply and Guarded run the original",
+        "Importing: needs a C++ compiler, ninja, apache-tvm-ffi, PyTorch, but not STARK",
     ):
         assert fact in said
 
@@ -65,6 +68,24 @@ def test_verified_gradients_are_named() -> None:
 
     assert "Verified:  forward and backward on float32[8, 16]" in text
     assert "Gradients: verified and timed with the forward pass" in text
+
+
+def test_the_judge_gets_the_candidates_own_class() -> None:
+    """What `ModelNew` is called in the file is the candidate's class: nothing below binds that name again."""
+    tree = ast.parse(written(CANDIDATE))
+
+    assert ["ModelNew"] == [name for name, _ in bindings(tree) if name == "ModelNew"]
+
+
+def test_the_header_names_the_original() -> None:
+    captured = (
+        PROBLEM + 'ORIGINAL = {"name": "pkg.mod:Block", "arguments": ["x"], "training": True}\n'
+    )
+    run = RUN.model_copy(update={"problem": Problem(name="linear", source=captured)})
+
+    assert "Original:  pkg.mod:Block in train()" in kernel_file(
+        run, node_of_source(CANDIDATE), reference()
+    )
 
 
 def test_a_kernel_that_fails_at_other_shapes_says_so() -> None:
@@ -115,13 +136,40 @@ def test_it_says_when_the_outputs_differ(kernel: Path) -> None:
 
 
 @pytest.mark.slow
-def test_as_a_module_it_only_defines_the_kernel(kernel: Path) -> None:
+def test_as_a_module_it_defines_the_kernel_and_its_guard(kernel: Path) -> None:
     kernel.write_text(written(CANDIDATE))
+    code = "import kernel; print(*(name for name in dir(kernel) if not name.startswith('__')))"
 
-    done = run(kernel.parent, "-c", "import kernel; print(kernel.ModelNew.__name__, dir(kernel))")
+    done = run(kernel.parent, "-c", code)
 
-    assert done.stdout.startswith("ModelNew")
-    assert "REFERENCE_SOURCE" not in done.stdout
+    assert "Guarded ModelNew _STARK apply nn torch" == done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_the_guard_needs_no_stark(kernel: Path) -> None:
+    """Another shape and gradients run the original; ModelNew stays the kernel alone, for the judge."""
+    node = node_of_source(CANDIDATE)
+    here = CPU.model_copy(update={"architecture": platform.machine()})
+    evaluation = node.evaluation.model_copy(update={"device": here})
+    node = node.model_copy(update={"evaluation": evaluation})
+    kernel.write_text(kernel_file(RUN, node, reference()))
+    code = """
+import sys, torch
+sys.modules["stark"] = None
+sys.path.insert(0, ".")
+import kernel
+model = kernel.Guarded()
+with torch.no_grad():
+    model(torch.randn(8, 16)), model(torch.randn(9, 16))
+model(torch.randn(8, 16)).sum().backward()
+print(model._stark.calls, model._stark.counts, all(p.grad is not None for p in model.parameters()))
+print(kernel.ModelNew.__mro__[1] is torch.nn.Module, "_stark" in kernel.ModelNew(16).__dict__)
+"""
+    done = run(kernel.parent, "-I", "-c", code)
+
+    assert "" == done.stderr
+    assert "1 {'x has another shape': 1, 'gradients are needed, and" in done.stdout
+    assert "True\nTrue False" in done.stdout
 
 
 # What the judge accepts, it accepts too.

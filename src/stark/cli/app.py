@@ -43,7 +43,14 @@ app.add_typer(bench)
 
 PROBLEM = typer.Argument(
     metavar="PROBLEM",
-    help="A KernelBench-style Python file, or a problem in a checkout of KernelBench, such as level1/23.",
+    help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
+    "module as package.module:Object with --inputs.",
+)
+INPUTS = option(
+    "NAME",
+    "The arguments of your own module as package.module:example: a tuple, a dict of keywords, a tuple of both, or a "
+    "list of these for several cases.",
+    "--inputs",
 )
 INTERRUPTED = 130
 
@@ -70,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def optimize(
     settings: Settings,
     problem: Annotated[str | None, PROBLEM] = None,
+    inputs: Annotated[str | None, INPUTS] = None,
     replay: ReplayOption = None,
     output: OutputOption = None,
     json: JsonOption = False,
@@ -77,7 +85,7 @@ def optimize(
     """Search for a faster kernel for PROBLEM and write the best one to a file."""
     from stark.cli.running import optimize
 
-    return optimize(problem, settings, replay, output, json)
+    return optimize(problem, inputs, settings, replay, output, json)
 
 
 @command(app, "store", *CHANGEABLE, as_begun=True)
@@ -102,6 +110,31 @@ def demo(settings: Settings, json: JsonOption = False) -> int:
     return demo(settings, json)
 
 
+@command(app)
+def capture(
+    settings: Settings,
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+        ),
+    ],
+    inputs: Annotated[str | None, INPUTS] = None,
+    output: Annotated[
+        Path | None, option("FILE", "The problem file to write; printed by default.")
+    ] = None,
+    name: Annotated[str | None, option("TEXT", "The problem's name.")] = None,
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Verify and time kernels with gradients.")
+    ] = False,
+) -> int:
+    """Write your own MODULE as a problem file: its code, and inputs like the recorded ones."""
+    from stark.cli.capturing import capture
+
+    return capture(module, inputs, output, name, backward)
+
+
 @command(app, "kernelbench", *JUDGING)
 def evaluate(
     settings: Settings,
@@ -110,6 +143,7 @@ def evaluate(
         list[Path],
         typer.Argument(metavar="CANDIDATE", help="Python files with ModelNew, or folders of them."),
     ],
+    inputs: Annotated[str | None, INPUTS] = None,
     effort: Annotated[
         str,
         option(
@@ -133,7 +167,45 @@ def evaluate(
     from stark.cli.evaluating import Demand, evaluate
 
     demand = Demand(min_speedup, against, junit)
-    return evaluate(problem, candidates, settings, effort, demand, json)
+    return evaluate(problem, inputs, candidates, settings, effort, demand, json)
+
+
+@command(app, "store", *EVERY)
+def hotspots(
+    settings: Settings,
+    module: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+        ),
+    ],
+    inputs: Annotated[str | None, INPUTS] = None,
+    top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
+    compiling: Annotated[
+        bool,
+        typer.Option("--compile/--no-compile", help="Measure what torch.compile gains there."),
+    ] = True,
+    most: Annotated[
+        int | None,
+        option(
+            "NUMBER",
+            "Search kernels for this many of the best regions, put the winners back, and time the whole module. The "
+            "regions share the limits on tokens, dollars and minutes.",
+            "--optimize",
+            min=1,
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Rank the regions of MODULE by the time that a faster kernel could save."""
+    if most is None:
+        from stark.cli.hotspots import hotspots
+
+        return hotspots(module, inputs, top, compiling, json)
+    from stark.cli.improving import optimize_hotspots
+
+    return optimize_hotspots(module, inputs, most, settings, top, compiling, json)
 
 
 @command(app, "store")
@@ -195,6 +267,44 @@ def record(
     from stark.cli.reading import record_run
 
     record_run(run, file, without_problem, settings)
+
+
+@command(app, "store")
+def export(
+    settings: Settings,
+    run: RunArgument,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The new folder, whose name is the package's.")
+    ],
+    attempt: Annotated[
+        int | None, option("N", "The attempt to export.", default="the best one")
+    ] = None,
+) -> None:
+    """Write the kernel of RUN as a Python package with a certificate, for pip and Hugging Face's `kernels`."""
+    from stark.cli.deploying import export
+
+    export(run, folder, attempt, settings)
+
+
+@command(app, "executor")
+def verify(
+    settings: Settings,
+    package: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A folder written by `stark export`, or an installed package."
+        ),
+    ],
+    ci: Annotated[Path | None, option("FILE", "Write a JUnit report for CI.")] = None,
+    markdown: Annotated[
+        Path | None, option("FILE", "Write a comment for a pull request, in Markdown.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Judge an exported package again: exit with 0 if its claim is confirmed, 1 if refused, 2 if nothing can be said."""
+    from stark.cli.deploying import verify
+
+    return verify(package, settings, ci, markdown, json)
 
 
 @command(app)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stark.cli import consoles
+from stark.cli.capturing import load_or_capture
 from stark.cli.consoles import can_redraw
 from stark.cli.interrupt import run_interruptibly
 from stark.cli.places import check_file
@@ -30,7 +31,6 @@ from stark.evaluator.executors import open_executor
 from stark.explain.numbers import counted
 from stark.languages import language
 from stark.options import RunOptions, checked_options
-from stark.problems import load
 from stark.report.document import evaluation_summary
 from stark.report.evaluations import judged_text
 from stark.report.junit import junit_xml
@@ -49,6 +49,7 @@ class Demand(NamedTuple):
 
 def evaluate(
     problem_spec: str,
+    inputs: str | None,
     paths: Sequence[Path],
     settings: Settings,
     effort: str,
@@ -63,7 +64,7 @@ def evaluate(
     _check(asked.sanitizer, chosen, demand)
     if asked.language is not None:
         language(asked.language)
-    problem = asked_for(load(problem_spec, settings.kernelbench), asked)
+    problem = asked_for(load_or_capture(problem_spec, inputs, settings.kernelbench), asked)
     written = [read_candidate(path, asked.language) for path in _files(paths)]
     if all(each.fault for each in written):  # nothing to judge, so no judge is started
         raise UsageError("; ".join(f"{each.file}: {each.fault}" for each in written))

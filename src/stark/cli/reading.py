@@ -9,7 +9,7 @@ from stark.cli import consoles
 from stark.cli.settings import Settings
 from stark.core.errors import UsageError
 from stark.explain.numbers import counted
-from stark.recording import read_recording, record, write_recording
+from stark.recorded import read_recording, record, write_recording
 from stark.report.document import node_document, run_document
 from stark.report.node import node_of, node_text, python
 from stark.report.run import run_text, runs_table

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from stark.api import aoptimize, aresume
 from stark.cli import consoles
+from stark.cli.capturing import load_or_capture
 from stark.cli.live import open_progress
 from stark.cli.options import JUDGING, flag
 from stark.cli.places import check_file, kernel_path, refuse_fleeting
@@ -23,7 +24,6 @@ from stark.events import Prepared
 from stark.explain.evaluation import accuracy_text, verdict
 from stark.explain.numbers import counted
 from stark.explain.run import replay_line
-from stark.problems import load
 from stark.report.document import run_document
 from stark.report.run import run_text
 from stark.results import Result
@@ -31,7 +31,12 @@ from stark.store import Store
 
 
 def optimize(
-    problem: str | None, settings: Settings, replay: Path | None, output: Path | None, as_json: bool
+    problem: str | None,
+    inputs: str | None,
+    settings: Settings,
+    replay: Path | None,
+    output: Path | None,
+    as_json: bool,
 ) -> int:
     """Begin a run and work on it; returns the exit code."""
     if replay is not None:
@@ -39,7 +44,7 @@ def optimize(
     if problem is None and replay is None:
         raise UsageError("name a problem: a Python file with Model, get_inputs and get_init_inputs")
     refuse_fleeting(settings.store)
-    loaded = None if problem is None else load(problem, settings.kernelbench)
+    loaded = None if problem is None else load_or_capture(problem, inputs, settings.kernelbench)
     strategies = [settings.options.get("strategy", "stark")]
     options = without_unused_models(settings.options, strategies, settings.given)
     work = partial(aoptimize, loaded, replay=replay, **options)
@@ -70,7 +75,7 @@ def demo(settings: Settings, as_json: bool) -> int:
     executor = settings.options.get("executor", "local")
     language = "cpp" if device_kind(executor) == "cpu" else "triton"
     with as_file(files("stark").joinpath("demo", f"{language}.json.gz")) as recording:
-        return optimize(None, settings, recording, None, as_json)
+        return optimize(None, None, settings, recording, None, as_json)
 
 
 def _work(
@@ -80,8 +85,8 @@ def _work(
     if output is not None:
         check_file(output)
     view = open_progress(consoles.console(as_json))
-    how_to_resume = partial(_how_to_resume, store)
-    result = run_shown(partial(work, store=store), view, Prepared, how_to_resume)
+    resuming = partial(how_to_resume, store)
+    result = run_shown(partial(work, store=store), view, Prepared, resuming)
     kernel, path = result.kernel, None
     if kernel is not None and kernel.confirmed:
         path = kernel.save(output or kernel_path(store, result.run_id))
@@ -113,7 +118,8 @@ def _show(result: Result, path: Path | None) -> None:
         console.print(Text(f"In this run {replay_line(result.run)}."))
 
 
-def _how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
+def how_to_resume(store_url: str, prepared: Prepared, stop: StarkError) -> str:
+    """What is stored of a run that stopped, and the command that continues it."""
     run = prepared.run
     with Store.open(store_url, create=False) as store:
         if not store.holds(run.id):

@@ -17,28 +17,29 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 def junit_xml(problem: Problem, judged: Sequence[Judged], missed: Mapping[str, str]) -> str:
     """The report. `missed` has a message for each file whose candidate is correct but misses the required speedup."""
-    suite = ElementTree.Element("testsuite", name=_text(problem.name), tests=str(len(judged)))
+    suite = ElementTree.Element("testsuite", name=xml_text(problem.name), tests=str(len(judged)))
     for each in judged:
         seconds = sum(each.evaluation.seconds.values())
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=_text(problem.name),
-            name=_text(each.file),
+            classname=xml_text(problem.name),
+            name=xml_text(each.file),
             time=f"{seconds:.3f}",
         )
-        whole = _text(explain(each.evaluation))
+        whole = xml_text(explain(each.evaluation))
         correct = isinstance(each.evaluation, Correct)
         message = missed.get(each.file) if correct else checked(each.evaluation)
         if message is None:
             ElementTree.SubElement(case, "system-out").text = whole
             continue
         kind = "too_slow" if correct else each.evaluation.status
-        ElementTree.SubElement(case, "failure", type=kind, message=_text(message)).text = whole
+        ElementTree.SubElement(case, "failure", type=kind, message=xml_text(message)).text = whole
     suite.set("failures", str(len(suite.findall("*/failure"))))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """The text without characters that XML cannot express."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

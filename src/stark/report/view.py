@@ -14,7 +14,7 @@ from stark.core.reference import Reference
 from stark.core.run import Ended, Run
 from stark.core.standing import Standing, best_node, standing_of
 from stark.core.usage import Spent
-from stark.recording import Recording
+from stark.recorded import Recording
 from stark.search.tree import Tree
 from stark.store import Store
 

@@ -67,7 +67,7 @@ def measure(device: torch.device, cache: Path) -> Machine:
 
 def best_known(found: Device, cache: Path) -> Device:
     """The device with the highest rates that any judge of this user has measured: other programs may slow one down."""
-    name = digest(found.name, str(found.processors), torch.__version__)
+    name = digest(found.name, str(found.processors), str(found.threads), torch.__version__)
     path = cache / "devices" / f"{name}.json"
     try:
         before = Device.model_validate_json(path.read_text())

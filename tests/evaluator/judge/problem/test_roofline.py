@@ -15,9 +15,9 @@ from stark.evaluator.judge.problem.inputs import Drawn
 from stark.evaluator.judge.problem.roofline import (
     Operations,
     _allows_tf32,
-    _bandwidth_of,
     _rate,
     admitted,
+    bandwidth_of,
     implausible,
     roofline,
 )
@@ -162,5 +162,5 @@ def test_a_cpus_bandwidth_is_that_of_the_sizes_around_a_problem(
     measured = {1 << 16: 50.0, 1 << 20: 90.0, 1 << 22: 40.0, 1 << 26: 10.0}
     sheet = CPU.model_copy(update={"bandwidths_gb_s": measured})
 
-    assert expected == _bandwidth_of(sheet, moved)
-    assert CPU.bandwidth_gb_s == _bandwidth_of(CPU, moved)
+    assert expected == bandwidth_of(sheet, moved)
+    assert CPU.bandwidth_gb_s == bandwidth_of(CPU, moved)

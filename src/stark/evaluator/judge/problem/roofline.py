@@ -141,7 +141,7 @@ def roofline(
     least_bytes = sum(t.numel() * t.element_size() for t in [*drawn.tensors, *written, *state])
     bandwidth = device.bandwidth_gb_s
     if device.kind == "cpu":
-        bandwidth = _bandwidth_of(device, least_bytes)
+        bandwidth = bandwidth_of(device, least_bytes)
     own_ms: dict[str, float] = defaultdict(float)
     least_ms: dict[str, float] = defaultdict(float)
     for own, flops in counted.items():
@@ -160,7 +160,7 @@ def roofline(
     )
 
 
-def _bandwidth_of(device: Device, moved_bytes: int) -> float:
+def bandwidth_of(device: Device, moved_bytes: int) -> float:
     """The CPU's bandwidth for this many bytes: the higher of those measured with the sizes around it."""
     around = sorted(
         device.bandwidths_gb_s, key=lambda size: abs(math.log2(size / max(moved_bytes, 1)))
@@ -216,7 +216,7 @@ class Operations(TorchDispatchMode):
             return result
         result = func(*args, **kwargs)
         given = next(leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor))
-        arithmetic = _arithmetic("conv" in str(operator), given.dtype, self._kind)
+        arithmetic = arithmetic_of("conv" in str(operator), given.dtype, self._kind)
         self.counted[arithmetic] += int(count(*args, **kwargs, out_val=result))
         self.precision = looser(self.precision, OWN_PRECISION[arithmetic])
         return result
@@ -253,7 +253,7 @@ def implausible(latency_ms: float, eager_ms: float, limit: Roofline) -> tuple[st
     )
 
 
-def _arithmetic(convolving: bool, dtype: torch.dtype, kind: Literal["cuda", "cpu"]) -> str:
+def arithmetic_of(convolving: bool, dtype: torch.dtype, kind: Literal["cuda", "cpu"]) -> str:
     """PyTorch's arithmetic for operands of this type, by its precision flags."""
     if dtype in (torch.float64, torch.complex128):
         return "fp64"

@@ -20,7 +20,7 @@ from stark.core.problem import Problem
 from stark.core.usage import Budget
 from stark.events import AttemptFinished, Event
 from stark.options import checked_options
-from stark.recording import (
+from stark.recorded import (
     RecordedReplies,
     Recording,
     read_recording,

@@ -1,0 +1,191 @@
+"""Writes recorded tensors as draws: expressions of new tensors with the same form, distribution and structure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.literals import literal, short, sizes
+from stark.capturing.stored import FEW, exact, packed, pattern
+from stark.capturing.strides import strided
+
+SAMPLE = 1 << 20
+"""Statistics are taken of at most so many elements."""
+
+MOST_STORED_INTEGERS = 4096
+
+
+def draw_value(value: Any) -> str:
+    """Nested containers of tensors and constants. Raises CannotCapture for other types."""
+    if isinstance(value, torch.Tensor):
+        return draw(value)
+    if type(value) in (tuple, list):
+        parts = ", ".join(map(draw_value, value))
+        if type(value) is list:
+            return f"[{parts}]"
+        return f"({parts}{',' if len(value) == 1 else ''})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{k!r}: {draw_value(v)}' for k, v in value.items())}}}"
+    return literal(value)
+
+
+def draw(tensor: torch.Tensor) -> str:
+    """An expression of a tensor with the same shape, dtype and strides, and values as they may be."""
+    value = tensor.detach().cpu()
+    if value.dtype == torch.bool:
+        contents = _boolean
+    elif value.is_complex():
+        contents = _complex
+    else:
+        contents = _floating if value.is_floating_point() else _integers
+    if not value.is_contiguous() and contents in (_boolean, _integers):
+        text = contents(value)  # may be expanded by itself
+        if _has_strides(text, value):
+            return text
+    return strided(value, contents)
+
+
+def _complex(value: torch.Tensor) -> str:
+    return f"torch.randn({sizes(value.shape)}, dtype={value.dtype})"
+
+
+def parameter(tensor: torch.Tensor) -> str:
+    """A draw for weights: normal with the same mean and deviation, or a constant."""
+    value = tensor.detach()
+    if not value.is_floating_point():
+        return exact(value)
+    mean, deviation = _moments(value)
+    shape = tuple(value.shape)
+    if deviation == 0 and math.isfinite(mean):
+        if mean in (0.0, 1.0):
+            return f"torch.{'ones' if mean else 'zeros'}({sizes(shape)}{short(value.dtype)})"
+        return f"torch.full({shape}, {mean!r}{short(value.dtype)})"
+    return _normal(mean, deviation, shape, value.dtype)
+
+
+def _floating(value: torch.Tensor) -> str:
+    """The values of a contiguous floating-point tensor."""
+    shape = tuple(value.shape)
+    if value.dtype.itemsize > 1 and (text := pattern(value) or _rotary(value)):
+        return text
+    if (
+        value.numel() > 1
+        and value.dtype.itemsize > 1
+        and len(value.reshape(-1)[:SAMPLE].unique()) == 2
+    ):
+        return exact(value)
+    finite = value.float()[torch.isfinite(value.float())]
+    if finite.numel() < value.numel():
+        return exact(value)
+    mean, deviation = _moments(value)
+    if abs(mean) * math.sqrt(value.numel()) < 3 * deviation:
+        mean = 0.0  # as it may be by chance
+    low, high = float(finite.min()), float(finite.max())
+    if low >= 0 and high <= 1 and high > 0.5 and abs(deviation - 0.29) < 0.06:
+        typed = short(value.dtype) if value.dtype.itemsize > 1 else ""
+        text = f"torch.rand({sizes(shape)}{typed})"
+        return text if typed == short(value.dtype) else f"{text}.to({value.dtype})"
+    return _normal(mean, deviation, shape, value.dtype)
+
+
+def _normal(mean: float, deviation: float, shape: tuple[int, ...], dtype: torch.dtype) -> str:
+    """`mean + deviation * torch.randn(shape)`, without what makes no difference."""
+    wide = dtype.itemsize > 1
+    text = f"torch.randn({sizes(shape)}{short(dtype) if wide else ''})"
+    if not math.isfinite(deviation) or deviation == 0:
+        text = f"torch.full({shape}, {literal(mean)}{short(dtype) if wide else ''})"
+    else:
+        if not 0.8 < deviation < 1.25:
+            text = f"{deviation:.3g} * {text}"
+        if abs(mean) > 0.05 * deviation:
+            text = f"{mean:.3g} + {text}"
+    if not wide:
+        text = f"({text}).to({dtype})"
+    return text
+
+
+def _moments(value: torch.Tensor) -> tuple[float, float]:
+    """The mean and the deviation of a sample."""
+    flat = value.reshape(-1)
+    sample = flat[:: max(1, flat.numel() // SAMPLE)].float()
+    return float(sample.mean()), float(sample.std()) if sample.numel() > 1 else 0.0
+
+
+def _integers(value: torch.Tensor) -> str:
+    """Few integers, a permutation or sorted offsets as they are; others as random numbers within the bounds."""
+    if (text := pattern(value)) is not None and _has_strides(text, value):
+        return text
+    shape, flat = tuple(value.shape), value.reshape(-1)
+    typed = "" if value.dtype == torch.int64 else f", dtype={value.dtype}"
+    if value.dim() == 1 and torch.equal(
+        flat.sort().values, torch.arange(len(flat), dtype=value.dtype)
+    ):
+        return f"torch.randperm({len(flat)}{typed})"
+    is_sorted = value.dim() == 1 and bool((flat.diff() >= 0).all())
+    if value.numel() <= FEW or (is_sorted and value.numel() <= MOST_STORED_INTEGERS):
+        return exact(value)
+    low, high = int(flat.min()), int(flat.max())
+    return f"torch.randint({low}, {high + 1}, {shape}{typed})"
+
+
+def _boolean(value: torch.Tensor) -> str:
+    """A mask without a pattern: stored, or drawn with the same share if it is too large."""
+    if (text := pattern(value)) is not None and _has_strides(text, value):
+        return text
+    try:
+        return packed(value)
+    except CannotCapture:
+        return f"torch.rand({sizes(value.shape)}) < {float(value.float().mean()):.3g}"
+
+
+def _rotary(value: torch.Tensor) -> str | None:
+    """A table of cosines or sines of positions, as rotary embeddings use it; None for other tensors."""
+    if value.dim() < 2 or value.shape[-1] % 2 or value.shape[-2] < 2 or value.abs().max() > 1.001:
+        return None
+    table = value.float().reshape(-1, *value.shape[-2:])
+    rows, width = table.shape[1:]
+    if not bool((table == table[0]).all()):
+        return None
+    first = float(table[0, 0, 0])
+    function = "cos" if abs(first - 1) < 1e-3 else "sin" if abs(first) < 1e-3 else None
+    if function is None:
+        return None
+    for half, _layout in ((width // 2, "torch.cat((angles, angles), -1)"), (width, "angles")):
+        base = _base(table[0, 1], function, half)
+        if base is None:
+            continue
+        angles = torch.outer(torch.arange(rows).float(), base ** (-torch.arange(half) / half))
+        angles = torch.cat((angles, angles), -1) if half < width else angles
+        if torch.allclose(getattr(torch, function)(angles), table[0], atol=2e-2):
+            powers = f"{base:.6g} ** (-torch.arange({half}) / {half})"
+            made = f"torch.outer(torch.arange({rows}).float(), {powers})"
+            repeated = f"{made}.repeat(1, 2)" if half < width else made
+            typed = "" if value.dtype == torch.float32 else f".to({value.dtype})"
+            grown = "" if value.dim() == 2 else f".expand({tuple(value.shape)})"
+            return f"torch.{function}({repeated}){typed}{grown}"
+    return None
+
+
+def _base(row: torch.Tensor, function: str, half: int) -> float | None:
+    """The base of the frequencies, from the second frequency at position 1."""
+    if half < 2:
+        return None
+    second = float(row[1].clamp(-1, 1))
+    angle = math.acos(second) if function == "cos" else math.asin(second)
+    if not 0 < angle < 1:
+        return None
+    base = angle ** (-half)
+    return next(
+        (b for b in (10_000.0, 500_000.0, 1_000_000.0) if abs(math.log(base / b)) < 0.2), base
+    )
+
+
+def _has_strides(text: str, value: torch.Tensor) -> bool:
+    """Whether the expression has the strides of the value."""
+    if ".expand(" not in text:
+        return value.is_contiguous()
+    made = eval(text, {"torch": torch})
+    return bool(made.stride() == value.stride())

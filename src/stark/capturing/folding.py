@@ -1,0 +1,249 @@
+"""Decides branches of a module's code that depend only on its attributes, on constants and on constant arguments."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import enum
+import re
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from stark.capturing.literals import is_plain
+from stark.capturing.observing import PRESENT
+
+PURE = {isinstance, hasattr, getattr, len, bool, callable, issubclass}
+"""Functions that a decision may call."""
+
+NOT_CAPTURING = {
+    torch.jit.is_scripting,  # type: ignore[attr-defined]
+    torch.jit.is_tracing,  # type: ignore[attr-defined]
+    torch.compiler.is_compiling,
+    torch.compiler.is_dynamo_compiling,
+    torch.compiler.is_exporting,
+}
+"""Questions whose answer is no where a captured module runs."""
+
+LOOKUPS = {"get", "get_interface"}
+"""Methods of dispatch tables."""
+
+
+class Unknown(Exception):
+    """An expression depends on more than fixed values."""
+
+
+class Fixed:
+    """Evaluates expressions of one method on what is fixed: `self`, module-level names and constant arguments."""
+
+    def __init__(
+        self,
+        tree: ast.FunctionDef,
+        owner: nn.Module | None,
+        space: Mapping[str, Any],
+        constants: Mapping[str, Any],
+        changing: frozenset[str] = frozenset(),
+    ) -> None:
+        stored = {
+            n.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
+        }
+        parameters = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+        self._constants = {n: v for n, v in constants.items() if n not in stored}
+        self._unknown = (stored | parameters) - set(self._constants) - {"self"}
+        self._space, self._owner = space, owner
+        self.used: set[str] = set()
+        """Attributes of `self`, dotted if nested, on which values depend."""
+
+        self._changing = changing
+        """Attributes of `self` that methods assign."""
+
+    def value(self, expression: ast.expr) -> Any:
+        """The value. Raises Unknown if it is not fixed."""
+        for node in ast.walk(expression):
+            self._check(node)
+        names: dict[str, Any] = {**self._space, **self._constants}
+        if self._owner is not None:
+            names["self"] = self._owner
+        self.used |= paths_of_self(expression)
+        code = ast.Expression(copy.deepcopy(expression))
+        try:
+            return eval(compile(ast.fix_missing_locations(code), "<folding>", "eval"), names)
+        except Exception as error:  # the user's code may raise anything
+            raise Unknown from error
+
+    def is_given(self, name: str) -> bool:
+        """Whether an argument is never None."""
+        return self._constants.get(name) is PRESENT
+
+    def _check(self, node: ast.AST) -> None:
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
+                fixed = attribute not in self._changing
+            case ast.Name(id="self"):
+                fixed = self._owner is not None
+            case ast.Name(id=name):
+                fixed = name not in self._unknown and self._constants.get(name) is not PRESENT
+            case ast.Call(func=function):
+                fixed = self._is_pure(function)
+            case ast.Await() | ast.Yield() | ast.YieldFrom() | ast.NamedExpr() | ast.Lambda():
+                fixed = False
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                fixed = False
+            case _:
+                fixed = True
+        if not fixed:
+            raise Unknown
+
+    def _is_pure(self, function: ast.expr) -> bool:
+        called = self.value(function)
+        if isinstance(called, types.MethodType):
+            return isinstance(called.__self__, Mapping) and called.__name__ in LOOKUPS
+        if isinstance(called, types.BuiltinMethodType) and isinstance(called.__self__, Mapping):
+            return called.__name__ in LOOKUPS
+        return (isinstance(called, types.BuiltinFunctionType | type) and called in PURE) or (
+            isinstance(called, types.FunctionType) and called in NOT_CAPTURING
+        )
+
+
+def paths_of_self(tree: ast.AST) -> set[str]:
+    """Dotted paths such as `config.hidden_size`, for `self.config.hidden_size`."""
+    texts = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {text[5:] for text in texts if re.fullmatch(r"self(\.\w+)+", text)}
+
+
+class Fold(ast.NodeTransformer):
+    """Replaces decided branches by the branch taken, and lookups in dispatch tables by the function found."""
+
+    def __init__(self, fixed: Fixed, place: Callable[[Any], ast.expr | None]) -> None:
+        self._fixed = fixed
+        self._place = place
+        """The expression of a function in the captured file; None if it has none."""
+
+    def visit_If(self, node: ast.If) -> Any:
+        """A decided `if` becomes its body or its else part."""
+        node.test = self._test(node.test)
+        if isinstance(node.test, ast.Constant):
+            return self._statements(node.body if node.test.value else node.orelse)
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        """A decided conditional expression becomes one side."""
+        node.test = self._test(node.test)
+        if isinstance(node.test, ast.Constant):
+            return self.visit(node.body if node.test.value else node.orelse)
+        return self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        """`x or default` where x is decided."""
+        self.generic_visit(node)
+        kept = list(node.values)
+        while len(kept) > 1:
+            try:
+                decided = self._truth(kept[0])
+            except Unknown:
+                break
+            if decided is isinstance(node.op, ast.Or):
+                return kept[0]
+            kept.pop(0)
+        return kept[0] if len(kept) == 1 else ast.copy_location(ast.BoolOp(node.op, kept), node)
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """A lookup in a table becomes the function found."""
+        return self._looked_up(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> Any:
+        """A lookup in a table becomes the function found."""
+        return self._looked_up(node) if isinstance(node.ctx, ast.Load) else self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> Any:
+        """An assertion that holds goes."""
+        node.test = self._test(node.test)
+        return None if isinstance(node.test, ast.Constant) and node.test.value else node
+
+    def _looked_up(self, node: ast.expr) -> ast.AST:
+        try:
+            value = self._fixed.value(node)
+        except Unknown:
+            return self.generic_visit(node)
+        if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
+            return self._place(value) or self.generic_visit(node)
+        if type(value) in (bool, str, type(None)) and isinstance(node, ast.Call):
+            return ast.copy_location(ast.Constant(value), node)
+        return self.generic_visit(node)
+
+    def _statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for statement in body:
+            visited = self.visit(statement)
+            made += visited if isinstance(visited, list) else [visited] if visited else []
+        return made
+
+    def _test(self, test: ast.expr) -> ast.expr:
+        """A test, as a constant if it is decided and without its decided parts otherwise."""
+        try:
+            return ast.copy_location(ast.Constant(self._truth(test)), test)
+        except Unknown:
+            pass
+        match test:
+            case ast.BoolOp(op=op, values=values):
+                return self._parts(test, op, [self._test(each) for each in values])
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                inner = self._test(operand)
+                if isinstance(inner, ast.Constant):
+                    return ast.copy_location(ast.Constant(not inner.value), test)
+                return ast.copy_location(ast.UnaryOp(ast.Not(), inner), test)
+        return test
+
+    @staticmethod
+    def _parts(test: ast.expr, op: ast.boolop, parts: list[ast.expr]) -> ast.expr:
+        ending = isinstance(op, ast.Or)
+        kept: list[ast.expr] = []
+        for part in parts:
+            if not isinstance(part, ast.Constant):
+                kept.append(part)
+            elif bool(part.value) is ending:
+                if not kept:
+                    return ast.copy_location(ast.Constant(ending), test)
+                kept.append(part)
+                break
+        if not kept:
+            return ast.copy_location(ast.Constant(not ending), test)
+        return kept[0] if len(kept) == 1 else ast.copy_location(ast.BoolOp(op, kept), test)
+
+    def _truth(self, test: ast.expr) -> bool:
+        match test:
+            case ast.Compare(
+                left=ast.Name(id=name),
+                ops=[ast.Is() | ast.IsNot() as op],
+                comparators=[ast.Constant(value=None)],
+            ) if self._fixed.is_given(name):
+                return isinstance(op, ast.IsNot)
+        value = self._fixed.value(test)
+        if not (
+            is_plain(value)
+            or isinstance(value, enum.Enum | types.FunctionType | nn.Module | Mapping)
+        ):
+            raise Unknown
+        return bool(value)
+
+
+class Shorten(ast.NodeTransformer):
+    """Drops statements that cannot be reached, and fills bodies that became empty."""
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Every list of statements."""
+        super().generic_visit(node)
+        for name in ("body", "orelse", "finalbody"):
+            body = getattr(node, name, None)
+            if isinstance(body, list):
+                ends = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+                last = next((i for i, s in enumerate(body) if isinstance(s, ends)), len(body))
+                body[last + 1 :] = []
+                if name == "body" and not body:
+                    body.append(ast.Pass())
+        return node

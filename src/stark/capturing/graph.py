@@ -1,0 +1,184 @@
+"""Captures a module by its exported graph, where its source does not do: one flat forward, with the state's own names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from stark.capturing.binding import Binding
+from stark.capturing.building import attributes
+from stark.capturing.cannot import CannotCapture
+from stark.capturing.document import Captured
+from stark.capturing.drawing import parameter
+from stark.capturing.holders import HOLDER, Holders
+from stark.capturing.literals import is_plain, literal
+from stark.capturing.printing import Printer
+from stark.capturing.recording import Example, Form
+from stark.capturing.restoring import unchanged
+from stark.capturing.stored import exact
+from stark.capturing.synthesis import buffer_text, freezing
+from stark.capturing.values import copied
+
+HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
+
+
+def exported(module: nn.Module, example: Example, grad: bool) -> ExportedProgram:
+    """The module as torch.export traces it, without strict mode. Raises whatever the export or forward raises."""
+    with unchanged(module), torch.inference_mode(False), torch.set_grad_enabled(grad):
+        return torch.export.export(module, *example, strict=False)
+
+
+def by_graph(
+    module: nn.Module, binding: Binding, form: Form, reason: str, plain: bool = False
+) -> Captured:
+    """Write the exported graph as PyTorch code; `plain` calls every operator by its full name.
+
+    Raises CannotCapture if the module cannot be exported, or the graph has parts that are no operators.
+    """
+    assert form.example is not None
+    example: Example = pytree.tree_map_only(
+        torch.Tensor, copied, form.example
+    )  # no tensor occurs twice
+    try:
+        program = exported(module, example, form.grad)
+    except Exception as error:  # the export may fail in any way, and the user's code too
+        text = str(error).strip().partition("\n")[0]
+        raise CannotCapture(f"torch.export fails ({type(error).__name__}: {text[:200]})") from error
+    holders = Holders()
+    init = ["super().__init__()", *_state(module, program, holders)]
+    init += [*freezing(module), f"self.train({module.training})"]
+    lines = _forward(program, binding, example, holders, plain)
+    text = "\n".join(
+        [
+            "class Model(nn.Module):",
+            "    def __init__(self):",
+            *(f"        {line}" for line in init),
+            "",
+            f"    def forward(self, {', '.join(binding.arguments)}):",
+            *(f"        {line}" for line in lines),
+        ]
+    )
+    return Captured(
+        definitions={"Holder": HOLDER},
+        classes={"Model": text},
+        imports={"torch": "import torch", "F": "import torch.nn.functional as F"},
+        notes=[
+            f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
+        ],
+        attributes=_attributes(module),
+        packages={type(module).__module__.partition(".")[0]},
+    )
+
+
+def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
+    """All numbers, texts and the like of every submodule: the graph may depend on each."""
+    found = {}
+    for path, each in module.named_modules():
+        plain = {
+            n: repr(v) for n, v in attributes(each).items() if is_plain(v) and len(repr(v)) < 500
+        }
+        if plain:
+            found[path] = dict(sorted(plain.items()))
+    return found
+
+
+def _state(module: nn.Module, program: ExportedProgram, holders: Holders) -> Iterator[str]:
+    """Statements that make the module's parameters and buffers, and the constants of the graph."""
+    state = module.state_dict(keep_vars=True)
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    buffers = dict(module.named_buffers(remove_duplicate=False))
+    if odd := set(state) - set(parameters) - set(buffers):
+        raise CannotCapture(f"its state has {min(odd)}, which is no tensor")
+    constants = {
+        spec.target: program.constants[spec.target]
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name in HELD
+        and spec.target in program.constants
+        and spec.target not in buffers
+    }
+    used = {spec.target for spec in program.graph_signature.input_specs}
+    names = [*parameters, *(n for n in buffers if n in state or n in used), *constants]
+    yield from holders.make(names)
+    for name in names:
+        if name in parameters:
+            yield holders.set(name, f"nn.Parameter({parameter(parameters[name])})")
+        elif name in buffers:
+            yield holders.register(name, buffer_text(buffers[name], name in state), name in state)
+        else:
+            yield holders.register(name, exact(constants[name]), False)
+
+
+def _forward(
+    program: ExportedProgram, binding: Binding, example: Example, holders: Holders, plain: bool
+) -> list[str]:
+    """The statements of forward."""
+    signature = program.graph_signature
+    paths = dict(_paths(binding, example))
+    leaves = pytree.tree_leaves(example)
+    given = [spec for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
+    if len(given) != len(leaves):
+        raise CannotCapture("the export has other inputs than forward")
+    names = {
+        s.arg.name: holders.read(s.target)
+        for s in signature.input_specs
+        if s.kind.name in HELD and s.target
+    }
+    lines = []
+    for spec, leaf in zip(given, leaves, strict=True):
+        if isinstance(leaf, torch.Tensor) and spec.arg.name != paths[id(leaf)]:
+            lines.append(f"{spec.arg.name} = {paths[id(leaf)]}")
+    device = next((paths[id(leaf)] for leaf in leaves if isinstance(leaf, torch.Tensor)), None)
+    printer = Printer(names, device, plain)
+    lines += printer.statements(program.graph)
+    outputs = next(node for node in program.graph.nodes if node.op == "output").args[0]
+    returned = []
+    for output, spec in zip(outputs, signature.output_specs, strict=True):
+        text = printer.reference(output)
+        if spec.kind.name == "USER_OUTPUT":
+            returned.append(text)
+        elif spec.kind.name == "BUFFER_MUTATION":
+            lines.append(f"{holders.read(spec.target)}.copy_({text})")
+        elif spec.kind.name == "USER_INPUT_MUTATION":
+            lines.append(f"{spec.target}.copy_({text})")
+        else:
+            raise CannotCapture(f"the graph has a {spec.kind.name}")
+    structure = program.call_spec.out_spec
+    assert structure is not None
+    return [*lines, f"return {_nested(pytree.tree_unflatten(returned, structure))}"]
+
+
+def _paths(binding: Binding, example: Example) -> Iterator[tuple[int, str]]:
+    """For the id of each tensor, the expression that reaches it from forward's parameters."""
+
+    def walk(value: Any, path: str) -> Iterator[tuple[int, str]]:
+        if isinstance(value, torch.Tensor):
+            yield id(value), path
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                yield from walk(inner, f"{path}[{key!r}]")
+        elif isinstance(value, (tuple, list)):
+            for index, inner in enumerate(value):
+                yield from walk(inner, f"{path}[{index}]")
+
+    for name, value in zip(binding.arguments, binding.values(example), strict=True):
+        yield from walk(value, name)
+
+
+def _nested(value: Any) -> str:
+    """The returned expression, from nested containers of texts."""
+    if isinstance(value, str):
+        return value
+    if type(value) is tuple:
+        return f"({', '.join(map(_nested, value))}{',' if len(value) == 1 else ''})"
+    if type(value) is list:
+        return f"[{', '.join(map(_nested, value))}]"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{literal(k)}: {_nested(v)}' for k, v in value.items())}}}"
+    if value is None:
+        return "None"
+    raise CannotCapture(f"it returns a {type(value).__name__}; return a tuple, a list or a dict")

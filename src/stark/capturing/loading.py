@@ -1,0 +1,108 @@
+"""Finds the user's module and its example inputs by name."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from stark.capturing.recording import Calls, Example, recording
+from stark.core.errors import UsageError
+
+
+def load_module(spec: str) -> nn.Module:
+    """The module that `package.module:Object` names: an nn.Module, or a class or function that makes one.
+
+    A class is instantiated without arguments and set to evaluation mode. Raises UsageError.
+    """
+    found = _found(spec)
+    made = found
+    if isinstance(found, type) or (callable(found) and not isinstance(found, nn.Module)):
+        try:
+            made = found()
+        except Exception as error:  # the user's code may raise anything
+            raise UsageError(
+                f"{spec} cannot be made without arguments ({_reason(error)}); name an instance, or a function "
+                "without parameters that returns one"
+            ) from error
+    if not isinstance(made, nn.Module):
+        raise UsageError(
+            f"{spec} is a {type(made).__name__}; name an nn.Module, a class of modules, or a function that returns one"
+        )
+    return made.eval() if isinstance(found, type) else made
+
+
+def load_examples(spec: str) -> list[Example]:
+    """Positional and keyword arguments of each case, from an object or a function that `package.module:name` names.
+
+    One case is a tensor, a tuple of arguments, a tuple of (arguments, keywords), or a dict of keywords; several cases
+    are a list of these. Raises UsageError.
+    """
+    found = _found(spec)
+    if callable(found) and not isinstance(found, torch.Tensor):
+        try:
+            found = found()
+        except Exception as error:  # the user's code may raise anything
+            raise UsageError(f"{spec} fails ({_reason(error)})") from error
+    examples = [_example(each, spec) for each in (found if isinstance(found, list) else [found])]
+    if not examples:
+        raise UsageError(f"{spec} is an empty list; give at least one tuple of arguments")
+    return examples
+
+
+def record(
+    module: nn.Module, examples: Sequence[Example], spec: str, backward: bool = False
+) -> Calls:
+    """Call the module once on each example, with gradients in training mode or for `backward`.
+
+    Raises UsageError if that fails.
+    """
+    with recording(module) as calls, torch.set_grad_enabled(module.training or backward):
+        for number, (args, kwargs) in enumerate(examples, 1):
+            try:
+                module(*args, **kwargs)
+            except Exception as error:  # the user's code may raise anything
+                which = f"example {number} of {spec}" if len(examples) > 1 else spec
+                raise UsageError(
+                    f"{type(module).__name__} cannot be called with {which} ({_reason(error)}); return the arguments "
+                    "of its forward as a tuple, or as a dict of keywords"
+                ) from error
+    return calls
+
+
+def _example(value: Any, spec: str) -> Example:
+    match value:
+        case (tuple() as args, dict() as kwargs):
+            return args, kwargs
+        case tuple():
+            return value, {}
+        case dict():
+            return (), value
+        case torch.Tensor():
+            return (value,), {}
+    raise UsageError(
+        f"{spec} gives a {type(value).__name__}; return a tuple of arguments, a dict of keywords, a tuple of both, or "
+        "a list of these for several cases"
+    )
+
+
+def _found(spec: str) -> Any:
+    package, _, name = spec.partition(":")
+    if not package or not name:
+        raise UsageError(f"{spec!r} is no name of an object; write package.module:Object")
+    try:
+        module = import_module(package)
+    except Exception as error:  # the user's code may raise anything
+        raise UsageError(f"{package} cannot be imported ({_reason(error)})") from error
+    try:
+        return functools.reduce(getattr, name.split("."), module)
+    except AttributeError:
+        raise UsageError(f"{package} has no {name}; write package.module:Object") from None
+
+
+def _reason(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".strip().partition("\n")[0]

@@ -1,0 +1,145 @@
+"""Refuses modules and calls that cannot be captured exactly, with the reason and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from stark.capturing.literals import is_plain
+from stark.capturing.recording import Form
+from stark.capturing.values import tensors_of
+from stark.core.errors import ProblemError
+
+WRAPPERS = {"DataParallel", "DistributedDataParallel", "FullyShardedDataParallel"}
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module itself; for a compiled one, the module that was compiled. Raises ProblemError for others."""
+    if not isinstance(module, nn.Module):
+        raise ProblemError(
+            f"A {type(module).__name__} is not an nn.Module; capture an instance of nn.Module."
+        )
+    original = getattr(module, "_orig_mod", None)
+    return original if isinstance(original, nn.Module) else module
+
+
+def refuse_module(module: nn.Module) -> None:
+    """Raise ProblemError for a module that no way of capturing can copy exactly."""
+    for path, each in module.named_modules():
+        _refuse_kind(path, each)
+    state = [*module.named_parameters(), *module.named_buffers()]
+    for name, tensor in state:
+        _refuse_tensor(name, tensor)
+    if torch.get_default_dtype() != torch.float32:
+        raise ProblemError(
+            f"torch's default dtype is {torch.get_default_dtype()}; captured files are for float32, so set it back."
+        )
+    devices = {str(tensor.device) for _, tensor in state}
+    if len(devices) > 1:
+        raise ProblemError(
+            f"The module is on several devices ({', '.join(sorted(devices))}); move it to one, or capture its parts."
+        )
+
+
+def _refuse_kind(path: str, module: nn.Module) -> None:
+    name = f"{path or 'The module'} ({type(module).__name__})"
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ProblemError(
+            f"{name} is TorchScript, whose code is not Python; capture the module before scripting."
+        )
+    if hasattr(module, "_orig_mod"):
+        raise ProblemError(f"{name} is compiled inside the module; capture before torch.compile.")
+    if type(module).__name__ in WRAPPERS:
+        raise ProblemError(
+            f"{name} distributes a module; capture the module inside, before it is wrapped."
+        )
+    if "quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
+        raise ProblemError(f"{name} is quantized; capture the module before quantization.")
+
+
+def _refuse_tensor(name: str, tensor: torch.Tensor) -> None:
+    kind = type(tensor)
+    if tensor.is_quantized:
+        raise ProblemError(f"{name} is quantized; capture the module before quantization.")
+    if kind.__name__ == "DTensor":
+        raise ProblemError(f"{name} is a sharded DTensor; capture the module before sharding it.")
+    if kind.__name__ in ("UninitializedParameter", "UninitializedBuffer"):
+        raise ProblemError(f"{name} has no shape yet; call the module once before capturing it.")
+    if kind not in (torch.Tensor, nn.Parameter, nn.Buffer):
+        raise ProblemError(
+            f"{name} is a {kind.__name__}, a subclass of Tensor; capture the module with plain tensors as weights."
+        )
+    if tensor.layout != torch.strided:
+        raise ProblemError(f"{name} is a sparse tensor; capture a module with dense weights.")
+    if tensor.is_meta:
+        raise ProblemError(
+            f"{name} is on the meta device and has no values; load the weights first."
+        )
+
+
+def refuse_form(module: nn.Module, form: Form) -> None:
+    """Raise ProblemError for a call that cannot be repeated exactly."""
+    kind = type(module).__name__
+    if form.example is None:
+        raise ProblemError(f"No arguments of {kind} were kept: {form.note}.")
+    if form.autocast is not None:
+        raise ProblemError(
+            f"{kind} was called under autocast ({form.autocast}), which is not captured; convert the module, for "
+            "example by .to(torch.bfloat16), and record it without autocast."
+        )
+    devices = {str(t.device) for t in [*tensors_of(form.example), *module.parameters()]}
+    for tensor in tensors_of(form.example):
+        if type(tensor) not in (torch.Tensor, nn.Parameter):
+            raise ProblemError(
+                f"{kind} is called with a {type(tensor).__name__}, a subclass of Tensor; call it with plain tensors."
+            )
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise ProblemError(
+                f"{kind} is called with a sparse or quantized tensor; call it with dense tensors."
+            )
+    if len(devices - {"cpu"}) > 1 or (
+        len(devices) > 1 and any(p.device.type == "cpu" for p in module.parameters())
+    ):
+        raise ProblemError(
+            f"{kind} is called with tensors on several devices ({', '.join(sorted(devices))}); move them to one."
+        )
+
+
+def refuse_outputs(module: nn.Module, outputs: Any) -> None:
+    """Raise ProblemError for results that are objects of a class which a problem file cannot import."""
+    kind = type(outputs)
+    if isinstance(outputs, torch.Tensor) or is_plain(outputs):
+        return
+    if kind.__module__ not in ("builtins", "collections", "torch.return_types"):
+        raise ProblemError(
+            f"{type(module).__name__}.forward returns a {kind.__name__}, which a problem file cannot contain; return a "
+            "tuple, a list or a dict (in transformers: return_dict=False), or capture a submodule that does."
+        )
+    for inner in outputs.values() if isinstance(outputs, dict) else outputs:
+        refuse_outputs(module, inner)
+
+
+def refuse_operators(module: nn.Module, operators: Sequence[str]) -> None:
+    """Raise ProblemError for operators that only the user's extension defines."""
+    if operators:
+        raise ProblemError(
+            f"{type(module).__name__} calls the custom operator {operators[0]}, which a problem file cannot contain; "
+            "capture a module around which it is not used, or use a PyTorch implementation while capturing."
+        )
+
+
+def has_hooks(module: nn.Module) -> str | None:
+    """The first submodule with hooks, as a phrase; None without hooks."""
+    for path, each in module.named_modules():
+        hooks = (
+            each._forward_hooks,
+            each._forward_pre_hooks,
+            each._backward_hooks,
+            each._backward_pre_hooks,
+        )
+        if any(hooks):
+            return f"{path or 'the module'} ({type(each).__name__}) has hooks"
+    return None

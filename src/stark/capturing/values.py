@@ -1,0 +1,80 @@
+"""What arguments and results consist of: their tensors, copies of them, and their form."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from stark.capturing.literals import is_plain
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """All tensors in nested containers, in order."""
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """All leaves of nested containers that are neither tensors nor plain."""
+    for leaf in pytree.tree_leaves(value):
+        if not isinstance(leaf, (torch.Tensor, enum.Enum)) and not is_plain(leaf):
+            yield leaf
+
+
+def copied(value: Any) -> Any:
+    """A copy with the same structure, strides and `requires_grad`, which shares no memory with the value.
+
+    A tensor that occurs twice is one tensor in the copy too.
+    """
+    known: dict[int, torch.Tensor] = {}
+
+    def once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in known:
+            known[id(tensor)] = _copied(tensor)
+        return known[id(tensor)]
+
+    with torch.inference_mode(False):
+        return pytree.tree_map_only(torch.Tensor, once, value)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    fresh = tensor.detach()
+    if tensor.layout != torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return fresh.clone()
+    dense = torch._debug_has_internal_overlap(fresh) == 0
+    if dense and fresh.clone(memory_format=torch.preserve_format).stride() == fresh.stride():
+        fresh = fresh.clone(memory_format=torch.preserve_format)
+    else:  # expanded, or with gaps
+        span = 1 + sum((n - 1) * s for n, s in zip(fresh.shape, fresh.stride(), strict=True))
+        whole = fresh.as_strided((span,), (1,), fresh.storage_offset())
+        fresh = whole.clone().as_strided(fresh.shape, fresh.stride())
+    return fresh.requires_grad_(tensor.requires_grad)
+
+
+def size_of(value: Any) -> int:
+    """The bytes of all tensors in nested containers."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_of(value))
+
+
+def form_of(value: Any) -> Any:
+    """What a guard can see of a value without reading tensors: a hashable description."""
+    if isinstance(value, torch.Tensor):
+        strides = value.stride() if value.layout == torch.strided else ()
+        return (
+            type(value).__name__,
+            str(value.dtype),
+            tuple(value.shape),
+            strides,
+            str(value.device),
+            value.requires_grad,
+        )
+    if isinstance(value, (tuple, list)):
+        return (type(value).__name__, *map(form_of, value))
+    if isinstance(value, dict):
+        return (type(value).__name__, *((repr(k), form_of(v)) for k, v in value.items()))
+    if is_plain(value) or isinstance(value, enum.Enum):
+        return repr(value)
+    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -1,0 +1,118 @@
+"""`stark.apply`: puts a kernel into a live model."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from torch import nn
+
+from stark.core.base import digest
+from stark.core.errors import UsageError
+from stark.deploy import guard
+from stark.deploy.certificate import changed_files, package_folder, read_certificate
+
+if TYPE_CHECKING:
+    from stark.results import Kernel
+
+Applied = guard.Applied
+
+_FOLDER: list[tempfile.TemporaryDirectory[str]] = []
+"""Where kernels that are in no file are written, so that Triton and debuggers can read their source."""
+
+
+def apply(
+    model: nn.Module, kernel: Kernel | str | Path, names: Sequence[str] | None = None
+) -> Applied:
+    """Put a kernel into a live model. It runs for the calls that it was verified for, the original for all others.
+
+    ```python
+    applied = stark.apply(model, result.kernel)
+    print(applied.report())
+    ```
+
+    Args:
+        model: The model, or the module itself. Its parameters, buffers, submodules and state_dict stay as they are.
+        kernel: A `stark.Kernel`, the path of a kernel file, or the folder of an exported package. Its code is imported,
+            which compiles it.
+        names: Paths of the modules to bind, such as `layers.0.mlp` or `layers.*.mlp`; `""` is the model itself. By
+            default, all instances of the class that the problem was captured from.
+
+    Returns:
+        `report()` lists bound and skipped modules and counts calls with reasons; `remove()` restores the model. The
+        object is also a context manager.
+
+    Raises:
+        UsageError: The kernel cannot be imported, or fits no module; the message has the reasons.
+    """
+    try:
+        return guard.apply(model, _load(kernel), names)
+    except guard.NothingBound as error:
+        raise UsageError(f"the kernel fits no module: {error}") from error
+
+
+def _load(kernel: Kernel | str | Path) -> guard.Kernel:
+    """The kernel with its reference. Raises UsageError."""
+    if not isinstance(kernel, str | Path):
+        return _of_file(_written(kernel.file))
+    path = Path(kernel)
+    if path.is_dir():
+        return _of_package(package_folder(path))
+    if not path.is_file():
+        raise UsageError(f"there is no kernel file and no package at {path}")
+    return _of_file(path)
+
+
+def _written(text: str) -> Path:
+    if not _FOLDER:
+        _FOLDER.append(tempfile.TemporaryDirectory(prefix="stark-applied-"))
+    path = Path(_FOLDER[0].name) / f"kernel_{digest(text)}.py"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def _of_file(path: Path) -> guard.Kernel:
+    module = _imported(path)
+    written = getattr(module, "_STARK", None)
+    if written is None or not hasattr(written, "FACTS"):
+        raise UsageError(
+            f"{path} has no guard: it was not written by this version of STARK; save the kernel of its run again"
+        )
+    return guard.Kernel(module.ModelNew, written.REFERENCE, **written.FACTS)
+
+
+def _of_package(folder: Path) -> guard.Kernel:
+    claimed = read_certificate(folder)
+    for fault in changed_files(folder, claimed):
+        raise UsageError(f"{folder}: {fault}; export the kernel again")
+    return guard.Kernel(
+        _imported(folder / "kernel.py").ModelNew,
+        (folder / "original.py").read_text("utf-8"),
+        name=claimed.name,
+        device=claimed.device.kind,
+        architecture=claimed.device.architecture,
+    )
+
+
+def _imported(path: Path) -> ModuleType:
+    """The module in a file, imported once."""
+    name = f"stark_applied_{digest(str(path.absolute()), path.read_text('utf-8'))}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{path} is no Python file")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # the kernel's code may raise anything
+            del sys.modules[name]
+            raise UsageError(
+                f"{path} cannot be imported here: {type(error).__name__}: {error}"
+            ) from error
+    return sys.modules[name]

@@ -1,0 +1,233 @@
+"""What a kernel was verified for: the module that it replaces and the forms of its calls.
+
+Standalone: needs torch and the standard library only, since it is copied into kernel files and packages.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from inspect import Parameter, signature
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+TRAINING = (
+    r"training|[Dd]ropout|BatchNorm|InstanceNorm|RReLU|RNN|LSTM|GRU|Transformer|MultiheadAttention"
+)
+"""What in a hand-written reference may behave differently in training."""
+
+
+class Misfit(Exception):
+    """Why a kernel cannot work for a module."""
+
+
+ALIGNMENT = 64
+"""Tensors of verification start at multiples of this many bytes, which kernels may rely on (for vector instructions). Views
+may start elsewhere."""
+
+
+@dataclass(frozen=True)
+class TensorForm:
+    """Dtype, shape and strides of one tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> TensorForm:
+        """The form of a tensor."""
+        return cls(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()))
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether `is_contiguous()` is true for tensors of this form."""
+        return self.same_strides(torch.empty(self.shape, device="meta").stride())
+
+    def same_strides(self, stride: tuple[int, ...]) -> bool:
+        """Whether the strides place all elements alike. Those of dimensions with one element do not matter."""
+        pairs = zip(self.shape, self.stride, stride, strict=True)
+        return 0 in self.shape or all(extent == 1 or one == two for extent, one, two in pairs)
+
+    def fault(self, tensor: torch.Tensor) -> tuple[str, str] | None:
+        """What differs in a tensor, short and in full; None if nothing does."""
+        if tensor.dtype is not self.dtype:
+            return "another dtype", f"{tensor.dtype}, not {self.dtype}"
+        if tuple(tensor.shape) != self.shape:
+            return "another shape", f"{list(tensor.shape)}, not {list(self.shape)}"
+        if not self.same_strides(tensor.stride()):
+            return "other strides", f"{tensor.stride()}, not {self.stride}"
+        return None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One verified form of a call. In `inputs` and `outputs`, a `TensorForm` stands for each tensor."""
+
+    name: str
+    inputs: tuple[Any, ...]
+    """One entry per argument of the reference's forward."""
+
+    outputs: Any
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a module and its calls must be like for the kernel to take its place."""
+
+    original: str | None
+    """The class as `package.module:QualifiedName`; None if the problem was not captured from a module."""
+
+    arguments: tuple[str, ...]
+    """Parameters of the original's forward that the kernel takes, in its order."""
+
+    constants: dict[str, str]
+    """The other arguments of forward, as `repr` shows them."""
+
+    attributes: dict[str, dict[str, str]]
+    training: bool | None
+    """The training flag; None if it does not matter."""
+
+    backward: bool
+    """Whether gradients were verified."""
+
+    cases: tuple[Case, ...]
+    state: dict[str, TensorForm]
+    """Parameters and buffers of the reference by name."""
+
+    saved: frozenset[str]
+    """The names in its state_dict."""
+
+    classes: dict[str, type]
+    """Its submodules' classes by path."""
+
+    changes_tensors: bool
+    """Whether forward changes an input, a parameter or a buffer in place."""
+
+    parameters: tuple[str, ...]
+    """What the reference's own forward takes, and the defaults of the rest, as `repr` shows them. Empty if it takes
+    `*arguments`, which have no names."""
+
+    defaults: dict[str, str]
+
+    @property
+    def with_reference(self) -> Contract:
+        """The contract for instances of the reference's `Model` itself."""
+        return replace(
+            self, arguments=self.parameters, constants=self.defaults, attributes={}, original=None
+        )
+
+
+def tensors_in(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every tensor or form in nested tuples, lists and dicts, with its place, such as `[0]['mask']`."""
+    if isinstance(value, torch.Tensor | TensorForm):
+        yield path, value
+    elif isinstance(value, tuple | list):
+        for index, part in enumerate(value):
+            yield from tensors_in(part, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from tensors_in(part, f"{path}[{key!r}]")
+
+
+def with_tensors(pattern: Any, found: Iterator[Any]) -> Any:
+    """The pattern with its tensors or forms replaced, in order. Keeps the types of containers."""
+    if isinstance(pattern, torch.Tensor | TensorForm):
+        return next(found)
+    if isinstance(pattern, dict):
+        return type(pattern)({key: with_tensors(part, found) for key, part in pattern.items()})
+    if isinstance(pattern, tuple | list):
+        parts = [with_tensors(part, found) for part in pattern]
+        return type(pattern)(*parts) if hasattr(pattern, "_fields") else type(pattern)(parts)
+    return pattern
+
+
+def formed(value: Any) -> Any:
+    """The value with a `TensorForm` in place of each tensor."""
+    return with_tensors(value, (TensorForm.of(tensor) for _, tensor in tensors_in(value)))
+
+
+def read_contract(reference: ModuleType, source: str, device: str) -> Contract:
+    """Read what a kernel was verified for, by running its problem.
+
+    The problem runs without memory (under `torch.device("meta")`) or, if it cannot, for real on `device`. Raises Misfit
+    if neither works.
+    """
+    with own_random_numbers(), torch.no_grad():
+        try:
+            model, cases, changes = _run(reference, "meta")
+        except Exception:  # whatever the problem's code cannot do without values
+            try:
+                model, cases, changes = _run(reference, device)
+            except Exception as error:
+                raise Misfit(
+                    f"the problem's inputs cannot be made on {device}, so their forms are unknown: {error}"
+                ) from error
+    original = getattr(reference, "ORIGINAL", None)
+    training = model.training if re.search(TRAINING, source) else None
+    parameters, defaults = _arguments(model, len(cases[0].inputs))
+    arguments, constants = parameters, defaults
+    if original is not None:
+        training = original.get("training", False)
+        arguments, constants = tuple(original["arguments"]), dict(original.get("constants", {}))
+    weights = model.named_parameters(remove_duplicate=False)
+    state = [*weights, *model.named_buffers(remove_duplicate=False)]
+    return Contract(
+        original=original and original["name"],
+        arguments=arguments,
+        constants=constants,
+        attributes=original.get("attributes", {}) if original else {},
+        training=training,
+        backward=getattr(reference, "BACKWARD", False) is True,
+        cases=cases,
+        state={name: TensorForm.of(tensor) for name, tensor in state},
+        saved=frozenset(model.state_dict()),
+        classes={path: type(module) for path, module in model.named_modules()},
+        changes_tensors=changes,
+        parameters=parameters,
+        defaults=defaults,
+    )
+
+
+def _run(reference: ModuleType, device: str) -> tuple[nn.Module, tuple[Case, ...], bool]:
+    """The model, its cases, and whether a call changed a tensor in place."""
+    with torch.device(device):
+        model = reference.Model(*reference.get_init_inputs()).to(device)
+        cases, changes = [], False
+        for name in getattr(reference, "CASES", ("",)):
+            inputs = reference.get_inputs(name) if name else reference.get_inputs()
+            inputs = with_tensors(inputs, (t.to(device) for _, t in tensors_in(inputs)))
+            form = formed(tuple(inputs))
+            watched = [*(t for _, t in tensors_in(inputs)), *model.parameters(), *model.buffers()]
+            versions = [tensor._version for tensor in watched]
+            outputs = formed(model(*inputs))
+            changes |= versions != [tensor._version for tensor in watched]
+            cases.append(Case(name, form, outputs))
+    return model, tuple(cases), changes
+
+
+def _arguments(model: nn.Module, given: int) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Forward's parameters that `get_inputs` gives, and the defaults of the others; none if it takes `*arguments`."""
+    parameters = list(signature(model.forward).parameters.values())
+    if any(each.kind is Parameter.VAR_POSITIONAL for each in parameters):
+        return (), {}
+    rest = [each for each in parameters[given:] if each.default is not Parameter.empty]
+    names = tuple(each.name for each in parameters[:given])
+    return names, {each.name: repr(each.default) for each in rest}
+
+
+def attribute(module: nn.Module, name: str) -> Any:
+    """An attribute, such as `config.hidden_size`."""
+    return functools.reduce(getattr, name.split("."), module)
+
+
+def own_random_numbers() -> AbstractContextManager[None]:
+    """A context that leaves the generators of random numbers as they were."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    return torch.random.fork_rng(devices=list(devices))

@@ -1,0 +1,250 @@
+"""Judges an exported package again, and compares the result with what its certificate claims.
+
+A claim is confirmed if the package is unchanged, this is the same class of device, the kernel passes the final check, and
+each claimed speedup agrees with the new one (`agreement`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from stark.core.base import Frozen
+from stark.core.candidate import Candidate
+from stark.core.device import COMPARABLE, Device
+from stark.core.errors import UsageError
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.measurement import Speedup
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.deploy.certificate import (
+    Certificate,
+    changed_files,
+    package_folder,
+    read_certificate,
+)
+from stark.evaluator.executors import Executor, open_executor
+from stark.explain.evaluation import evidence, speedup_text
+
+BETWEEN_SESSIONS = 0.05
+"""Each end of both intervals is moved outwards by this fraction: an interval covers what differs within one session, not
+clocks, temperatures and memory layouts that differ between sessions."""
+
+FURTHEST = math.sqrt(2)
+"""Claimed and new speedup differ by less than this factor, however wide their intervals are. So a doubled claim can only
+agree if the new measurement, too, is off by this factor."""
+
+Outcome = Literal["confirmed", "refused", "unusable"]
+
+
+class Verification(Frozen):
+    """The result of judging a package again."""
+
+    package: str
+    outcome: Outcome
+    """`refused`: the claim is wrong, or is not about this device or these files. `unusable`: nothing can be said, since
+    the measurement is too noisy."""
+
+    reasons: tuple[str, ...]
+    """Why the claim was refused; empty if it was confirmed."""
+
+    claimed: dict[str, Speedup]
+    measured: dict[str, Speedup] = Field(default={})
+    """The new speedups by reference; empty if the kernel was not timed."""
+
+    notes: tuple[str, ...] = ()
+    """What differs and does not refuse the claim, such as the version of torch."""
+
+    evaluation: Evaluation | None = None
+    """None if the package was refused before it was judged."""
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the claim was confirmed."""
+        return self.outcome == "confirmed"
+
+    def __str__(self) -> str:
+        lines = [f"{self.package}: {self.outcome}", *self.reasons]
+        for name, claim in self.claimed.items():
+            new = self.measured.get(name)
+            found = "not measured" if new is None else speedup_text(new, named=False)
+            lines.append(
+                f"speedup vs {name}: claimed {speedup_text(claim, named=False)}, now {found}"
+            )
+        return "\n".join([*lines, *(f"Note: {note}" for note in self.notes)])
+
+
+async def averify(
+    package: str | Path, *, executor: str = "local", judge: Executor | None = None
+) -> Verification:
+    """Judge an exported package again; the async form of `verify`."""
+    folder = _find(package)
+    claimed = read_certificate(folder)
+    shown = str(package)
+    changed = [*changed_files(folder, claimed), *_contradictions(folder, claimed)]
+    if changed:
+        return _refused(shown, claimed, changed)
+    problem = Problem(name=claimed.problem, source=(folder / "original.py").read_text("utf-8"))
+    candidate = Candidate(
+        language=claimed.language, source=(folder / "kernel.py").read_text("utf-8")
+    )
+    opened = judge or open_executor(executor, claimed.limits)
+    try:
+        reference = await opened.describe(problem)
+        foreign = list(_foreign(claimed.device, reference.device))
+        if foreign:
+            return _refused(shown, claimed, foreign)
+        evaluation = await opened.evaluate(problem, candidate, "promote")
+    finally:
+        if judge is None:
+            await opened.close()
+    return _compared(shown, claimed, reference, evaluation)
+
+
+def verify(
+    package: str | Path, *, executor: str = "local", judge: Executor | None = None
+) -> Verification:
+    """Judge an exported package again and compare the result with its certificate.
+
+    ```python
+    found = stark.verify("my_kernel")
+    print(found.outcome, found.reasons)
+    ```
+
+    The files' digests are compared first, then the device. Then the kernel is judged with all checks, as at the end of a
+    search, and its speedups are compared with the claimed ones.
+
+    Args:
+        package: The folder that `export` wrote, or the name of an installed package.
+        executor: Where to judge: `local`, `command:LINE` or `folder:PATH`.
+        judge: An open executor, used instead of `executor`. The caller closes it.
+
+    Returns:
+        `outcome` is `confirmed`, `refused` or `unusable`; `reasons` are sentences.
+
+    Raises:
+        UsageError: There is no such package, or its certificate cannot be read.
+        MachineError: No judge can be started.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(averify(package, executor=executor, judge=judge))
+    raise UsageError(
+        "an event loop is running already, as in a notebook: write "
+        "`await stark.deploy.verify.averify(…)` instead"
+    )
+
+
+def _find(package: str | Path) -> Path:
+    """The folder with the certificate. Raises UsageError."""
+    path = Path(package)
+    if path.is_dir():
+        return package_folder(path)
+    if isinstance(package, str) and package.isidentifier():
+        found = importlib.util.find_spec(package)
+        if found is not None and found.submodule_search_locations:
+            return package_folder(Path(next(iter(found.submodule_search_locations))))
+    raise UsageError(f"there is neither a folder nor an installed package {package}")
+
+
+def _contradictions(folder: Path, claimed: Certificate) -> Iterator[str]:
+    """How a certificate contradicts itself or its files."""
+    source = (folder / "kernel.py").read_text("utf-8") if (folder / "kernel.py").exists() else ""
+    if Candidate(language=claimed.language, source=source).digest != claimed.candidate_digest:
+        yield "kernel.py is not the kernel that was judged"
+    original = folder / "original.py"
+    text = original.read_text("utf-8") if original.exists() else ""
+    if Problem(name=claimed.problem, source=text).digest != claimed.problem_digest:
+        yield "original.py is not the problem that the kernel was judged against"
+    if "eager" not in claimed.speedups:
+        yield "the certificate claims no speedup against eager mode"
+    for name, claim in claimed.speedups.items():
+        if not claim.low <= claim.ratio <= claim.high:
+            yield f"the claimed speedup vs {name} is outside its own interval"
+    if "eager" in claimed.speedups and claimed.speedups["eager"].too_noisy:
+        yield "the claimed speedup vs eager was too noisy to claim anything"
+
+
+def _foreign(claimed: Device, here: Device) -> Iterator[str]:
+    """Why a claim is not about this device."""
+    alike = claimed.kind == here.kind and claimed.name == here.name
+    if claimed.kind == "cpu":
+        alike = alike and claimed.processors == here.processors
+    if not alike or claimed.architecture != here.architecture:
+        yield (
+            f"the claim is about another device: {_device_text(claimed)}; this is {_device_text(here)}"
+        )
+
+
+def _device_text(device: Device) -> str:
+    cores = f", {device.processors} cores" if device.kind == "cpu" else ""
+    return f"{device.name} ({device.architecture}{cores})"
+
+
+def _compared(
+    package: str, claimed: Certificate, reference: Reference, evaluation: Evaluation
+) -> Verification:
+    """The outcome for a package that was judged."""
+    if not isinstance(evaluation, Correct):
+        wrong = f"the kernel is {evaluation.status.replace('_', ' ')}: {evidence(evaluation)}"
+        return _refused(package, claimed, [wrong], evaluation)
+    measured = {name: evaluation.speedup_vs(name) for name in evaluation.references}
+    sharp = {name: claim for name, claim in claimed.speedups.items() if not claim.too_noisy}
+    pairs = {name: (claim, measured.get(name)) for name, claim in sharp.items()}
+    reasons = [
+        f"the claimed speedup vs {name} is {speedup_text(claim, named=False)}, but it is "
+        f"{speedup_text(new, named=False)} here"
+        for name, (claim, new) in pairs.items()
+        if new is not None and not new.too_noisy and not agreement(claim, new)
+    ]
+    unclear = [
+        f"the speedup vs {name} cannot be measured now; stop other programs and try again"
+        for name, (_, new) in pairs.items()
+        if new is None or new.too_noisy
+    ]
+    outcome: Outcome = "refused" if reasons else "unusable" if unclear else "confirmed"
+    return Verification(
+        package=package,
+        outcome=outcome,
+        reasons=tuple(reasons or unclear),
+        claimed=claimed.speedups,
+        measured=measured,
+        notes=tuple(_other_versions(claimed, reference)),
+        evaluation=evaluation,
+    )
+
+
+def agreement(claim: Speedup, new: Speedup) -> bool:
+    """Whether two measurements of one speedup in different sessions agree.
+
+    Their intervals overlap, each end widened by `BETWEEN_SESSIONS`, and the ratios differ by less than `FURTHEST`.
+    """
+    wider = 1 + BETWEEN_SESSIONS
+    overlap = claim.low <= new.high * wider**2 and new.low <= claim.high * wider**2
+    return overlap and abs(math.log(claim.ratio / new.ratio)) < math.log(FURTHEST)
+
+
+def _other_versions(claimed: Certificate, reference: Reference) -> Iterator[str]:
+    for name in COMPARABLE:
+        then, now = claimed.versions.get(name), reference.versions.get(name)
+        if then != now:
+            yield f"{name} was {then or 'absent'} and is {now or 'absent'}"
+
+
+def _refused(
+    package: str, claimed: Certificate, reasons: list[str], evaluation: Evaluation | None = None
+) -> Verification:
+    return Verification(
+        package=package,
+        outcome="refused",
+        reasons=tuple(reasons),
+        claimed=claimed.speedups,
+        evaluation=evaluation,
+    )

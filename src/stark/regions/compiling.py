@@ -1,0 +1,124 @@
+"""Measures what `torch.compile` gains for one region: the library's answer that a kernel must beat."""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from stark.explain.numbers import first_line
+from stark.regions.clocks import HostClock
+from stark.regions.results import Compiled
+from stark.regions.workload import copied
+
+SAMPLES = 15
+MOST_REASON = 120
+"""Characters of a reason."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One recorded call of a module, with the modes in which it was made."""
+
+    module: nn.Module
+    args: Any
+    kwargs: Any
+    grad: bool
+    inference: bool
+    autocast: torch.dtype | None
+    """None if autocast is off."""
+
+
+class _TimeUp(BaseException):
+    """Not an Exception, so that the compiler does not take it for a failure of its own."""
+
+
+def compile_gain(
+    example: Example, clock: HostClock, device: torch.device, most_s: float
+) -> Compiled:
+    """Compile a copy of the module, and time it beside the original on the recorded call.
+
+    Compiling is stopped after `most_s` seconds; only the main thread can be stopped. A failure is returned as the
+    reason.
+    """
+    if most_s <= 0:
+        return Compiled(reason="not measured, since the time for compiling is used up")
+    try:
+        with _stopped_after(most_s), warnings.catch_warnings(), _modes(example, device):
+            warnings.simplefilter("ignore")
+            compiled = torch.compile(copy.deepcopy(example.module))
+            return Compiled(speedup=_gain(example, compiled, clock))
+    except _TimeUp:
+        return Compiled(reason=f"not compiled within {most_s:.0f} s")
+    except Exception as error:  # the user's module, and the compiler, can raise anything
+        said = first_line(str(error))[:MOST_REASON]
+        return Compiled(reason=f"fails with {type(error).__name__}{said and ': ' + said}")
+
+
+def _gain(example: Example, compiled: Callable[..., object], clock: HostClock) -> float:
+    for _ in range(2):  # a second call may compile again, for dynamic shapes
+        _sample(example, compiled, clock)
+        _sample(example, example.module, clock)
+    pairs = [
+        (_sample(example, example.module, clock), _sample(example, compiled, clock))
+        for _ in range(SAMPLES)
+    ]
+    return median(eager for eager, _ in pairs) / median(ours for _, ours in pairs)
+
+
+def _sample(example: Example, called: Callable[..., object], clock: HostClock) -> float:
+    """Seconds of one call, without what it takes to copy arguments that the call may change."""
+    args, kwargs = example.args, example.kwargs
+    if any(_is_mutable(leaf) for leaf in tree_leaves((args, kwargs))):
+        args, kwargs = copied((args, kwargs))
+    clock.wait()
+    begin = clock.mark()
+    called(*args, **kwargs)
+    end = clock.mark()
+    clock.wait()
+    return clock.between(begin, end)
+
+
+def _is_mutable(leaf: object) -> bool:
+    return not isinstance(leaf, torch.Tensor | bool | int | float | str | None)
+
+
+@contextmanager
+def _modes(example: Example, device: torch.device) -> Iterator[None]:
+    """The modes of the recorded call."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.set_grad_enabled(example.grad))
+        if example.inference:
+            stack.enter_context(torch.inference_mode())
+        if example.autocast is not None:
+            stack.enter_context(torch.autocast(device.type, dtype=example.autocast))
+        yield
+
+
+@contextmanager
+def _stopped_after(seconds: float) -> Iterator[None]:
+    """Raise `_TimeUp` in the main thread when the time is up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise _TimeUp
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,174 @@
+"""What is measured: one run of the model, as a function that can be called again and again.
+
+Each repetition draws the same random numbers, and what runs change in the model is restored at the end.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from stark.capturing.recording import eagerly
+from stark.core.errors import UsageError
+
+SEED = 0
+
+
+class RecordedForm(Protocol):
+    """One form of call of a module, as `stark.recording` keeps it."""
+
+    training: bool
+    grad: bool
+    autocast: str | None
+    """The device type and dtype, such as `cuda torch.bfloat16`."""
+
+    note: str | None
+    """Why there is no example."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Calls by path of module; the model itself is ""."""
+
+    @property
+    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """Positional and keyword arguments."""
+
+
+class RecordedCalls(Protocol):
+    """What hot spots needs of `stark.recording`."""
+
+    def of(self, module: nn.Module) -> Sequence[RecordedForm]:
+        """The forms in which a module was called."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a run."""
+
+    prepare: Callable[[], Callable[[], object]]
+    """Makes fresh inputs, and returns the call that is timed."""
+
+    weight: int = 1
+    """How often a run makes this call."""
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """The one device of a model's parameters and buffers; the CPU without any.
+
+    Raises UsageError for several devices, and for a device that is neither a CPU nor a CUDA device.
+    """
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    if len(devices) > 1:
+        names = " and ".join(sorted(map(str, devices)))
+        raise UsageError(
+            f"the model is on {names}; hot spots measures one device, so move the model to one"
+        )
+    device = next(iter(devices), torch.device("cpu"))
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(
+            f"the model is on {device}; hot spots measures a CPU or a CUDA device, so move the model there"
+        )
+    return device
+
+
+@contextmanager
+def seeded(device: torch.device) -> Iterator[None]:
+    """Every run draws the same random numbers; the user's generators are left as they were."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(SEED)
+        yield
+
+
+def uncompiled() -> AbstractContextManager[None]:
+    """Run compiled modules eagerly: a compiler would trace into the measurement, and hides the modules inside.
+
+    Without its compiler, torch has compiled nothing; importing it takes seconds.
+    """
+    return eagerly() if "torch._dynamo" in sys.modules else nullcontext()
+
+
+@contextmanager
+def restored(model: nn.Module) -> Iterator[None]:
+    """Put back what runs change: statistics of a batch norm, and in training mode also parameters and gradients.
+
+    The state of an optimizer is not the model's, and stays changed.
+    """
+    parameters = list(model.parameters()) if model.training else []
+    gradients = [(each, each.grad) for each in parameters]
+    state = [*model.buffers(), *parameters, *(grad for _, grad in gradients if grad is not None)]
+    before = [tensor.detach().to("cpu", copy=True) for tensor in state]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(state, before, strict=True):
+                tensor.copy_(value)
+        for parameter, grad in gradients:
+            parameter.grad = grad
+
+
+def steps_of(
+    model: nn.Module, calls: RecordedCalls | None, run: Callable[[], object] | None
+) -> list[Step]:
+    """The parts of one run: `run` itself, or each recorded form of the model's call, as often as it was recorded.
+
+    Raises UsageError unless exactly one of both is given, and if the recorded calls of the model cannot be repeated.
+    """
+    if (calls is None) == (run is None):
+        raise UsageError(
+            "hotspots needs something to run: recorded calls, or run=, a function without arguments"
+        )
+    if run is not None:
+        ready = run
+        return [Step(lambda: ready)]
+    assert calls is not None
+    forms = [form for form in calls.of(model) if form.counts.get("")]
+    if not forms:
+        raise UsageError(
+            "the recorded calls have none of the model itself; record a call of it, or pass run=, a function that "
+            "runs it"
+        )
+    for form in forms:
+        if form.example is None:
+            raise UsageError(f"a recorded call of the model cannot be repeated: {form.note}")
+        if form.training != model.training:
+            mode = "train" if form.training else "eval"
+            raise UsageError(f"the calls were recorded in {mode} mode; call model.{mode}() first")
+    return [Step(partial(_repeated, model, form), form.counts[""]) for form in forms]
+
+
+def _repeated(model: nn.Module, form: RecordedForm) -> Callable[[], object]:
+    assert form.example is not None
+    args, kwargs = copied(form.example)
+    kind, _, dtype = (form.autocast or "").partition(" torch.")
+
+    def call() -> object:
+        with ExitStack() as modes:
+            modes.enter_context(torch.set_grad_enabled(form.grad))
+            if kind:
+                modes.enter_context(torch.autocast(kind, dtype=getattr(torch, dtype)))
+            return model(*args, **kwargs)
+
+    return call
+
+
+def copied(value: Any) -> Any:
+    """A copy of arguments that shares no memory with them; tensors keep their strides and `requires_grad`."""
+    return tree_map(_copied, value)
+
+
+def _copied(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        twin = leaf.detach().clone(memory_format=torch.preserve_format)
+        return twin.requires_grad_(leaf.requires_grad)
+    return copy.deepcopy(leaf)

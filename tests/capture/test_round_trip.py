@@ -1,0 +1,253 @@
+"""Modules of five packages become problems, are searched with scripted replies by a real judge, and get their kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from capture_zoo import ZOO, Inhabitant
+from test_capture import recorded
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import stark
+from stark.core.candidate import Candidate
+from stark.core.evaluation import Effort, Evaluation
+from stark.core.judging import Limits
+from stark.core.problem import Problem
+from stark.core.reference import Reference
+from stark.evaluator.executors import Executor, open_executor
+from stark.results import Result
+
+pytestmark = pytest.mark.slow
+
+OFF = 1e-4
+"""Largest relative difference to the original in these tests: the kernels are copies in PyTorch, which the judge accepts
+within 2e-5 of the exact result."""
+
+
+class Quick:
+    """A judge that does its shorter check in place of the final one."""
+
+    def __init__(self, judge: Executor) -> None:
+        self._judge = judge
+
+    async def describe(self, problem: Problem) -> Reference:
+        return await self._judge.describe(problem)
+
+    async def evaluate(
+        self, problem: Problem, candidate: Candidate, effort: Effort = "search"
+    ) -> Evaluation:
+        return await self._judge.evaluate(problem, candidate, "search")
+
+    async def close(self) -> None:
+        await self._judge.close()
+
+
+@pytest.fixture(scope="module")
+def trips(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Inhabitant, Result]]:
+    """Every module with the result of its search."""
+    folder = tmp_path_factory.mktemp("trips")
+    modules = {name: make() for name, make in ZOO.items()}
+    problems = {name: stark.capture(one.module, recorded(one)) for name, one in modules.items()}
+
+    async def search() -> list[Result]:
+        judge = Quick(open_executor("local:cpu", Limits(timing_budget_s=0.05)))
+        try:
+            return [
+                await stark.aoptimize(
+                    problem,
+                    model=f"exec[scripted]:cat {replied(folder, number, problem)}",
+                    strategy="sampling",
+                    language="pytorch",
+                    attempts=1,
+                    judge=judge,
+                    store=f"sqlite:///{folder}/runs.db",
+                )
+                for number, problem in enumerate(problems.values())
+            ]
+        finally:
+            await judge.close()
+
+    found = zip(modules.items(), asyncio.run(search()), strict=True)
+    return {name: (one, result) for (name, one), result in found}
+
+
+def replied(folder: Path, number: int, problem: Problem) -> Path:
+    """A file with a reply: the reference itself in PyTorch."""
+    path = folder / f"{number}.md"
+    source = problem.source.replace("class Model(", "class ModelNew(")
+    path.write_text(f"```python\n{source}\n```\n")
+    return path
+
+
+@pytest.fixture(params=ZOO)
+def trip(request: pytest.FixtureRequest, trips: dict[str, Any]) -> Iterator[tuple[Inhabitant, Any]]:
+    one, result = trips[request.param]
+    yield copy.deepcopy(one), result
+
+
+def run(one: Inhabitant) -> list[torch.Tensor]:
+    return leaves(one.model(*one.args, **one.kwargs))
+
+
+def leaves(value: object) -> list[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+def agree(ours: list[torch.Tensor], theirs: list[torch.Tensor], off: float = OFF) -> bool:
+    return len(ours) == len(theirs) and all(
+        one.dtype == other.dtype
+        and one.stride() == other.stride()
+        and torch.allclose(one, other, rtol=0, atol=off * largest(other), equal_nan=True)
+        for one, other in zip(ours, theirs, strict=True)
+    )
+
+
+def largest(tensor: torch.Tensor) -> float:
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def test_a_kernel_runs_in_the_model_that_it_came_from(trip: tuple[Inhabitant, Result]) -> None:
+    one, result = trip
+    assert result.kernel is not None, result.tree.nodes[0].evaluation
+    state = {name: value.clone() for name, value in one.model.state_dict().items()}
+    with torch.no_grad():
+        expected = run(one)
+        applied = stark.apply(one.model, result.kernel)
+        found = run(one)
+
+    report = applied.report()
+    assert report.kernel_calls >= 1, report
+    assert {} == report.original_calls
+    assert agree(found, expected)
+    assert all(torch.equal(value, state[name]) for name, value in one.model.state_dict().items())
+
+
+def test_gradients_come_from_the_original(trip: tuple[Inhabitant, Result]) -> None:
+    one, result = trip
+    assert result.kernel is not None
+    reference = copy.deepcopy(one)
+    applied = stark.apply(one.model, result.kernel)
+    for each in (reference, one):
+        sum(leaf.float().sum() for leaf in run(each) if leaf.requires_grad).backward()
+
+    for (name, ours), theirs in zip(
+        one.model.named_parameters(), reference.model.parameters(), strict=True
+    ):
+        assert (ours.grad is None) == (theirs.grad is None), name
+        assert ours.grad is None or torch.equal(ours.grad, theirs.grad), name
+    assert 0 == applied.report().kernel_calls
+    assert applied.report().original_calls
+
+
+def test_another_dtype_or_shape_runs_the_original(trip: tuple[Inhabitant, Result]) -> None:
+    one, result = trip
+    assert result.kernel is not None
+    applied = stark.apply(one.model, result.kernel)
+    longer = one._replace(args=pytree.tree_map_only(torch.Tensor, twice, one.args))
+    wider = one._replace(
+        model=copy.deepcopy(one.model).double(),
+        args=pytree.tree_map_only(torch.Tensor, as_double, one.args),
+    )
+    found = [outcome(each) for each in (longer, wider)]
+    report = applied.report()
+    applied.remove()
+
+    assert [outcome(each) for each in (longer, wider)] == found
+    assert 0 == report.kernel_calls
+    assert report.original_calls
+
+
+def twice(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.cat([tensor, tensor])
+
+
+def as_double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def outcome(one: Inhabitant) -> list[Any] | str:
+    """What a call returns, or why it fails, as many modules do in float64."""
+    try:
+        with torch.no_grad():
+            return [tensor.tolist() for tensor in run(one)]
+    except RuntimeError as error:
+        return str(error)
+
+
+def test_copies_and_other_parameters_work(trip: tuple[Inhabitant, Result]) -> None:
+    one, result = trip
+    assert result.kernel is not None
+    other = {name: value * 1.5 for name, value in one.model.named_parameters()}
+    with torch.no_grad():
+        expected = leaves(torch.func.functional_call(one.model, other, one.args, one.kwargs))
+        applied = stark.apply(one.model, result.kernel)
+        found = leaves(torch.func.functional_call(one.model, other, one.args, one.kwargs))
+        copied = run(one._replace(model=copy.deepcopy(one.model)))
+        again = run(one)
+
+    assert agree(found, expected)
+    assert agree(copied, again)
+    assert applied.report().kernel_calls >= 3
+
+
+def test_a_replaced_submodule_runs_the_original(trip: tuple[Inhabitant, Result]) -> None:
+    """As LoRA replaces a linear layer."""
+    one, result = trip
+    assert result.kernel is not None
+    children = one.module.named_children()
+    name = next((name for name, part in children if not isinstance(part, nn.ModuleList)), None)
+    if name is None:
+        pytest.skip("this module has no submodule")
+    applied = stark.apply(one.model, result.kernel)
+    setattr(one.module, name, Doubled(getattr(one.module, name)))
+    with torch.no_grad():
+        found = outcome(one)
+        report = applied.report()
+        applied.remove()
+        assert outcome(one) == found
+
+    assert "a submodule was added, replaced or removed" in report.original_calls
+
+
+class Doubled(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.inner, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return pytree.tree_map_only(
+            torch.Tensor, lambda each: 2 * each, self.inner(*args, **kwargs)
+        )
+
+
+def test_a_model_that_was_saved_has_no_kernel(
+    trip: tuple[Inhabitant, Result], tmp_path: Path
+) -> None:
+    one, result = trip
+    assert result.kernel is not None
+    with torch.no_grad():
+        expected = run(one)
+        stark.apply(one.model, result.kernel)
+        torch.save(one.model, tmp_path / "model.pt")
+    loaded = one._replace(model=torch.load(tmp_path / "model.pt", weights_only=False))
+
+    with torch.no_grad():
+        assert agree(run(loaded), expected, off=0.0)
+    assert list(one.model.state_dict()) == list(loaded.model.state_dict())
+    assert "forward" not in vars(loaded.module)

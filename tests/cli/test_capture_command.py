@@ -1,0 +1,90 @@
+"""`stark capture`, `stark optimize` and `stark evaluate` take modules of the user's own package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_samples import GOOD, Stark, candidate_source
+
+from stark.cli.capturing import is_object
+from stark.core.declared import Original
+from stark.problems import load
+from support.executor import FakeExecutor
+
+pytest.importorskip("torch")
+
+BLOCK = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        print("made")
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, scale):
+        return self.linear(x) * scale
+
+def example():
+    return (torch.randn(2, 4),), {"scale": 2.0}
+
+def other():
+    return 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def package(workplace: Path) -> None:
+    (workplace / "mypkg").mkdir()
+    (workplace / "mypkg" / "block.py").write_text(BLOCK)
+
+
+def test_names_of_objects_are_told_from_files(workplace: Path) -> None:
+    assert is_object("mypkg.block:Block")
+    assert not is_object("mypkg/block.py")
+    assert not is_object("level1/23")
+
+
+@pytest.mark.slow
+def test_capture_writes_a_problem(stark: Stark, workplace: Path) -> None:
+    ended = stark(
+        "capture", "mypkg.block:Block", "--inputs", "mypkg.block:example", "--output", "problem2.py"
+    )
+
+    assert (0, "") == (ended.code, ended.err)
+    original = load("problem2.py").declared.original
+    assert isinstance(original, Original)
+    assert ("mypkg.block:Block", {"scale": "2.0"}) == (original.name, original.constants)
+
+
+@pytest.mark.slow
+def test_bad_inputs_end_with_2(stark: Stark) -> None:
+    ended = stark("capture", "mypkg.block:Block", "--inputs", "mypkg.block:other")
+
+    assert (2, "") == (ended.code, ended.out)
+    assert ended.err.startswith("error: mypkg.block:other gives a int")
+
+
+@pytest.mark.slow
+def test_evaluate_takes_a_module(stark: Stark, executor: FakeExecutor, workplace: Path) -> None:
+    (workplace / "kernel.py").write_text(candidate_source(GOOD))
+
+    ended = stark("evaluate", "mypkg.block:Block", "kernel.py", "--inputs", "mypkg.block:example")
+
+    assert 0 == ended.code, ended.err
+
+
+@pytest.mark.slow
+def test_optimize_takes_a_module(stark: Stark, executor: FakeExecutor) -> None:
+    options = ("--model", "exec:sh model.sh", "--attempts", "1", "--language", "cpp")
+
+    ended = stark("optimize", "mypkg.block:Block", "--inputs", "mypkg.block:example", *options)
+
+    assert "block" in ended.out, ended.err
+
+
+def test_inputs_are_asked_for_and_refused_for_files(stark: Stark) -> None:
+    assert "--inputs package.module:example" in stark("optimize", "mypkg.block:Block").err
+    assert "has its own get_inputs" in stark("optimize", "problem.py", "--inputs", "a:b").err

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from package_samples import DOUBLE, DOUBLE_CPP, HERE, kernel
+
+import stark
+from stark.cli import app
+from stark.core.evaluation import Correct, Evaluation
+from stark.core.measurement import Speedup
+from stark.deploy.certificate import CERTIFICATE, package_folder
+from stark.deploy.verify import Verification, agreement, averify
+from stark.evaluator.executors import Executor, open_executor
+from stark.languages import language
+from stark.report.verification import verification_junit, verification_markdown
+from support.executor import FakeExecutor
+from support.nodes import correct, failure, measurement
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return kernel().export(tmp_path / "my_kernel")
+
+
+def judged(evaluation: Evaluation, **changes: Any) -> FakeExecutor:
+    device = HERE.model_copy(update=changes)
+    return FakeExecutor(lambda _: evaluation, device=device)
+
+
+def change(folder: Path, changed: Callable[[dict[str, Any]], None]) -> None:
+    path = package_folder(folder) / CERTIFICATE
+    document = json.loads(path.read_text())
+    changed(document)
+    path.write_text(json.dumps(document))
+
+
+async def test_a_true_claim_is_confirmed(folder: Path) -> None:
+    executor = judged(correct(0.505))
+
+    found = await averify(folder, judge=executor)
+
+    assert found.confirmed
+    assert () == found.reasons
+    assert [kernel().source] == [candidate.source for candidate in executor.promoted]
+    assert not executor.closed
+
+
+async def test_a_changed_file_is_named_and_nothing_is_judged(folder: Path) -> None:
+    [file] = folder.rglob("kernel.py")
+    file.write_text(file.read_text().replace("0.5", "0.4"))
+    executor = judged(correct(0.5))
+
+    found = await averify(folder, judge=executor)
+
+    assert "refused" == found.outcome
+    assert "kernel.py was changed after the export" in found.reasons
+    assert [] == executor.promoted
+
+
+async def test_a_changed_file_with_a_new_digest_is_no_longer_the_judged_kernel(
+    folder: Path,
+) -> None:
+    import hashlib
+
+    [file] = folder.rglob("kernel.py")
+    file.write_text(file.read_text() + "\n")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    change(folder, lambda document: document["files"].update({"kernel.py": digest}))
+
+    found = await averify(folder, judge=judged(correct(0.5)))
+
+    assert ("kernel.py is not the kernel that was judged",) == found.reasons
+
+
+@pytest.mark.parametrize("keys", [("ratio", "low", "high"), ("ratio",)])
+async def test_a_doubled_claim_is_refused(folder: Path, keys: tuple[str, ...]) -> None:
+    def double(document: dict[str, Any]) -> None:
+        for key in keys:
+            document["speedups"]["eager"][key] *= 2
+
+    change(folder, double)
+
+    found = await averify(folder, judge=judged(correct(0.5)))
+
+    assert "refused" == found.outcome
+    assert "the claimed speedup vs eager is" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"name": "Another CPU"}, {"architecture": "riscv64"}, {"processors": 4}]
+)
+async def test_a_foreign_device_is_refused(folder: Path, changes: dict[str, Any]) -> None:
+    executor = judged(correct(0.5), **changes)
+
+    found = await averify(folder, judge=executor)
+
+    assert "refused" == found.outcome
+    assert "the claim is about another device: Invented CPU" in found.reasons[0]
+    assert [] == executor.promoted
+
+
+async def test_a_kernel_that_fails_now_is_refused(folder: Path) -> None:
+    found = await averify(folder, judge=judged(failure("incorrect")))
+
+    assert "refused" == found.outcome
+    assert "the kernel is incorrect" in found.reasons[0]
+
+
+async def test_a_noisy_measurement_decides_nothing(folder: Path) -> None:
+    noisy = correct(0.5)
+    assert isinstance(noisy, Correct)
+    unsure = measurement(0.5).model_copy(update={"resolution_ms": 5.0})
+    noisy = noisy.model_copy(update={"candidate": unsure})
+
+    found = await averify(folder, judge=judged(noisy))
+
+    assert "unusable" == found.outcome
+    assert "stop other programs and try again" in found.reasons[0]
+
+
+async def test_other_versions_are_noted(folder: Path) -> None:
+    change(folder, lambda document: document["versions"].update({"torch": "2.10.0"}))
+
+    found = await averify(folder, judge=judged(correct(0.5)))
+
+    assert found.confirmed
+    assert ("torch was 2.10.0 and is 2.13.0",) == found.notes
+
+
+def interval(ratio: float, low: float, high: float) -> Speedup:
+    return Speedup(reference="eager", ratio=ratio, low=low, high=high)
+
+
+@pytest.mark.parametrize(
+    ("claim", "new", "expected"),
+    [
+        (interval(2.0, 1.98, 2.02), interval(2.05, 2.03, 2.07), True),
+        (interval(2.0, 1.98, 2.02), interval(2.3, 2.28, 2.32), False),
+        (interval(2.3, 2.28, 2.32), interval(2.0, 1.98, 2.02), False),
+        (interval(4.0, 2.8, 5.4), interval(2.0, 1.4, 2.7), False),
+    ],
+    ids=["another session", "slower claim", "faster claim", "doubled with wide intervals"],
+)
+def test_agreement(claim: Speedup, new: Speedup, expected: bool) -> None:
+    assert expected == agreement(claim, new)
+
+
+@pytest.mark.parametrize("name", ["missing_folder", "stark"])
+def test_what_is_no_package(name: str) -> None:
+    with pytest.raises(stark.UsageError, match=r"neither a folder nor|is no exported kernel"):
+        stark.verify(name)
+
+
+def test_a_broken_certificate(folder: Path) -> None:
+    change(folder, lambda document: document.pop("speedups"))
+
+    with pytest.raises(stark.UsageError, match=r"is no certificate .*speedups: Field required"):
+        stark.verify(folder)
+
+
+def verification(outcome: Any, *reasons: str) -> Verification:
+    claim = {"eager": interval(2.0, 1.9, 2.1)}
+    return Verification(package="my_kernel", outcome=outcome, reasons=reasons, claimed=claim)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failures", "errors"), [("confirmed", 0, 0), ("refused", 1, 0), ("unusable", 0, 1)]
+)
+def test_a_report_for_ci(outcome: str, failures: int, errors: int) -> None:
+    found = verification(outcome, *([] if outcome == "confirmed" else ["a <reason>"]))
+
+    suite = ElementTree.fromstring(verification_junit(found))
+    comment = verification_markdown(found)
+
+    assert (str(failures), str(errors)) == (suite.get("failures"), suite.get("errors"))
+    assert comment.startswith(f"### `my_kernel`: {outcome}\n")
+    assert "| eager | 2.00x [1.90, 2.10] | not measured |" in comment
+    assert ("a <reason>" in comment) == (outcome != "confirmed")
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("confirmed", 0), ("refused", 1), ("unusable", 2)])
+def test_the_command_has_an_exit_code_for_each_outcome(
+    outcome: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def verified(package: str, *, executor: str) -> Verification:
+        return verification(outcome)
+
+    monkeypatch.setattr("stark.cli.deploying.averify", verified)
+    report, comment = tmp_path / "junit.xml", tmp_path / "comment.md"
+
+    given = ["verify", "my_kernel", "--ci", str(report), "--markdown", str(comment)]
+
+    assert code == app.main(given)
+    assert report.is_file()
+    assert outcome in comment.read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.judge
+@pytest.mark.skipif(language("cpp").missing() is not None, reason="no C++ compiler")
+async def test_a_real_judge_confirms_its_own_claim_and_refuses_a_doubled_one(
+    tmp_path: Path,
+) -> None:
+    made = kernel(problem=DOUBLE, source=DOUBLE_CPP, language="cpp")
+    executor = open_executor("local")
+    try:
+        claimed = await judged_kernel(made, executor)
+        true = await averify(claimed.export(tmp_path / "true"), judge=executor)
+        folder = claimed.export(tmp_path / "doubled")
+        change(folder, double_all)
+        doubled = await averify(folder, judge=executor)
+    finally:
+        await executor.close()
+
+    if any(each.too_noisy for found in (true, doubled) for each in found.measured.values()):
+        pytest.skip("this machine is too busy to measure a speedup")
+    assert true.confirmed, str(true)
+    assert "refused" == doubled.outcome, str(doubled)
+
+
+async def judged_kernel(made: stark.Kernel, executor: Executor) -> stark.Kernel:
+    """The kernel with what a judge on this machine says of it."""
+    contents = made.contents
+    reference = await executor.describe(contents.problem)
+    evaluation = await executor.evaluate(contents.problem, contents.candidate, "promote")
+    assert isinstance(evaluation, Correct), evaluation
+    if evaluation.speedup_vs("eager").too_noisy:
+        pytest.skip("this machine is too busy to measure a speedup")
+    return kernel(
+        problem=contents.problem.source,
+        source=contents.candidate.source,
+        language=contents.candidate.language,
+        evaluation=evaluation,
+        device=evaluation.device,
+        versions=reference.versions,
+    )
+
+
+def double_all(document: dict[str, Any]) -> None:
+    for speedup in document["speedups"].values():
+        for key in ("ratio", "low", "high"):
+            speedup[key] *= 2

@@ -1,0 +1,1 @@
+"""A user's package with modules to put kernels into."""

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from stark.core.errors import UsageError
+from stark.core.problem import Problem
+from stark.regions.capturing import capture_regions
+from stark.regions.results import Region
+
+
+def region(module: str) -> Region:
+    return Region(
+        name=f"package.module:Outer.{module.title()}",
+        module=module,
+        paths=(module,),
+        calls=1,
+        form="",
+        time_ms=2,
+        share=0.5,
+        saving_ms=1,
+        operators=3,
+        least_bytes=1,
+        flops=0,
+    )
+
+
+def test_the_best_regions_become_files_and_the_next_replace_those_refused(tmp_path: Path) -> None:
+    names = ("linear", "hooked", "norm", "rest")
+    model = nn.ModuleDict({name: nn.Linear(1, 1) for name in names})
+
+    def capture(module: nn.Module, calls: object) -> Problem:
+        assert "the calls" == calls
+        if module is model["hooked"]:
+            raise UsageError("it has a hook")
+        return Problem(name="any", source=f"# {module}")
+
+    regions = [region(name) for name in names]
+    first, refused, second = capture_regions(
+        model, "the calls", regions, 2, tmp_path / "problems", capture
+    )
+
+    assert (1, None, "it has a hook") == (refused.region, refused.file, refused.refused)
+    assert [0, 2] == [first.region, second.region]
+    assert str(tmp_path / "problems" / "Linear_1.py") == first.file
+    assert str(tmp_path / "problems" / "Norm_2.py") == second.file
+    assert "# Linear" in Path(first.file).read_text()
