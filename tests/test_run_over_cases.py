@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from stark.recording import RecordedReplies, read_recording, record, write_recording
+from stark.recorded import RecordedReplies, read_recording, record, write_recording
 
 import loop_samples as samples
 from stark.core.candidate import Candidate
