@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from stark.recorded import RecordedReplies, read_recording, record, write_recording
 
 import loop_samples as samples
 from stark.core.candidate import Candidate
 from stark.core.evaluation import Correct, Evaluation
 from stark.core.run import Ended
+from stark.recorded import RecordedReplies, read_recording, record, write_recording
 from stark.report.document import run_document
 from stark.report.run import run_text
 from stark.report.view import RunView
