@@ -110,6 +110,12 @@ def convolution() -> Inhabitant:
     return alone(nn.Sequential(*layers), image)
 
 
+def in_channels_last() -> Inhabitant:
+    one = convolution()
+    one.model.to(memory_format=torch.channels_last)
+    return one
+
+
 def attention() -> Inhabitant:
     x = torch.randn(2, 8, 64)
     return alone(nn.MultiheadAttention(64, 4, batch_first=True), x, x, x, need_weights=False)
@@ -126,6 +132,7 @@ ZOO: dict[str, Callable[[], Inhabitant]] = {
         nn.TransformerEncoderLayer(64, 4, 96, batch_first=True), torch.randn(2, 8, 64)
     ),
     "torch Sequential": convolution,
+    "torch Sequential with weights in channels last": in_channels_last,
     "torch MultiheadAttention": attention,
     "torch Linear in bf16": lambda: alone(
         nn.Linear(8, 8).bfloat16(), torch.randn(8, 2).bfloat16().t()

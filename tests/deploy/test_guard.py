@@ -640,8 +640,18 @@ def test_random_numbers_of_a_kernel_are_refused(model: Stack) -> None:
             (KERNEL, KERNEL.replace("bias=False)", "bias=True)")),
             "ModelNew has a parameter gate.bias, which the module has not",
         ),
+        (
+            (
+                KERNEL,
+                KERNEL.replace(
+                    "bias=False)\n",
+                    "bias=False); self.gate.weight.data = self.gate.weight.data.t()\n",
+                ),
+            ),
+            r"ModelNew was verified with gate.weight in the strides \(1, 16\)",
+        ),
     ],
-    ids=["init", "inputs", "parameter"],
+    ids=["init", "inputs", "parameter", "strides"],
 )
 def test_kernels_and_problems_that_fail(model: Stack, change: tuple[str, str], reason: str) -> None:
     source, problem = (change[1] if text == change[0] else text for text in (KERNEL, PROBLEM))

@@ -15,13 +15,14 @@ from stark.capturing.building import attributes
 from stark.capturing.cannot import CannotCapture
 from stark.capturing.document import Captured
 from stark.capturing.drawing import parameter
+from stark.capturing.finishing import finishing
 from stark.capturing.holders import HOLDER, Holders
 from stark.capturing.literals import is_plain, literal
 from stark.capturing.printing import Printer
 from stark.capturing.recording import Example, Form
 from stark.capturing.restoring import unchanged
 from stark.capturing.stored import exact
-from stark.capturing.synthesis import buffer_text, freezing
+from stark.capturing.synthesis import buffer_text
 from stark.capturing.values import copied
 
 HELD = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")
@@ -51,7 +52,7 @@ def by_graph(
         raise CannotCapture(f"torch.export fails ({type(error).__name__}: {text[:200]})") from error
     holders = Holders()
     init = ["super().__init__()", *_state(module, program, holders)]
-    init += [*freezing(module), f"self.train({module.training})"]
+    init += finishing(module)
     lines = _forward(program, binding, example, holders, plain)
     text = "\n".join(
         [

@@ -13,11 +13,12 @@ from stark.capturing.attributes import Values
 from stark.capturing.binding import Binding
 from stark.capturing.copying import Copier
 from stark.capturing.document import Captured
+from stark.capturing.finishing import finishing
 from stark.capturing.graph import exported
 from stark.capturing.literals import is_plain
 from stark.capturing.observing import Observed
 from stark.capturing.recording import Form
-from stark.capturing.synthesis import Parts, Synthesis, freezing
+from stark.capturing.synthesis import Parts, Synthesis
 from stark.capturing.values import copied
 
 
@@ -68,7 +69,7 @@ def _exports(module: nn.Module, form: Form) -> bool:
 
 def _complete(root: Parts, module: nn.Module, binding: Binding, values: Values) -> None:
     """Give the class of the module itself its forward, and the last statements of `__init__`."""
-    root.init += [*freezing(module), f"self.train({module.training})"]
+    root.init += finishing(module)
     root.init += [
         f"self.get_submodule({path!r}).train({each.training})"
         for path, each in module.named_modules()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -322,19 +322,3 @@ def buffer_text(buffer: torch.Tensor | None, persistent: bool) -> str:
         if persistent and buffer.is_floating_point():
             return parameter(buffer)
         raise
-
-
-def freezing(module: nn.Module) -> Iterable[str]:
-    """Statements that freeze and tie parameters of the captured model as they are in `module`."""
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    frozen = [name for name, each in parameters.items() if not each.requires_grad]
-    if parameters and len(frozen) == len(parameters):
-        yield "self.requires_grad_(False)"
-    else:
-        yield from (f"self.get_parameter({name!r}).requires_grad_(False)" for name in frozen)
-    first: dict[int, str] = {}
-    for name, each in parameters.items():
-        known = first.setdefault(id(each), name)
-        if known != name:
-            path, _, last = name.rpartition(".")
-            yield f"self.get_submodule({path!r}).{last} = self.get_parameter({known!r})"

@@ -47,12 +47,20 @@ class _IgnoresBytecode(SourceFileLoader):
 def give_weights(model: torch.nn.Module, given: Mapping[str, torch.Tensor]) -> Message:
     """Load the reference's weights by name, or by order if no name matches and all shapes do.
 
-    Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
+    Weights that are not contiguous in the reference, such as channels last, get its strides: a kernel finds them so where
+    it takes the reference's place. Returns up to 20 missing and up to 20 unexpected names, and whether the weights were assigned by order.
     """
     renamed = _names_by_order(model, given)
     if renamed:
         given = {renamed[name]: weight for name, weight in given.items()}
     found = model.load_state_dict(given, strict=False)
+    for name, own in model.state_dict(keep_vars=True).items():
+        if (
+            name in given
+            and not given[name].is_contiguous()
+            and own.stride() != given[name].stride()
+        ):
+            own.data = given[name].to(own.dtype, copy=True)
     return {
         "missing": list(found.missing_keys)[:20],
         "unexpected": list(found.unexpected_keys)[:20],
