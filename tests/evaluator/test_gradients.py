@@ -121,6 +121,22 @@ FAULTY = {
         "the call changed the cotangent of output 0 in place, which the reference does not do",
         "",
     ),
+    "outputs written in backward": (
+        {"return gated(x, gate, weight, bias)\n\n    @": """out = torch.empty_like(x)
+        ctx.later = out.detach()
+        return out
+
+    @""",
+         LOAD: LOAD + "\n        ctx.later.copy_(gated(x, gate, weight, bias))"},
+        "before backward ran, output 0: wrong",
+        "compute all outputs in forward: a loss reads them before backward",
+    ),
+    "another result without gradients": (
+        {"return Gated.apply(x, gate, weight, self.conv.bias, self)":
+         "y = Gated.apply(x, gate, weight, self.conv.bias, self); return y if y.requires_grad else y * 2"},
+        "under torch.no_grad(), output 0: wrong",
+        "forward must return the same outputs whether or not gradients are enabled",
+    ),
     "gradients in bfloat16": (
         {DONE: "return (*(each.bfloat16().float() for each in found), None)"},
         "gradient of input 0 (x): wrong",

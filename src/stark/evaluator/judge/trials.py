@@ -46,6 +46,7 @@ MODES_S = 1.0
 tries all."""
 
 WAYS = {
+    "early": "before backward ran, ",
     "transposed": "with a cotangent in other strides, as after a transpose, ",
     "expanded": "with an expanded cotangent of stride 0, as from sum(), ",
     "frozen": "while only inputs, or only parameters, required gradients, ",
@@ -53,10 +54,11 @@ WAYS = {
     "twice": "in the second backward with retain_graph=True, ",
     "changed": "after an input or a parameter changed in place between forward and backward, ",
     "alone": "while only one input or parameter required a gradient, ",
+    "inference": "under torch.no_grad(), ",
 }
 """By mode, when a result was wrong. Those first that kernels have failed in."""
 
-WITH_ONE_FORWARD = ("transposed", "expanded", "twice")
+WITH_ONE_FORWARD = ("early", "transposed", "expanded", "twice")
 """The modes of a problem that changes inputs in place, which a second forward would change again."""
 
 NOISE = 0.1
