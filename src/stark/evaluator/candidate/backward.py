@@ -276,9 +276,13 @@ MODES: Mapping[str, Mode] = {
 
 
 def as_leaves(tensors: Tensors, wanted: Gradients) -> list[torch.Tensor]:
-    """The tensors, those whose gradients are taken as leaves that share memory with them."""
+    """The tensors, those whose gradients are taken as leaves that share memory with them.
+
+    Each has a version of its own. Views of one block have one version, so a change of one input in place would invalidate
+    all that were saved for backward.
+    """
     return [
-        each.detach().requires_grad_() if number in wanted.inputs else each
+        each.data.requires_grad_() if number in wanted.inputs else each.data
         for number, each in enumerate(tensors)
     ]
 
