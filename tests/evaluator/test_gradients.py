@@ -121,6 +121,22 @@ FAULTY = {
         "the call changed the cotangent of output 0 in place, which the reference does not do",
         "",
     ),
+    "outputs written in backward": (
+        {"return gated(x, gate, weight, bias)\n\n    @": """out = torch.empty_like(x)
+        ctx.later = out.detach()
+        return out
+
+    @""",
+         LOAD: LOAD + "\n        ctx.later.copy_(gated(x, gate, weight, bias))"},
+        "before backward ran, output 0: wrong",
+        "compute all outputs in forward: a loss reads them before backward",
+    ),
+    "another result without gradients": (
+        {"return Gated.apply(x, gate, weight, self.conv.bias, self)":
+         "y = Gated.apply(x, gate, weight, self.conv.bias, self); return y if y.requires_grad else y * 2"},
+        "under torch.no_grad(), output 0: wrong",
+        "forward must return the same outputs whether or not gradients are enabled",
+    ),
     "gradients in bfloat16": (
         {DONE: "return (*(each.bfloat16().float() for each in found), None)"},
         "gradient of input 0 (x): wrong",
@@ -306,6 +322,33 @@ async def test_gradients_may_be_zero_missing_or_not_asked_for(executor: Executor
     assert "not in the reference: gradient of unused; return None for it" in extra.error
     assert isinstance(flipped, Incorrect)
     assert "output 1 has no gradient" in flipped.error, "keys are sorted"
+
+
+async def test_a_reference_that_computes_again_in_backward_can_be_met(executor: Executor) -> None:
+    """A checkpoint reads its input again, which may have changed: then that way of calling is not tried."""
+    again = "checkpoint(lambda t: F.silu(self.conv(t)), padded, use_reentrant=False)"
+    source = PROBLEM.source.replace("F.silu(self.conv(padded))", again).replace(
+        "BACKWARD", "from torch.utils.checkpoint import checkpoint\n\nBACKWARD"
+    )
+    problem = Problem(name="again", source=source)
+
+    evaluation = await judged(executor, problem, source.replace("class Model(", "class ModelNew("))
+
+    assert isinstance(evaluation, Correct), evaluation
+
+
+async def test_an_input_without_a_gradient_may_be_changed_in_place(executor: Executor) -> None:
+    source = PROBLEM.source.replace("torch.randn(2, 16, 8)]", "torch.zeros(2, 16, 8)]").replace(
+        "[torch.randn(2, 16, 8),", "[torch.randn(2, 16, 8, requires_grad=True),"
+    )
+    source = source.replace(
+        "return F.silu(gate) *", "gate.copy_(x.detach())\n        return F.sigmoid(x) *"
+    )
+    problem = Problem(name="in_place", source=source)
+
+    evaluation = await judged(executor, problem, source.replace("class Model(", "class ModelNew("))
+
+    assert isinstance(evaluation, Correct), evaluation
 
 
 async def test_the_reference_is_described_without_cotangents(executor: Executor) -> None:

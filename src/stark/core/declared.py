@@ -18,6 +18,9 @@ from pydantic import Field, ValidationError, field_validator
 from stark.core.base import Frozen
 from stark.core.python import parse_python
 
+HEAVIEST = 1e100
+"""Weights are smaller, so that products and sums of weights are finite."""
+
 Objective = Literal["geomean", "worst"]
 """`geomean`: the geometric mean of the cases' speedups, weighted. `worst`: the smallest speedup."""
 
@@ -60,9 +63,9 @@ class Declared(Frozen):
     @classmethod
     def _weights_are_positive(cls, cases: dict[str, float]) -> dict[str, float]:
         for name, weight in cases.items():
-            if not weight > 0 or weight == float("inf"):
+            if not 0 < weight < HEAVIEST:
                 raise ValueError(
-                    f"the weight of {name!r} is {weight}; weights are positive numbers"
+                    f"the weight of {name!r} is {weight}; weights are positive numbers below {HEAVIEST:g}"
                 )
         return cases
 

@@ -87,6 +87,18 @@ def test_a_transposed_cotangent_has_the_same_values_and_gaps() -> None:
     assert torch.equal(seen[0], seen[1])
 
 
+def test_each_call_finds_another_version_of_the_parameters() -> None:
+    seen = []
+
+    def forward(x: Any, y: Any, weight: Any) -> tuple[Any, Any]:
+        seen.append(weight._version)
+        return honest(x, y, weight)
+
+    call(forward)
+
+    assert [1] == seen
+
+
 FAULTS: dict[str, tuple[Function, GradientFault]] = {
     "an output without a gradient": (
         lambda x, y, weight: (x.detach() * 2, x.detach()),

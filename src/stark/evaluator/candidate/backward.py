@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 from torch.utils import _pytree as pytree
 
 from stark.evaluator.candidate.program import leaves_of
@@ -78,8 +79,15 @@ class ForwardBackward:
         self._forward, self._parameters, self._wanted = forward, parameters, wanted
 
     def __call__(self, *arguments: Any) -> list[object]:
-        """One forward and one backward."""
+        """One forward and one backward.
+
+        Each call finds another version of the parameters, as after an optimizer's step. So a form of the weights that
+        is kept while their version stays the same saves no time.
+        """
         *given, (cotangents, leaves) = arguments
+        for each in self._parameters:
+            if each is not None:
+                increment_version(each)
         with torch.enable_grad():
             outputs = self._outputs(given)
             return self._results(outputs, self._gradients(outputs, cotangents, leaves))
@@ -144,6 +152,24 @@ class ForwardBackward:
         if fault != GradientFault():
             return [fault]
         return [*plain, *(each for each in gradients if each is not None)]
+
+    def _early(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """The outputs as they are before backward, as a loss reads them."""
+        outputs = self._outputs(given)
+        early = [each.detach().clone() for each in outputs if isinstance(each, torch.Tensor)]
+        results = self._results(outputs, self._gradients(outputs, cotangents, leaves))
+        if len(early) == self._wanted.outputs < len(results):
+            results[: len(early)] = early
+        return results
+
+    def _inference(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
+        """The outputs of a forward without gradients, as in validation."""
+        results = self(*given, (cotangents, leaves))
+        with torch.no_grad():
+            outputs = self._outputs(given)
+        if len(outputs) == self._wanted.outputs < len(results):
+            results[: len(outputs)] = outputs
+        return results
 
     def _transposed(self, given: list[Any], cotangents: Tensors, leaves: Tensors) -> list[object]:
         return self(*given, (list(map(_other_strides, cotangents)), leaves))
@@ -236,6 +262,7 @@ class ForwardBackward:
 Mode = Callable[[ForwardBackward, list[Any], Tensors, Tensors], list[object]]
 
 MODES: Mapping[str, Mode] = {
+    "early": ForwardBackward._early,
     "transposed": ForwardBackward._transposed,
     "expanded": ForwardBackward._expanded,
     "frozen": ForwardBackward._frozen,
@@ -243,14 +270,19 @@ MODES: Mapping[str, Mode] = {
     "twice": ForwardBackward._twice,
     "changed": ForwardBackward._changed,
     "alone": ForwardBackward._alone,
+    "inference": ForwardBackward._inference,
 }
 """Ways of calling, by name."""
 
 
 def as_leaves(tensors: Tensors, wanted: Gradients) -> list[torch.Tensor]:
-    """The tensors, those whose gradients are taken as leaves that share memory with them."""
+    """The tensors, those whose gradients are taken as leaves that share memory with them.
+
+    Each has a version of its own. Views of one block have one version, so a change of one input in place would invalidate
+    all that were saved for backward.
+    """
     return [
-        each.detach().requires_grad_() if number in wanted.inputs else each
+        each.data.requires_grad_() if number in wanted.inputs else each.data
         for number, each in enumerate(tensors)
     ]
 

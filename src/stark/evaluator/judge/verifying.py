@@ -36,6 +36,7 @@ MOST_FAULTS = 3
 """Number of wrong results that are described; the others are named."""
 
 ADVICE = {
+    "early": "compute all outputs in forward: a loss reads them before backward",
     "transposed": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
     "expanded": "backward assumes a contiguous cotangent: call .contiguous() on it, or use its strides",
     "frozen": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
@@ -43,6 +44,7 @@ ADVICE = {
     "twice": "backward must leave the saved tensors as they are",
     "changed": "save tensors by ctx.save_for_backward, so that PyTorch raises an error; do not read weights in backward",
     "alone": "look at ctx.needs_input_grad: each gradient must be right whatever other gradients are needed",
+    "inference": "forward must return the same outputs whether or not gradients are enabled",
 }
 """By mode, what usually makes a kernel fail that passes in a simple call."""
 

@@ -32,6 +32,19 @@ def test_zeros_where_little_is_expected_are_wrong(axis: str) -> None:
     )
 
 
+def test_zeros_in_small_filters_of_a_convolution_are_wrong() -> None:
+    oracle = falling(512, 144).view(512, 16, 3, 3)
+    wrong = oracle.float()
+    wrong[300:] = 0
+    expected = expect(oracle, oracle.float())
+
+    assert not compare(wrong, expected).passes
+    assert compare(oracle.float(), expected).passes
+    assert fault("output 0", wrong, expected, {}).startswith(
+        "output 0: 212 slices, the first being 300, are wrong by more than a tenth"
+    )
+
+
 def test_a_single_row_among_many_pieces_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from stark.evaluator.judge.verify import oracle as judged
 

@@ -20,6 +20,9 @@ COTANGENTS = 0x5EED
 
 NOTHING = "BACKWARD = True, but no output has a gradient; remove BACKWARD, or let forward use PyTorch's differentiable operators"
 SOMETIMES = "has a gradient for some inputs only; let it depend on the same inputs and parameters in every call"
+SPARSE = (
+    "a gradient is sparse, and only dense ones are judged; construct nn.Embedding with sparse=False"
+)
 IN_PLACE = (
     " (with BACKWARD = True, forward must not change inputs in place; let it return the new values)"
 )
@@ -73,6 +76,8 @@ class Differentiation:
         found = torch.autograd.grad(
             list(ends.values()), sources, [*map(torch.ones_like, ends.values())], allow_unused=True
         )
+        if any(each is not None and each.layout != torch.strided for each in found):
+            raise ProblemError(f"{problem}: {SPARSE}")
         present = tuple(each is not None for each in found)
         return cls(
             Gradients(len(outputs), tuple(ends), inputs, tuple(named), present),

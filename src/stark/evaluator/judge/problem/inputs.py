@@ -49,6 +49,7 @@ A candidate also gets a copy of the reference's weights, because the judge pertu
 PERTURBATION = 0.1
 """Largest relative change of a parameter after construction."""
 
+TAKES_CASE = " (with CASES, get_inputs takes the name of a case as its first argument)"
 NO_GRADIENTS = (
     " (forward runs under torch.no_grad(); wrap code that needs gradients in "
     "`with torch.enable_grad():`)"
@@ -128,8 +129,9 @@ class Program:
         """The draw with a cotangent for each output that has a gradient."""
         if self.differentiation is None:
             with self._user_code("forward"):
+                copies = [each.clone() for each in drawn.tensors]  # forward may change them
                 self.differentiation = Differentiation.of(
-                    self.problem.name, self.model, drawn.tensors, drawn.arguments, asked
+                    self.problem.name, self.model, copies, drawn.arguments, asked
                 )
         cotangents = self.differentiation.cotangents(seed, self.device)
         return Drawn([*drawn.tensors, *cotangents], self.differentiation.arguments(drawn.arguments))
@@ -155,15 +157,15 @@ class Program:
         self._flags_known = True
         return [*returned, *(trial.tensors[index] for index in self.changes)]
 
-    def run(self, drawn: Drawn, seed: int = 0) -> list[torch.Tensor]:
-        """Run the reference in its own precision.
+    def run(self, drawn: Drawn, seed: int = 0, mode: str | None = None) -> list[torch.Tensor]:
+        """Run the reference in its own precision, in one of the modes of `candidate/backward.py` if `mode` names one.
 
         Returns its outputs, then the inputs that it changed in place.
         """
         torch.manual_seed(seed)
         given = self._given(drawn)
         with self._user_code("forward"), torch.no_grad():
-            returned = self._returned(self.model, drawn, given)
+            returned = self._returned(self.model, drawn, given, mode)
         return [*returned, *(given[index] for index in self.changes)]
 
     def run_as_constructed(self, drawn: Drawn, stale: Collection[str]) -> list[torch.Tensor]:
@@ -203,7 +205,11 @@ class Program:
         return [*returned, *(given[index] for index in self.changes)]
 
     def _returned(
-        self, model: torch.nn.Module, drawn: Drawn, given: list[torch.Tensor]
+        self,
+        model: torch.nn.Module,
+        drawn: Drawn,
+        given: list[torch.Tensor],
+        mode: str | None = None,
     ) -> list[torch.Tensor]:
         """Call a model, forward and backward if the problem asks for gradients. Returns its results."""
         if self.differentiation is None:
@@ -211,7 +217,8 @@ class Program:
         wanted = self.differentiation.wanted
         parameters = parameters_named(model, model.state_dict(), wanted.parameters)
         arguments = filled(drawn.arguments, as_leaves(given, wanted))
-        returned = ForwardBackward(model, parameters, wanted)(*arguments)
+        call = ForwardBackward(model, parameters, wanted)
+        returned = call(*arguments) if mode is None else call.in_mode(mode, *arguments)
         if returned and isinstance(returned[0], GradientFault):
             raise ProblemError(f"{self.problem.name}: forward {SOMETIMES}")
         return tensors_of(returned)
@@ -364,6 +371,8 @@ def _hint(error: str, backward: bool) -> str:
     """What to change, for errors that come of how forward is called."""
     if "does not require grad" in error:
         return NO_GRADIENTS
+    if "get_inputs() takes 0 positional arguments" in error:
+        return TAKES_CASE
     return IN_PLACE if backward and "leaf Variable" in error and "in-place" in error else ""
 
 

@@ -80,6 +80,10 @@ class Contents:
         """Whether the time of a call counts."""
         return True
 
+    def mode(self, number: int) -> str | None:
+        """The way in which a call is made, if it is not a simple one. Then its time must not count."""
+        return None
+
     def write(self, place: int, number: int) -> None:
         """Write the inputs of a call."""
 
@@ -102,7 +106,7 @@ class Gated:
     samples_ms: list[float] = field(default_factory=list)
     """Per visit, the median milliseconds of a call by the judge's clock."""
 
-    def call(self, empty: bool = False) -> tuple[float, Message]:
+    def call(self, empty: bool = False, mode: str | None = None) -> tuple[float, Message]:
         """Let the program make one call, or none with `empty`.
 
         Returns the milliseconds from before it was continued until it was stopped, and its answer.
@@ -110,7 +114,8 @@ class Gated:
         begin = time.perf_counter()
         self.child.go_on()
         try:
-            answer = self.child.ask({"do": "time once", "empty": empty}, self.limit_s)
+            request = {"do": "time once", "empty": empty, "mode": mode}
+            answer = self.child.ask(request, self.limit_s)
         finally:
             stopped = self.child.pause()
         return (stopped - begin) * 1e3, answer
@@ -133,7 +138,7 @@ class Gated:
                 for number in range(1, calls + 1):
                     contents.write(place, number)
                     in_time = self.stands()
-                    call_ms, answer = self.call()
+                    call_ms, answer = self.call(mode=contents.mode(number))
                     contents.read(place, number, answer)
                     if self.stands() and in_time and contents.counts(number):
                         taken.append(call_ms)

@@ -23,20 +23,42 @@ than FEWEST are not judged."""
 def lost_lines(
     result: torch.Tensor, oracle: torch.Tensor, eager: torch.Tensor, chunk: int, budget: float
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield `row` and `column`, each with the indices of the lost ones if there are any.
+    """Yield `row`, `column` and `slice`, each with the indices of the lost ones if there are any.
 
-    A row is a run along the last axis; rows are numbered in row-major order. Lines of which a value is not finite are
+    If rows are too short to be judged, as in the weights of a convolution, runs along more of the last axes are judged
+    too, as slices. A row is a run along the last axis; rows are numbered in row-major order. Lines of which a value is not finite are
     not lost, nor are those whose values are so small that a term of theirs may not have the type's full precision. Looks at about `chunk` elements at
     a time, and at no output with longer rows.
     """
-    if result.dim() < 2 or not 0 < result.shape[-1] <= chunk or not result.numel():
+    if result.dim() < 2 or not result.numel():
         return
-    flat = [tensor.reshape(-1, result.shape[-1]) for tensor in (result, oracle, eager)]
+    shortest = length = result.shape[-1]
+    yield from _lost(result, oracle, eager, chunk, budget, shortest)
+    for extent in reversed(result.shape[1:-1]):
+        length *= extent if length < FEWEST else 1
+    if length > shortest:
+        found = dict(_lost(result, oracle, eager, chunk, budget, length))
+        if "row" in found:
+            yield "slice", found["row"]
+
+
+def _lost(
+    result: torch.Tensor,
+    oracle: torch.Tensor,
+    eager: torch.Tensor,
+    chunk: int,
+    budget: float,
+    length: int,
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the lost rows and columns if a row is a run of `length` elements."""
+    if length > chunk:
+        return
+    flat = [tensor.reshape(-1, length) for tensor in (result, oracle, eager)]
     rows, columns = (
         torch.zeros(3, length, dtype=torch.float64, device=result.device)
         for length in flat[0].shape
     )
-    step = chunk // result.shape[-1]
+    step = chunk // length
     for begin in range(0, len(flat[0]), step):
         ours, exact, theirs = (tensor[begin : begin + step] for tensor in flat)
         exact = exact.double()
@@ -46,13 +68,13 @@ def lost_lines(
             columns[number] += squares.sum(0)
     kind = torch.finfo(result.dtype)
     tiny, usual = kind.tiny / kind.eps, min(max(BUDGETS * budget, LEAST_LOST), MOST_LOST)
-    for name, sums, length in (
-        ("row", rows, result.shape[-1]),
-        ("column", columns, result.numel() // result.shape[-1]),
+    for name, sums, elements in (
+        ("row", rows, length),
+        ("column", columns, result.numel() // length),
     ):
         found, reference, size = sums
-        share = usual if length >= FEW else FEW_LOST
+        share = usual if elements >= FEW else FEW_LOST
         lost = (found > share**2 * size) & (found > FACTOR**2 * reference)
-        lost &= size.isfinite() & (size > length * tiny**2)
-        if length >= FEWEST and bool(lost.any()):
+        lost &= size.isfinite() & (size > elements * tiny**2)
+        if elements >= FEWEST and bool(lost.any()):
             yield name, lost.nonzero().flatten()
