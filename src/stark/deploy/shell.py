@@ -130,10 +130,10 @@ def _connected(module: nn.Module, tensors: Getters, theirs: nn.Module | None) ->
     for name, _ in module.named_parameters(remove_duplicate=False):
         if name not in names:
             raise Misfit(f"ModelNew has a parameter {name}, which the module has not")
-    for name, other in names.items():
-        mine = own[name]()
-        if not mine.is_contiguous() and mine.stride() != tensors[other]().stride():
-            raise Misfit(f"ModelNew was verified with {name} in the strides {mine.stride()}")
+    for name, given in names.items():
+        stride = own[name]().stride()
+        if not own[name]().is_contiguous() and stride != tensors[given]().stride():
+            raise Misfit(f"ModelNew was verified with {name} in the strides {stride}")
     others = {} if theirs is None else dict(theirs.named_modules())
     slots, shared = [], set()
     for path, each in module.named_modules():

@@ -25,10 +25,10 @@ def lost_lines(
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield `row`, `column` and `slice`, each with the indices of the lost ones if there are any.
 
-    If rows are too short to be judged, as in the weights of a convolution, runs along more of the last axes are judged
-    too, as slices. A row is a run along the last axis; rows are numbered in row-major order. Lines of which a value is not finite are
-    not lost, nor are those whose values are so small that a term of theirs may not have the type's full precision. Looks at about `chunk` elements at
-    a time, and at no output with longer rows.
+    A row is a run along the last axis; rows are numbered in row-major order. If rows are too short to be judged, as in the
+    weights of a convolution, runs along more of the last axes are judged too, as slices. Lines of which a value is not
+    finite are not lost, nor are those whose values are so small that a term of theirs may not have the type's full
+    precision. Looks at about `chunk` elements at a time, and at no output with longer rows.
     """
     if result.dim() < 2 or not result.numel():
         return
