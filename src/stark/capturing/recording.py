@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,8 +133,12 @@ def recording(model: nn.Module, limit_mb: float = 1024.0) -> Iterator[Calls]:
 
 @contextmanager
 def eagerly() -> Iterator[None]:
-    """Run compiled modules without compiling, so that hooks see every call."""
-    with torch.compiler.set_stance("force_eager"):
+    """Run compiled modules without compiling, so that hooks see every call.
+
+    Without its compiler, torch has compiled nothing; importing it takes seconds.
+    """
+    loaded = "torch._dynamo" in sys.modules
+    with torch.compiler.set_stance("force_eager") if loaded else nullcontext():
         yield
 
 

@@ -16,11 +16,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from stark.capturing.entry import capture
 from stark.capturing.loading import load_examples, load_module, record
 from stark.capturing.recording import Calls
 from stark.core.errors import StarkError
-from stark.deploy.apply import apply
 from stark.regions.capturing import capture_regions
 from stark.regions.comparing import compare
 from stark.regions.finding import COMPILE_S, hotspots
@@ -42,16 +40,14 @@ def find(arguments: argparse.Namespace) -> Answer:
     """Rank the regions and, if asked for, capture the best ones."""
     module, run, calls = _prepared(arguments)
     found = hotspots(module, run=run, compile=arguments.compile, compile_s=arguments.compile_s)
-    captured = capture_regions(
-        module, calls, found.regions, arguments.capture, arguments.folder, capture
-    )
+    captured = capture_regions(module, calls, found.regions, arguments.capture, arguments.folder)
     return Answer(hotspots=found, captured=tuple(captured))
 
 
 def compared(arguments: argparse.Namespace) -> Answer:
     """Time the model with and without the kernels."""
     module, run, _ = _prepared(arguments)
-    return Answer(comparison=compare(module, run, arguments.kernels, apply))
+    return Answer(comparison=compare(module, run, arguments.kernels))
 
 
 def _prepared(arguments: argparse.Namespace) -> tuple[nn.Module, Callable[[], object], Calls]:

@@ -6,7 +6,7 @@ import copy
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -37,6 +37,33 @@ class Example:
     inference: bool
     autocast: torch.dtype | None
     """None if autocast is off."""
+
+
+class Examples:
+    """As `regions.watching.Watcher`, watches one run and keeps a copy of the arguments of the calls with the given numbers."""
+
+    def __init__(self, wanted: Collection[int], device: torch.device) -> None:
+        """Calls are numbered from 0 in the order in which they begin."""
+        self._wanted, self._kind = wanted, device.type
+        self._number = 0
+        self.found: dict[int, Example] = {}
+
+    def enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        """A call begins."""
+        if self._number in self._wanted:
+            autocast = torch.get_autocast_dtype(self._kind)
+            self.found[self._number] = Example(
+                module=module,
+                args=copied(args),
+                kwargs=copied(kwargs),
+                grad=torch.is_grad_enabled(),
+                inference=torch.is_inference_mode_enabled(),
+                autocast=autocast if torch.is_autocast_enabled(self._kind) else None,
+            )
+        self._number += 1
+
+    def leave(self, result: Any) -> None:
+        """The innermost call ends."""
 
 
 class _TimeUp(BaseException):

@@ -55,6 +55,11 @@ class Region(Frozen):
 
     notes: tuple[str, ...] = ()
 
+    @property
+    def class_name(self) -> str:
+        """The class's own name."""
+        return self.name.rpartition(":")[2].rpartition(".")[2]
+
 
 class Functional(Frozen):
     """A module that spends time outside of the modules that it calls, and is too large to be one region."""
