@@ -46,6 +46,10 @@ PROBLEM = typer.Argument(
     help="A KernelBench-style Python file, a problem in a checkout of KernelBench, such as level1/23, or your own "
     "module as package.module:Object with --inputs.",
 )
+MODULE = typer.Argument(
+    metavar="MODULE",
+    help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
+)
 INPUTS = option(
     "NAME",
     "The arguments of your own module as package.module:example: a tuple, a dict of keywords, a tuple of both, or a "
@@ -113,13 +117,7 @@ def demo(settings: Settings, json: JsonOption = False) -> int:
 @command(app)
 def capture(
     settings: Settings,
-    module: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE",
-            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
-        ),
-    ],
+    module: Annotated[str, MODULE],
     inputs: Annotated[str | None, INPUTS] = None,
     output: Annotated[
         Path | None, option("FILE", "The problem file to write; printed by default.")
@@ -173,13 +171,7 @@ def evaluate(
 @command(app, "store", *EVERY)
 def hotspots(
     settings: Settings,
-    module: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE",
-            help="package.module:Object: an nn.Module, or a class or function that makes one without arguments.",
-        ),
-    ],
+    module: Annotated[str, MODULE],
     inputs: Annotated[str | None, INPUTS] = None,
     top: Annotated[int, option("NUMBER", "How many regions are shown.", min=1)] = 10,
     compiling: Annotated[

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from stark.core.base import Frozen
 from stark.core.measurement import Speedup
+from stark.core.problem import Problem
 
 
 class Compiled(Frozen):
@@ -143,6 +144,7 @@ class Answer(Frozen):
     error: str = ""
     """Why there is nothing else."""
 
+    problem: Problem | None = None
     hotspots: Hotspots | None = None
     captured: tuple[Captured, ...] = ()
     comparison: Comparison | None = None
