@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from stark.capturing.cannot import CannotCapture
-from stark.capturing.literals import literal
+from stark.capturing.literals import literal, nested
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@", "bitwise_and": "&", "bitwise_or": "|",
@@ -74,11 +74,9 @@ class Printer:
                 return self._names.get(value.name, value.name)
             case torch.device():
                 return f"{self._device}.device" if self._device else literal(value)
-            case list():
-                return f"[{', '.join(map(self.reference, value))}]"
-            case tuple():
-                return f"({', '.join(map(self.reference, value))}{',' if len(value) == 1 else ''})"
-        return literal(value)
+            case list():  # of a class of its own
+                return nested(list(value), self.reference) or ""
+        return nested(value, self.reference) or literal(value)
 
     def _expression(self, node: torch.fx.Node) -> str:
         target = node.target

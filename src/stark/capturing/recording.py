@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stark.capturing.values import copied, form_of, size_of
+from stark.capturing.values import copied, form_of, tensors_of
 from stark.core.errors import UsageError
 
 Example = tuple[tuple[Any, ...], dict[str, Any]]
@@ -168,7 +168,7 @@ class _Notebook:
         return note
 
     def _keep(self, form: Form, example: Example) -> None:
-        if (size := size_of(example)) > self._left:
+        if (size := sum(t.numel() * t.element_size() for t in tensors_of(example))) > self._left:
             form.note = (
                 f"the arguments take {size / 1e6:.0f} MB, and the limit of {self._limit_mb:.0f} MB for examples is "
                 "reached; record with a higher limit_mb, or only the module that you want to capture"
