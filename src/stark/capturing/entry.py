@@ -51,15 +51,15 @@ def capture(
     print(problem.source)
     ```
 
-    The captured code runs here with the module's weights on the recorded inputs, and has to return the same to the
-    bit. The module is left as it was.
+    The captured code runs here with the module's weights on the recorded inputs, and its results must be bitwise equal.
+    The module is left as it was.
 
     Args:
         module: The module, or a compiled one, whose original is captured.
         calls: What `stark.recording` recorded of a model that contains it, or of an equal module.
         name: The problem's name; by default, the class's name.
-        cases: Which of the recorded forms become cases, and their weights. By default all that one Model can serve,
-            named by shape and weighted by how often they were called.
+        cases: Which of the recorded forms become cases, and their weights. By default those that one Model can serve,
+            the eight most frequent, named by shape and weighted by their number of calls.
         objective: How the speedups of several cases become one: `geomean` or `worst`.
         backward: Whether kernels are verified and timed with gradients.
 
