@@ -12,11 +12,11 @@ from torch.utils import _pytree as pytree
 
 from stark.capturing import holders
 from stark.capturing.binding import Binding
-from stark.capturing.building import attributes
+from stark.capturing.building import attributes, constants_of
 from stark.capturing.cannot import CannotCapture, reason_of
 from stark.capturing.document import Captured
 from stark.capturing.drawing import parameter
-from stark.capturing.literals import is_plain, literal, nested
+from stark.capturing.literals import literal, nested
 from stark.capturing.printing import Printer
 from stark.capturing.recording import Example, Form
 from stark.capturing.restoring import unchanged
@@ -68,21 +68,13 @@ def by_graph(
         notes=[
             f"By torch.export, for the recorded shapes, because its source cannot be copied: {reason}."
         ],
-        attributes=_attributes(module),
+        attributes={  # the graph may depend on each
+            path: found
+            for path, each in module.named_modules()
+            if (found := constants_of(attributes(each)))
+        },
         packages={type(module).__module__.partition(".")[0]},
     )
-
-
-def _attributes(module: nn.Module) -> dict[str, dict[str, str]]:
-    """All numbers, texts and the like of every submodule: the graph may depend on each."""
-    found = {}
-    for path, each in module.named_modules():
-        plain = {
-            n: repr(v) for n, v in attributes(each).items() if is_plain(v) and len(repr(v)) < 500
-        }
-        if plain:
-            found[path] = dict(sorted(plain.items()))
-    return found
 
 
 def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
