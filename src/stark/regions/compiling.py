@@ -16,14 +16,12 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from stark.explain.numbers import first_line
+from stark.capturing.cannot import reason_of
 from stark.regions.clocks import HostClock
 from stark.regions.results import Compiled
 from stark.regions.workload import copied
 
 SAMPLES = 15
-MOST_REASON = 120
-"""Characters of a reason."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +86,7 @@ def compile_gain(
     except _TimeUp:
         return Compiled(reason=f"not compiled within {most_s:.0f} s")
     except Exception as error:  # the user's module, and the compiler, can raise anything
-        said = first_line(str(error))[:MOST_REASON]
-        return Compiled(reason=f"fails with {type(error).__name__}{said and ': ' + said}")
+        return Compiled(reason=f"fails with {reason_of(error)}")
 
 
 def _gain(example: Example, compiled: Callable[..., object], clock: HostClock) -> float:
