@@ -21,7 +21,7 @@ BAD = {
     "no name": (
         "ownpkg.block",
         "x:x",
-        "'ownpkg.block' is no name of an object; write package.module:Object",
+        "'ownpkg.block' does not name an object; write package.module:Object",
     ),
     "no such object": ("ownpkg.block:Nothing", "x:x", "ownpkg.block has no Nothing"),
     "no module": ("ownpkg.ops:SCALE", "x:x", "ownpkg.ops:SCALE is a float; name an nn.Module"),

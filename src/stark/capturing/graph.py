@@ -83,7 +83,7 @@ def _state(module: nn.Module, program: ExportedProgram) -> Iterator[str]:
     parameters = dict(module.named_parameters(remove_duplicate=False))
     buffers = dict(module.named_buffers(remove_duplicate=False))
     if odd := set(state) - set(parameters) - set(buffers):
-        raise CannotCapture(f"its state has {min(odd)}, which is no tensor")
+        raise CannotCapture(f"its state has {min(odd)}, which is not a tensor")
     constants = {
         spec.target: program.constants[spec.target]
         for spec in program.graph_signature.input_specs

@@ -94,7 +94,7 @@ def _example(value: Any, spec: str) -> Example:
 def _found(spec: str) -> Any:
     package, _, name = spec.partition(":")
     if not package or not name:
-        raise UsageError(f"{spec!r} is no name of an object; write package.module:Object")
+        raise UsageError(f"{spec!r} does not name an object; write package.module:Object")
     try:
         module = import_module(package)
     except Exception as error:  # the user's code may raise anything

@@ -58,7 +58,9 @@ class Printer:
             if node.op in ("placeholder", "output") or str(node.target) in DROPPED:
                 continue
             if node.op != "call_function":
-                raise CannotCapture(f"its graph has a {node.op} {node.name}, which is no operator")
+                raise CannotCapture(
+                    f"its graph has a {node.op} {node.name}, which is not an operator"
+                )
             stack = node.meta.get("nn_module_stack") or {}
             path = next(iter(reversed(stack.values())))[0] if stack else ""
             if path and path != last:
@@ -83,10 +85,10 @@ class Printer:
         if target is operator.getitem:
             return f"{self.reference(node.args[0])}[{node.args[1]}]"
         if not isinstance(target, torch._ops.OpOverload):
-            raise CannotCapture(f"its graph has {target}, which is no operator")
+            raise CannotCapture(f"its graph has {target}, which is not an operator")
         space, name = target._schema.name.split("::")
         if space != "aten":
-            raise CannotCapture(f"its graph calls {target}, which is no operator of torch")
+            raise CannotCapture(f"its graph calls {target}, which is not an operator of torch")
         pretty = None if self._plain else self._pretty(name, str(target).rpartition(".")[2], node)
         return pretty or f"torch.ops.{target}({self._arguments(node)})"
 
